@@ -24,6 +24,11 @@ const secretKey = z.string().regex(/^[!-~]{32,1000}$/, {
 const lifetime = wholeNumberSetting(1, 10 * 365 * 86_400)
 const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
+const trueOrFalse = z.enum(['true', 'false'], { error: 'must be true or false' })
+const hostList = z
+  .string()
+  .refine((text) => hostsIn(text).every(isHostAndPort), 'must be hosts or host:port, separated by commas')
+
 const Environment = z.object({
   DATABASE_URL: z
     .string()
@@ -75,11 +80,10 @@ const Environment = z.object({
   EVENT_RETENTION_DAYS: wholeNumberSetting(1, 36_500).optional(),
   EVENT_IP_DAYS: wholeNumberSetting(0, 36_500).default(90),
   UPSTREAM_AUTH_FILE: z.string().optional(),
-  UPSTREAM_HTTP: z.enum(['true', 'false'], { error: 'must be true or false' }).default('false'),
-  UPSTREAM_PRIVATE_HOSTS: z
-    .string()
-    .refine((text) => hostsIn(text).every(isHostAndPort), 'must be hosts or host:port, separated by commas')
-    .default(''),
+  OUTBOUND_HTTP: trueOrFalse.default('false'),
+  OUTBOUND_PRIVATE_HOSTS: hostList.default(''),
+  UPSTREAM_HTTP: trueOrFalse.default('false'),
+  UPSTREAM_PRIVATE_HOSTS: hostList.default(''),
   UPSTREAM_FRESH_SECONDS: wholeNumberSetting(1, 86_400).default(60),
   UPSTREAM_KEEP_DAYS: wholeNumberSetting(1, 36_500).optional(),
   UPSTREAM_CONTACT: z
@@ -278,8 +282,9 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     events: { retentionDays: env.EVENT_RETENTION_DAYS ?? null, ipDays: env.EVENT_IP_DAYS },
     upstreams: {
       authFile: env.UPSTREAM_AUTH_FILE ? resolve(env.UPSTREAM_AUTH_FILE) : null,
-      allowHttp: env.UPSTREAM_HTTP === 'true',
-      privateHosts: hostsIn(env.UPSTREAM_PRIVATE_HOSTS),
+      // The names of earlier releases stay valid.
+      allowHttp: env.OUTBOUND_HTTP === 'true' || env.UPSTREAM_HTTP === 'true',
+      privateHosts: [...hostsIn(env.OUTBOUND_PRIVATE_HOSTS), ...hostsIn(env.UPSTREAM_PRIVATE_HOSTS)],
       freshSeconds: env.UPSTREAM_FRESH_SECONDS,
       keepDays: env.UPSTREAM_KEEP_DAYS ?? null,
       contact: env.UPSTREAM_CONTACT ?? null,

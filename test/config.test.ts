@@ -1,6 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config.ts'
 
+it('reads OUTBOUND_HTTP and OUTBOUND_PRIVATE_HOSTS, and their names of earlier releases', () => {
+  const { upstreams } = readConfig({
+    OUTBOUND_PRIVATE_HOSTS: 'a.internal, b.internal:8080',
+    UPSTREAM_PRIVATE_HOSTS: 'c.internal',
+  })
+  expect([upstreams.allowHttp, upstreams.privateHosts]).toEqual([
+    false,
+    ['a.internal', 'b.internal:8080', 'c.internal'],
+  ])
+  for (const name of ['OUTBOUND_HTTP', 'UPSTREAM_HTTP'])
+    expect(readConfig({ [name]: 'true' }).upstreams.allowHttp).toBe(true)
+})
+
 describe('readConfig', () => {
   it('has the values of SPEC §8 as defaults', () => {
     expect(readConfig({}).lifetimes).toEqual({

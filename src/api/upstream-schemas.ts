@@ -73,6 +73,16 @@ export const UpstreamBody = z
       description: 'Whether requests to it have the credentials of the operator. Only operators change this',
       example: false,
     }),
+    credential_hosts: z.array(z.string()).meta({
+      description:
+        'Other hosts that get these credentials, besides that of the URL. Only operators change this',
+      example: ['api.github.com'],
+    }),
+    reaches_private_hosts: z.boolean().meta({
+      description:
+        'Whether requests to it reach the private hosts that the operator allows. Only operators change this',
+      example: false,
+    }),
     checked_at: Moment.nullable().meta({ description: 'When its packages.json was last read' }),
     failure: z.string().nullable().meta({
       description: 'Why packages.json could not be read at the last attempt',

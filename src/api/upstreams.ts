@@ -198,6 +198,8 @@ function describeUpstream(known: Upstream): z.input<typeof UpstreamBody> {
     minimum_age_hours: minimumAgeHours,
     position,
     uses_credentials: known.usesCredentials,
+    credential_hosts: known.credentialHosts,
+    reaches_private_hosts: known.reachesPrivateHosts,
     checked_at: known.rootCheckedAt?.toISOString() ?? null,
     failure,
     failed_at: known.failedAt?.toISOString() ?? null,

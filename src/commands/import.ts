@@ -5,6 +5,7 @@ import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { UpstreamError } from '../registry/upstreams/client/upstream-error.ts'
 import { isPattern } from '../registry/upstreams/documents/patterns.ts'
 import { type Imported, importPackages, type LeftOut } from '../registry/upstreams/import.ts'
+import { defaultCredentialHosts } from '../registry/upstreams/tables/upstreams.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult } from './run.ts'
 import { withRepository } from './upstream.ts'
@@ -51,12 +52,15 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     }
     const { baseUrl, maxArchiveBytes } = config
     const mapsVTags = options.mapVTags ?? false
+    const rights = {
+      url,
+      usesCredentials: true,
+      credentialHosts: defaultCredentialHosts,
+      reachesPrivateHosts: true,
+    }
     const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
     try {
-      leftOut = await importPackages(
-        { db, client: client.for({ usesCredentials: true }), archives, readmes, tell },
-        wish,
-      )
+      leftOut = await importPackages({ db, client: client.for(rights), archives, readmes, tell }, wish)
     } catch (error) {
       failure =
         error instanceof UpstreamError ? new Error(`The registry cannot be read: ${error.message}.`) : error

@@ -29,6 +29,8 @@ interface SettingOptions extends JsonOptions {
   minimumAge?: number
   position?: number
   credentials?: 'true' | 'false'
+  credentialHosts?: string[]
+  privateHosts?: 'true' | 'false'
 }
 
 /** `svc upstream …` */
@@ -112,6 +114,16 @@ function setCommand(): Command {
       new Option(
         '--credentials <choice>',
         'whether requests to it have the credentials of UPSTREAM_AUTH_FILE',
+      ).choices(['true', 'false']),
+    )
+    .option(
+      '--credential-hosts <hosts...>',
+      'other hosts that get them, besides that of its URL (default: api.github.com)',
+    )
+    .addOption(
+      new Option(
+        '--private-hosts <choice>',
+        'whether requests to it reach the hosts of OUTBOUND_PRIVATE_HOSTS',
       ).choices(['true', 'false']),
     )
     .action(async (path: string, name: string, options: SettingOptions) => {
@@ -238,7 +250,17 @@ function withSettings(command: Command): Command {
     .addOption(jsonOption())
 }
 
-function settingsOf({ mode, allow, deny, exempt, minimumAge, position, credentials }: SettingOptions) {
+function settingsOf({
+  mode,
+  allow,
+  deny,
+  exempt,
+  minimumAge,
+  position,
+  credentials,
+  credentialHosts,
+  privateHosts,
+}: SettingOptions) {
   const given = {
     mode,
     allow: withoutEmpty(allow),
@@ -247,6 +269,8 @@ function settingsOf({ mode, allow, deny, exempt, minimumAge, position, credentia
     minimumAgeHours: minimumAge,
     position,
     usesCredentials: credentials && credentials === 'true',
+    credentialHosts: withoutEmpty(credentialHosts),
+    reachesPrivateHosts: privateHosts && privateHosts === 'true',
   }
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }
@@ -289,7 +313,15 @@ interface RepositoryChange {
 }
 
 function describe({ minimumAgeHours, failedAt, ...upstream }: Upstream) {
-  const { name, url, mode, allow, deny, exempt, position, usesCredentials, failure } = upstream
+  const { name, url, mode, allow, deny, exempt, position, failure } = upstream
+  const { usesCredentials, credentialHosts, reachesPrivateHosts } = upstream
   const settings = { name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours, position }
-  return { ...settings, uses_credentials: usesCredentials, failure, failed_at: failedAt }
+  return {
+    ...settings,
+    uses_credentials: usesCredentials,
+    credential_hosts: credentialHosts,
+    reaches_private_hosts: reachesPrivateHosts,
+    failure,
+    failed_at: failedAt,
+  }
 }

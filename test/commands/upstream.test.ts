@@ -20,7 +20,7 @@ describe('svc upstream', () => {
     await commands.json('group', 'create', 'acme', '--owner', 'ann')
     await commands.json('repository', 'create', 'acme/php')
     const refused = await svc('upstream', 'add', 'acme/php', 'http://localhost:1')
-    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('not on the public internet')])
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('has no public IP')])
 
     const words = ['--name', 'public', '--deny', 'evil/*', 'bad/lib:<2', '--minimum-age', '72', '--json']
     const added = await svc('upstream', 'add', 'acme/php', upstream.url, ...words)

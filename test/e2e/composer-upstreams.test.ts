@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { enqueue } from '../../src/jobs/job.ts'
 import { followFeeds } from '../../src/registry/upstreams/follow-feeds.ts'
-import { aCaller, type Caller } from '../support/api-actors.ts'
+import { aCaller, type Caller, callApi } from '../support/api-actors.ts'
 import {
   aComposerProject,
   type ComposerProject,
@@ -229,8 +229,8 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     await writeFile(environment.UPSTREAM_AUTH_FILE, JSON.stringify(auth))
     const add = () => caller.call('POST', '/upstreams', { url, name: 'svc' })
     // Only site administrators, and commands, may use the credentials of the server.
-    expect((await add()).statusCode).toBe(400)
-    await t.db.query('update account set is_admin = true where id = $1', [caller.account.id])
+    const ofOthers = `/api/repositories/${caller.repository.path}/upstreams`
+    expect((await callApi(t, caller.token, 'POST', ofOthers, { url, name: 'svc' })).statusCode).toBe(400)
     expect((await add()).statusCode).toBe(201)
     await run('require', 'pub/slow:^1.0', 'other/lib:^1.0')
     const lib = (await locked()).find(({ name }) => name === 'other/lib')

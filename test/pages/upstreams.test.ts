@@ -10,7 +10,7 @@ import {
   post,
   signIn,
 } from '../support/actors.ts'
-import { aCaller } from '../support/api-actors.ts'
+import { aCaller, asOperator } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
 
@@ -35,8 +35,11 @@ async function onPage(account: { id: string; username: string }, repository: { p
   const url = `/${repository.path}/-/upstreams`
   const cookie = await signIn(t.app, account as Parameters<typeof signIn>[1])
   const csrf_token = csrfTokenIn(await look('/settings/account', cookie))
-  const send = (below: string, form: Record<string, string>) =>
-    post(t.app, url + below, cookie, { csrf_token, ...form })
+  const send = (below: string, form: Record<string, string>) => {
+    const sent = () => post(t.app, url + below, cookie, { csrf_token, ...form })
+    // Of this page, only upstreams of site administrators may be on this machine.
+    return form['url'] === upstream.url && below === '' ? asOperator(t, account.id, sent) : sent()
+  }
   return { url, cookie, send, open: (below = '') => look(url + below, cookie) }
 }
 

@@ -27,8 +27,12 @@ export async function aCaller(
   const publisher = await aPublisher(t, { role, scopes, ...about })
   return {
     ...publisher,
-    call: (method, below = '', payload) =>
-      callApi(t, publisher.token, method, `/api/repositories/${publisher.repository.path}${below}`, payload),
+    async call(method, below = '', payload) {
+      const url = `/api/repositories/${publisher.repository.path}${below}`
+      const call = () => callApi(t, publisher.token, method, url, payload)
+      const adds = role === 'admin' && method === 'POST' && below === '/upstreams'
+      return adds ? asOperator(t, publisher.account.id, call) : call()
+    },
   }
 }
 
@@ -46,4 +50,25 @@ export function callApi(
     headers: { authorization: `Bearer ${token}` },
     ...(payload && { payload }),
   })
+}
+
+/** How many calls of `asOperator` run for an account. */
+const operators = new Map<string, number>()
+
+/**
+ * Does something as a site administrator: only their upstreams may be on this machine. The account has no such right
+ * before and after that.
+ */
+export async function asOperator<T>(t: TestApp, accountId: string, work: () => Promise<T>): Promise<T> {
+  const set = async (change: 1 | -1) => {
+    const running = (operators.get(accountId) ?? 0) + change
+    operators.set(accountId, running)
+    await t.db.query('update account set is_admin = $2 where id = $1', [accountId, running > 0])
+  }
+  await set(1)
+  try {
+    return await work()
+  } finally {
+    await set(-1)
+  }
 }

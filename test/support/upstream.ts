@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
+import type { UpstreamRights } from '../../src/registry/upstreams/client/fetch.ts'
 import { aPackageZip } from './registry-actors.ts'
 
 /** The response of a URL of a fake upstream, instead of its file. */
@@ -117,6 +118,11 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
 
 /** The environment with which svc may read upstreams on this machine. */
 export const upstreamsHere = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
+
+/** The rights of an upstream that an operator added. */
+export function trusted(url: string): UpstreamRights {
+  return { url, usesCredentials: true, credentialHosts: [], reachesPrivateHosts: true }
+}
 
 /** Raises the alarm for the archives of a mirrored package, as if their bytes had changed after the first fetch. */
 export async function raiseAlarm(db: Queryable, packageName: string, alarm = 'other bytes'): Promise<void> {

@@ -8,10 +8,11 @@ import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts
 import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
+import { startBytes } from './archive-start.ts'
 import { Consumer, inTime, late } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
-import { findDifference, refuseDenied } from './judge-archive.ts'
+import { fileStartsLikeArchive, findDifference, refuseDenied } from './judge-archive.ts'
 import { saveAlarms } from './tables/archive-alarms.ts'
 import {
   endFetchTurn,
@@ -102,14 +103,20 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       extendMilliseconds,
     )
     let received: ReceivedArchive | null = null
+    // Before that, the client gets nothing of it.
+    let isArchive = false
     try {
-      const { body, size } = await client.for(archive).fetchArchive(archive.url)
+      const { body, size } = await client.for(archive.rights).fetchArchive(archive.url)
       consumer.size = size
       try {
         received = await receiveArchive(archives, body, {
           maxBytes: maxArchiveBytes,
           size,
-          onWritten: (path, written) => consumer.advance(path, written),
+          async onWritten(path, written) {
+            if (!isArchive && written >= startBytes)
+              isArchive = await fileStartsLikeArchive(path, archive.type)
+            if (isArchive) await consumer.advance(path, written)
+          },
         })
       } catch (error) {
         throw toReceiveError(error, body, archive.url)

@@ -2,12 +2,13 @@ import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
+import { isHostAndPort } from '../../domain/setting-formats.ts'
 import { keepPaths } from '../../repositories/path-locks.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { noteListingChange } from '../tables/packages.ts'
-import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
+import type { UpstreamClient, UpstreamRequests, UpstreamRights } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { readRoot, rootUrlOf } from './client/upstream-root.ts'
 import { isPattern, maxPatterns } from './documents/patterns.ts'
@@ -58,8 +59,9 @@ export async function addUpstream(
 ): Promise<Upstream> {
   refuseBadPatterns(wanted)
   const url = readUpstreamUrl(wanted.url)
-  const usesCredentials = await mayUseCredentials(pool, author)
-  const { root, lastModified } = await fetchRoot(client.for({ usesCredentials }), url)
+  const isTrusted = await isOperator(pool, author)
+  const rights = { usesCredentials: isTrusted, reachesPrivateHosts: isTrusted }
+  const { root, lastModified } = await fetchRoot(client.for({ url, credentialHosts: [], ...rights }), url)
   const name = wanted.name ?? new URL(url).hostname.replace(/[^a-z0-9]+/g, '.').slice(0, 64)
   return transaction(pool, (tx) =>
     explainRule(async () => {
@@ -79,7 +81,7 @@ export async function addUpstream(
         repositoryId,
         name,
         url,
-        usesCredentials,
+        ...rights,
         root,
         rootLastModified: lastModified,
       })
@@ -96,7 +98,8 @@ export async function addUpstream(
         deny,
         exempt,
         minimum_age_hours: minimumAgeHours,
-        uses_credentials: usesCredentials,
+        uses_credentials: rights.usesCredentials,
+        reaches_private_hosts: rights.reachesPrivateHosts,
       }
       const details = { ...about, ...(names > 0 && { packages_taken_over: names }) }
       await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'add-upstream', details })
@@ -106,10 +109,11 @@ export async function addUpstream(
 }
 
 /**
- * Returns whether an upstream of this author may use the operator's credentials: on the command line, and for site
- * administrators in the browser and with a personal access token. Applications never act as a site administrator.
+ * Returns whether an upstream of this author may use the operator's credentials and reach private hosts: on the command
+ * line, and for site administrators in the browser and with a personal access token. Applications never act as a site
+ * administrator.
  */
-async function mayUseCredentials(db: pg.Pool, { accountId, token }: Author): Promise<boolean> {
+async function isOperator(db: pg.Pool, { accountId, token }: Author): Promise<boolean> {
   if (accountId === null) return token === null
   return (token === null || token.kind === 'personal') && isSiteAdministrator(db, accountId)
 }
@@ -122,9 +126,11 @@ export async function setUpstream(
   pool: pg.Pool,
   { repositoryId, author }: UpstreamChange,
   name: string,
-  change: Partial<UpstreamSettings> & { usesCredentials?: boolean },
+  change: Partial<UpstreamSettings> & Partial<UpstreamRights>,
 ): Promise<Upstream> {
   refuseBadPatterns(change)
+  const badHost = change.credentialHosts?.find((host) => !isHostAndPort(host))
+  if (badHost !== undefined) throw invalid(`${badHost} is not a valid host`)
   return transaction(pool, (tx) =>
     explainRule(async () => {
       await tx.query(keepPaths('id = $1'), [repositoryId])

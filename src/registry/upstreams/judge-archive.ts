@@ -2,6 +2,7 @@ import { open } from 'node:fs/promises'
 import type { ReceivedArchive } from '../archives/archive-store.ts'
 import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
+import { startBytes, startsLikeArchive } from './archive-start.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { matchesVersion } from './documents/patterns.ts'
 import { satisfies } from './documents/satisfies.ts'
@@ -29,11 +30,25 @@ export async function findDifference(
 ): Promise<string | null> {
   if (received.size === 0) throw new UpstreamError(`${new URL(url).host} sent an empty archive`)
   if (type === 'zip') await refuseBrokenZip(received, url)
+  else if (!(await fileStartsLikeArchive(received.bytes ?? received.path, type)))
+    throw new UpstreamError(`${new URL(url).host} did not send a ${type} archive`)
   if (shasum !== null && shasum !== received.sha1)
     return `its SHA-1 is ${received.sha1}, and the upstream says ${shasum}`
   if (sha256 !== null && sha256 !== received.sha256)
     return `its bytes differ from those of the first fetch (SHA-256 ${sha256})`
   return null
+}
+
+/** Returns whether a file, or bytes, start like an archive of the type. */
+export async function fileStartsLikeArchive(source: string | Buffer, type: string): Promise<boolean> {
+  if (Buffer.isBuffer(source)) return startsLikeArchive(type, source)
+  const file = await open(source, 'r')
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(startBytes), 0, startBytes, 0)
+    return startsLikeArchive(type, buffer.subarray(0, bytesRead))
+  } finally {
+    await file.close()
+  }
 }
 
 async function refuseBrokenZip({ path, bytes }: ReceivedArchive, url: string): Promise<void> {

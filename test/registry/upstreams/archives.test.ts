@@ -1,7 +1,10 @@
+import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { basename } from 'node:path'
 import { buffer } from 'node:stream/consumers'
+import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { aCaller } from '../../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../../support/app.ts'
@@ -65,6 +68,12 @@ function getOverSocket(
     )
     request.on('error', reject).end()
   })
+}
+
+/** A tar archive with this file, made by tar itself. */
+function aTar(): Buffer {
+  const [folder, file] = [import.meta.dirname, basename(import.meta.filename)]
+  return execFileSync('tar', ['--create', '--file=-', `--directory=${folder}`, file])
 }
 
 describe('an archive of an upstream', () => {
@@ -206,6 +215,33 @@ describe('an archive of an upstream', () => {
     expect((await dist()).statusCode).toBe(404)
     upstream.fail(source, null)
     expect((await dist()).statusCode).toBe(200)
+  })
+
+  it.each(['zip', 'tar', 'gzip', 'xz', 'rar'])(
+    'is not served as %s when it is something else',
+    async (type) => {
+      // So large that the client would get its first part before the end.
+      const secret = JSON.stringify({ secret: 'x'.repeat(3_000_000) })
+      upstream.put(`/secret.${type}`, secret)
+      const dist = { type, url: `${upstream.url}/secret.${type}`, reference: 'abcdef2' }
+      const refused = await (await aMirroredPackage(`ar/secret-${type}`, { dist })).dist()
+      expect([refused.statusCode, refused.json().errcode]).toEqual([503, 14])
+      expect(refused.body).not.toContain('xxx')
+      upstream.put(`/secret.${type}`, 'short')
+      expect((await (await aMirroredPackage(`ar/short-${type}`, { dist })).dist()).statusCode).toBe(503)
+    },
+  )
+
+  it.each([
+    ['tar', aTar()],
+    ['tar', gzipSync(aTar())],
+    ['gzip', gzipSync('text')],
+  ])('is served as %s when it is one', async (type, bytes) => {
+    const path = `/real-${bytes.length}.${type}`
+    upstream.put(path, bytes)
+    const dist = { type, url: upstream.url + path, reference: 'abcdef3' }
+    const served = await (await aMirroredPackage(`ar/real-${bytes.length}`, { dist })).dist()
+    expect([served.statusCode, served.rawPayload]).toEqual([200, bytes])
   })
 
   it('is 503 when it is empty, whatever its type', async () => {

@@ -60,10 +60,19 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
   it('are not sent for the upstream of an admin of a group', async () => {
     const caller = await aCaller(t)
     const headers = await sent(async () => {
-      const added = await caller.call('POST', '/upstreams', { url: upstream.url, name: 'mine' })
-      expect([added.statusCode, added.json().uses_credentials]).toEqual([201, false])
+      const url = `/api/repositories/${caller.repository.path}/upstreams`
+      const refused = await callApi(t, caller.token, 'POST', url, { url: upstream.url, name: 'mine' })
+      // It is on this machine, and only upstreams of operators reach private hosts.
+      expect([refused.statusCode, refused.json().errmsg]).toEqual([
+        400,
+        expect.stringContaining('no public IP'),
+      ])
     })
-    expect(headers).toEqual([undefined])
+    expect(headers).toEqual([])
+    const { id } = caller.repository
+    await addByCommand(id, 'mine')
+    const change = { repositoryId: id, author: commandLine }
+    await setUpstream(t.db, change, 'mine', { usesCredentials: false })
     expect(await pull(caller, 'outside/lib')).toEqual([undefined])
     const wrong = await caller.call('PATCH', '/upstreams/mine', { uses_credentials: true })
     expect(wrong.statusCode).toBe(400)
@@ -80,6 +89,9 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     expect(changed.json()).toMatchObject({ uses_credentials: true })
     await setUpstream(t.db, { repositoryId: id, author: commandLine }, 'ours', { usesCredentials: false })
     expect(await pull(caller, 'inside/other')).toEqual([undefined])
+    await setUpstream(t.db, { repositoryId: id, author: commandLine }, 'ours', { reachesPrivateHosts: false })
+    upstream.offer('inside/private', ['1.0.0'])
+    expect((await caller.ask('p2/inside/private.json')).statusCode).toBe(503)
   })
 
   it('are sent for the upstream of a site administrator', async () => {

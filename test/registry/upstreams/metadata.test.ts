@@ -77,13 +77,37 @@ describe('p2 of a mirrored package', () => {
     })
     const { url, reference } = { ...(first?.['dist'] as object) } as { url: string; reference: string }
     expect(url).toBe(`http://svc.test${path}dist/psr/log/3.0.0/${reference}.zip`)
-    for (const key of ['source', 'notification-url']) expect(first).not.toHaveProperty(key)
+    for (const key of ['source', 'notification-url', 'transport-options'])
+      expect(first).not.toHaveProperty(key)
     expect(second).toMatchObject({ version: '2.0.0' })
     expect(second).not.toHaveProperty('require')
     const again = await ask('p2/psr/log.json', {
       headers: { 'if-modified-since': response.headers['last-modified'] as string },
     })
     expect([again.statusCode, again.body]).toEqual([304, ''])
+  })
+
+  it('has no control characters and no transport-options, and is otherwise the same', async () => {
+    const { ask } = await aMirror()
+    const text = 'one\ttwo\r\nthree é 😀 \\b \\u0007'
+    upstream.offer(
+      'odd/lib',
+      [
+        {
+          version: '1.0.0',
+          description: `\u001b[31m${text}\u0000\u0007\u007f\u009b\b\f`,
+          extra: { 'a\u001bb': [`\u009d${text}`], 'transport-options': { ssl: {} } },
+          'transport-options': { ssl: { verify_peer: false } },
+          keywords: [text],
+        },
+      ],
+      { document: { warning: '\u001b]0;title\u0007', infos: [{ message: text }] } },
+    )
+    const response = await ask('p2/odd/lib.json')
+    const [entry] = expand(response.body, 'odd/lib')
+    expect(entry).toMatchObject({ description: `[31m${text}`, extra: { ab: [text] }, keywords: [text] })
+    expect(response.json()).toMatchObject({ warning: ']0;title', infos: [{ message: text }] })
+    expect(response.body).not.toContain('transport-options')
   })
 
   it('is fetched once for many requests on many processes', async () => {

@@ -30,13 +30,25 @@ export interface UpstreamRequests {
   fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
 }
 
+/** What requests for an upstream may do. Only operators decide this. */
+export interface UpstreamRights {
+  url: string
+  /** Whether they have the credentials of UPSTREAM_AUTH_FILE, on the host of the URL and on `credentialHosts`. */
+  usesCredentials: boolean
+  /** Other hosts, or host:port, that get credentials. A document can name any URL, also one of another upstream. */
+  credentialHosts: readonly string[]
+  /** Whether they may connect to the hosts of OUTBOUND_PRIVATE_HOSTS. */
+  reachesPrivateHosts: boolean
+}
+
 /** The connections of a process to other Composer repositories. */
 export interface UpstreamClient {
   /**
-   * Returns the requests for an upstream. They have the credentials of UPSTREAM_AUTH_FILE only if the operator allows
-   * this upstream to use them. Otherwise every admin of a group could read what the operator's credentials open.
+   * Returns the requests for an upstream. They have the credentials of UPSTREAM_AUTH_FILE, and reach the private hosts of
+   * OUTBOUND_PRIVATE_HOSTS, only if the operator allows that for this upstream. Otherwise every admin of a group could
+   * read what the operator can read.
    */
-  for: (upstream: { usesCredentials: boolean }) => UpstreamRequests
+  for: (upstream: UpstreamRights) => UpstreamRequests
   /**
    * Closes the connections, and aborts requests that still run after 3 s. Requests that fail from now on throw
    * `ClosedClientError`.
@@ -63,7 +75,10 @@ export function openUpstreamClient(
   authFileEvents: AuthFileEvents = {},
 ): UpstreamClient {
   const authorize = openAuthFile(upstreams.authFile, authFileEvents)
-  const agent: Agent = openPublicAgent(upstreams.privateHosts)
+  const agents: { private: Agent; public: Agent } = {
+    private: openPublicAgent(upstreams.privateHosts),
+    public: openPublicAgent([]),
+  }
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
 
   /** The requests that run, until the ends of their bodies. */
@@ -79,12 +94,12 @@ export function openUpstreamClient(
     let url = readUrl(first)
     for (let hop = 0; hop <= maxRedirects; hop += 1) {
       if (url.protocol !== 'https:' && !upstreams.allowHttp) {
-        throw new UpstreamError(`${url.origin} is not https: set UPSTREAM_HTTP=true to allow http`)
+        throw new UpstreamError(`${url.origin} is not https: set OUTBOUND_HTTP=true to allow http`)
       }
       // Choose credentials by the host of each redirect, so that no other host gets them.
-      const credentials = options.usesCredentials ? authorize(url) : {}
+      const credentials = mayAuthorize(options.rights, url) ? authorize(url) : {}
       const response = await request(url, {
-        dispatcher: agent,
+        dispatcher: options.rights.reachesPrivateHosts ? agents.private : agents.public,
         method: options.form === undefined ? 'GET' : 'POST',
         headers: {
           'user-agent': userAgent,
@@ -114,7 +129,7 @@ export function openUpstreamClient(
     }
   }
 
-  const open = (usesCredentials: boolean): UpstreamRequests => ({
+  const open = (rights: UpstreamRights): UpstreamRequests => ({
     async fetchDocument(
       url,
       { lastModified = null, form, milliseconds = documentMilliseconds, takesBadRequest = false } = {},
@@ -123,7 +138,7 @@ export function openUpstreamClient(
       return explain(url, async () => {
         const response = await send(url, {
           signal,
-          usesCredentials,
+          rights,
           ...(form !== undefined && { form }),
           headers: {
             accept: 'application/json',
@@ -152,7 +167,7 @@ export function openUpstreamClient(
     async fetchArchive(url) {
       const signal = AbortSignal.timeout(archiveMilliseconds)
       return explain(url, async () => {
-        const response = await send(url, { signal, usesCredentials, headers: { accept: '*/*' } })
+        const response = await send(url, { signal, rights, headers: { accept: '*/*' } })
         if (response.statusCode !== 200) {
           await response.body.dump({ limit: 64 * 1024 })
           throw refused(url, response)
@@ -163,15 +178,14 @@ export function openUpstreamClient(
       })
     },
   })
-  const [withCredentials, withoutCredentials] = [open(true), open(false)]
 
   return {
-    for: ({ usesCredentials }) => (usesCredentials ? withCredentials : withoutCredentials),
+    for: open,
 
     async close() {
       // Not `agent.close()`: it forgets its connections, and `destroy` then aborts nothing.
       closing ??= Promise.race([Promise.all(running), sleep(closeMilliseconds, null, { ref: false })]).then(
-        () => agent.destroy(),
+        () => Promise.all([agents.private.destroy(), agents.public.destroy()]).then(() => {}),
       )
       await closing
     },
@@ -182,7 +196,11 @@ interface SendOptions {
   headers: Record<string, string>
   form?: string
   signal: AbortSignal
-  usesCredentials: boolean
+  rights: UpstreamRights
+}
+
+function mayAuthorize({ url, usesCredentials, credentialHosts }: UpstreamRights, { host }: URL): boolean {
+  return usesCredentials && (new URL(url).host === host || credentialHosts.includes(host))
 }
 
 function readUrl(text: string, base?: URL): URL {

@@ -7,10 +7,13 @@ import { Agent, buildConnector } from 'undici'
 const maxConnections = 16
 const connectMilliseconds = 10_000
 
-/** Thrown for a connection to an IP that is not public. */
+/** Thrown for a connection to a host that is not public, or that does not exist. The message does not tell which. */
 export class PrivateHostError extends Error {
   override readonly name = 'PrivateHostError'
 }
+
+/** The metadata service of Azure, and IPv6 addresses with an IPv4 in their last 32 bits (RFC 4291 §2.5.5.1). */
+const alsoPrivate = { ipv4: ipaddr.IPv4.parseCIDR('168.63.129.16/32'), ipv6: ipaddr.IPv6.parseCIDR('::/96') }
 
 /**
  * Returns whether an IP is public. These ranges are not public: loopback, private, link-local (metadata services),
@@ -20,7 +23,7 @@ export class PrivateHostError extends Error {
 export function isPublicIp(ip: string): boolean {
   if (!ipaddr.isValid(ip)) return false
   const parsed = ipaddr.process(ip)
-  if (parsed.range() === 'unicast') return true
+  if (parsed.range() === 'unicast') return !parsed.match(alsoPrivate[parsed.kind()])
   if (!(parsed instanceof ipaddr.IPv6)) return false
   // 6to4, Teredo and NAT64 route to the IPv4 that they contain. Only NAT64 is accepted, when that IPv4 is public.
   if (parsed.range() !== 'rfc6052') return false
@@ -56,8 +59,8 @@ export function openPublicAgent(privateHosts: readonly string[]): Agent {
 /** Like `dns.lookup`, but fails if one of the IPs is private. */
 const resolvePublicHost: LookupFunction = (hostname, options, callback) => {
   resolveHost(hostname, { ...options, all: true }, (error, addresses) => {
-    if (error) return callback(error, '')
-    const first = addresses[0]
+    const [first] = error ? [] : addresses
+    // One error for names that do not exist and for those of private hosts: the internal names are nobody's business.
     if (!first || !addresses.every(({ address }) => isPublicIp(address)))
       return callback(refusal(hostname), '')
     return options.all ? callback(null, addresses) : callback(null, first.address, first.family)
@@ -66,6 +69,6 @@ const resolvePublicHost: LookupFunction = (hostname, options, callback) => {
 
 function refusal(host: string): PrivateHostError {
   return new PrivateHostError(
-    `${host} is not on the public internet: add it to UPSTREAM_PRIVATE_HOSTS to allow it`,
+    `${host} has no public IP: an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and add the upstream`,
   )
 }

@@ -78,7 +78,9 @@ export function judgeDocument(
   const all = entriesOf(packages, packageName)
   if (all === null) return null
   for (const [key, value] of Object.entries(extra)) {
-    if (jsonForPhp([key, value]) === null) delete extra[key]
+    const text = jsonForPhp([key, value])
+    if (text === null) delete extra[key]
+    else extra[key] = cleaned(value as Json, text)
   }
   const listed = versionList(all) as Json[]
   if (listed.length > maxVersions)
@@ -156,9 +158,10 @@ function* readEntries(listed: Json[], isMinified: boolean): Generator<ExpandedEn
   }
 }
 
-function checkValue(key: string, value: Json): CheckedValue {
-  const text = jsonForPhp([key, value])
+function checkValue(key: string, given: Json): CheckedValue {
+  const text = jsonForPhp([key, given])
   if (text === null) return { value: null, characters: key.length, wrong: 'PHP cannot read its text' }
+  const value = cleaned(given, text)
   return {
     value,
     characters: text.length,
@@ -247,6 +250,30 @@ export function jsonForPhp(value: Json): string | null {
   if (hasManyLevels(value, maxLevels)) return null
   const text = JSON.stringify(value)
   return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(text) ? null : text
+}
+
+/** Control characters in JSON, which JSON.stringify escapes when they are below a space. Some of these are line ends. */
+const controls = /[\x7f-\x9f]|\\(?:b|f|u00[01])/
+
+/** Removes control characters, but no tabs and line ends. */
+function withoutControls(text: string): string {
+  return text.replace(/(?![\t\n\r])\p{Cc}/gu, '')
+}
+
+/**
+ * Returns a value of an upstream without control characters, which a terminal would execute, and without
+ * `transport-options`, which change how Composer sends requests. `text` contains the value as JSON.
+ */
+function cleaned(value: Json, text: string): Json {
+  return controls.test(text) || text.includes('"transport-options"') ? clean(value) : value
+}
+
+function clean(value: Json): Json {
+  if (typeof value === 'string') return withoutControls(value)
+  if (Array.isArray(value)) return value.map(clean)
+  if (!isJsonObject(value)) return value
+  const kept = Object.entries(value).filter(([key]) => key !== 'transport-options')
+  return Object.fromEntries(kept.map(([key, inner]) => [withoutControls(key), clean(inner as Json)]))
 }
 
 function readDist(dist: Json | undefined, version: string): UpstreamDist | null {

@@ -4,6 +4,7 @@ import type { WithAccess } from '../../access.ts'
 import { forEachRequest, oneRow } from '../../for-each-request.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
+import type { UpstreamRights } from '../client/fetch.ts'
 import type { MalwareFlag } from '../documents/judge-document.ts'
 import { allFlags, type OriginVerdict } from './mirrored-packages.ts'
 
@@ -29,8 +30,8 @@ export interface MirroredArchive {
   url: string
   upstreamName: string
   upstreamUrl: string
-  /** Whether the URL may be requested with the operator's credentials. */
-  usesCredentials: boolean
+  /** What a request for the URL may do. */
+  rights: UpstreamRights
   shasum: string | null
   /** In lower-case hex. Null until the first fetch. */
   sha256: string | null
@@ -46,11 +47,13 @@ export interface MirroredArchive {
 }
 
 /**
- * SQL: whether both the upstream of the package and the one that named the URL may use the operator's credentials. They
+ * SQL: the rights that both the upstream of the package and the one that named the URL have, as `UpstreamRights`. They
  * differ after the name was released. Rows of earlier releases do not have the second.
  */
-const usesCredentials =
-  'u.uses_credentials and coalesce((select f.uses_credentials from upstream f where f.id = ma.upstream_id), true)'
+const rights = `(select jsonb_build_object('url', u.url, 'credentialHosts', u.credential_hosts,
+    'usesCredentials', u.uses_credentials and coalesce(f.uses_credentials, true),
+    'reachesPrivateHosts', u.reaches_private_hosts and coalesce(f.reaches_private_hosts, true))
+  from (values (true)) as one (is_one) left join upstream f on f.id = ma.upstream_id)`
 
 /**
  * SQL: whether only an upstream that has released the name named the archive, and not the one to which the name is bound.
@@ -65,7 +68,7 @@ const deny = `u.deny || coalesce(
   (select f.deny from upstream f where ${isReleased} and f.id = coalesce(ma.upstream_id, m.released_from)), '{}')`
 
 const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as "packageName", ma.version, ma.normalized, ma.type, ma.url,
-  u.name as "upstreamName", u.url as "upstreamUrl", ${usesCredentials} as "usesCredentials", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
+  u.name as "upstreamName", u.url as "upstreamUrl", ${rights} as rights, ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
   ma.is_stored as "isStored", ma.alarm, case when ${isReleased} then 'denied' else o.verdict end as verdict, ${deny} as deny,
   case when ${isReleased} then m.released_flags else ${allFlags} end as flags,
   coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`

@@ -1,10 +1,14 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
+import type { UpstreamRights } from '../client/fetch.ts'
 import type { UpstreamRoot } from '../client/upstream-root.ts'
 
 /** Which packages an upstream offers: all, only approved ones, or none. */
 export const upstreamModes = ['automatic', 'approved', 'off'] as const
 export type UpstreamMode = (typeof upstreamModes)[number]
+
+/** The default of `credentialHosts`, also in the database: it serves the archives of most public packages. */
+export const defaultCredentialHosts = ['api.github.com']
 
 /** The settings of an upstream. */
 export interface UpstreamSettings {
@@ -21,13 +25,11 @@ export interface UpstreamSettings {
 }
 
 /** Another Composer repository whose packages a repository offers (DESIGN §1). */
-export interface Upstream extends UpstreamSettings {
+export interface Upstream extends UpstreamSettings, UpstreamRights {
   id: string
   repositoryId: string
   name: string
-  url: string
-  /** Whether its requests have the credentials of UPSTREAM_AUTH_FILE. Only operators decide this. */
-  usesCredentials: boolean
+  credentialHosts: string[]
   /** Null until packages.json has been read. */
   root: UpstreamRoot | null
   rootLastModified: string | null
@@ -39,7 +41,8 @@ export interface Upstream extends UpstreamSettings {
   createdAt: Date
 }
 
-const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.uses_credentials as "usesCredentials", u.mode, u.allow, u.deny, u.exempt,
+const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.uses_credentials as "usesCredentials",
+  u.credential_hosts as "credentialHosts", u.reaches_private_hosts as "reachesPrivateHosts", u.mode, u.allow, u.deny, u.exempt,
   u.minimum_age_hours as "minimumAgeHours", u.position, u.root, u.root_last_modified as "rootLastModified",
   u.root_checked_at as "rootCheckedAt", u.failure, case when u.failure is not null then u.root_failed_at end as "failedAt",
   u.created_at as "createdAt"`
@@ -110,6 +113,7 @@ export interface NewUpstream extends Omit<UpstreamSettings, 'position'> {
   /** The position. Null puts the upstream after all others. */
   position: number | null
   usesCredentials: boolean
+  reachesPrivateHosts: boolean
   root: UpstreamRoot
   rootLastModified: string | null
 }
@@ -119,11 +123,11 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
   const { rows } = await db.query<Upstream>(
     `with u as (
        insert into upstream (repository_id, name, url, mode, allow, deny, exempt, minimum_age_hours, position,
-                             root, root_last_modified, root_checked_at, uses_credentials)
+                             root, root_last_modified, root_checked_at, uses_credentials, reaches_private_hosts)
        values ($1, $2, $3, $4, $5, $6, $7, $8,
                coalesce($9, (select least(coalesce(max(position), 0) + 1, 1000) from upstream
                               where repository_id = $1 and removed_at is null)),
-               $10, $11, now(), $12)
+               $10, $11, now(), $12, $13)
        returning *
      )
      select ${columns} from u`,
@@ -140,6 +144,7 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
       JSON.stringify(fresh.root),
       fresh.rootLastModified,
       fresh.usesCredentials,
+      fresh.reachesPrivateHosts,
     ],
   )
   return rows[0] as Upstream
@@ -164,14 +169,15 @@ export async function changeUpstream(
   db: Queryable,
   repositoryId: string,
   name: string,
-  change: Partial<UpstreamSettings> & { usesCredentials?: boolean },
+  change: Partial<UpstreamSettings> & Partial<UpstreamRights>,
 ): Promise<Upstream | null> {
   const { rows } = await db.query<Upstream>(
     `with u as (
        update upstream
           set mode = coalesce($3, mode), allow = coalesce($4, allow), deny = coalesce($5, deny),
               exempt = coalesce($6, exempt), minimum_age_hours = coalesce($7, minimum_age_hours),
-              position = coalesce($8, position), uses_credentials = coalesce($9, uses_credentials)
+              position = coalesce($8, position), uses_credentials = coalesce($9, uses_credentials),
+              credential_hosts = coalesce($10, credential_hosts), reaches_private_hosts = coalesce($11, reaches_private_hosts)
         where repository_id = $1 and name = $2 and removed_at is null
        returning *
      ), due as (
@@ -189,6 +195,8 @@ export async function changeUpstream(
       change.minimumAgeHours,
       change.position,
       change.usesCredentials,
+      change.credentialHosts,
+      change.reachesPrivateHosts,
     ],
   )
   return rows[0] ?? null

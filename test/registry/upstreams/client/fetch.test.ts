@@ -6,12 +6,12 @@ import { PassThrough } from 'node:stream'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfig } from '../../../../src/config.ts'
-import { openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
+import { openUpstreamClient, type UpstreamRights } from '../../../../src/registry/upstreams/client/fetch.ts'
 import { ClosedClientError } from '../../../../src/registry/upstreams/client/upstream-error.ts'
 import { buildApp } from '../../../../src/server/app.ts'
 import { openLog } from '../../../../src/server/log.ts'
 import { useApp } from '../../../support/app.ts'
-import { upstreamsHere, useUpstream } from '../../../support/upstream.ts'
+import { trusted, upstreamsHere, useUpstream } from '../../../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const first = useUpstream()
@@ -23,7 +23,11 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
-async function get(url: string, { auth, ...environment }: Record<string, unknown> = {}) {
+async function get(
+  url: string,
+  { auth, ...environment }: Record<string, unknown> = {},
+  rights: Partial<UpstreamRights> = {},
+) {
   const file = join(folder, 'auth.json')
   if (auth !== undefined) await writeFile(file, JSON.stringify(auth))
   const config = readConfig({
@@ -33,7 +37,7 @@ async function get(url: string, { auth, ...environment }: Record<string, unknown
   })
   const client = openUpstreamClient(config)
   try {
-    return await client.for({ usesCredentials: true }).fetchDocument(url)
+    return await client.for({ ...trusted(url), ...rights }).fetchDocument(url)
   } finally {
     await client.close()
   }
@@ -67,6 +71,15 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     expect(second.lastHeaders.authorization).toBeUndefined()
     await get(`${first.url}/moved.json`, { auth: { 'gitlab-token': { [first.host]: 'glpat' } } })
     expect(second.lastHeaders).not.toHaveProperty('private-token')
+  })
+
+  it('are not sent for another upstream, unless the operator names the host for it', async () => {
+    const auth = { bearer: { [second.host]: 'abc' } }
+    const ofFirst = { url: first.url }
+    await get(`${second.url}/packages.json`, { auth }, ofFirst)
+    expect(second.lastHeaders.authorization).toBeUndefined()
+    await get(`${second.url}/packages.json`, { auth }, { ...ofFirst, credentialHosts: [second.host] })
+    expect(second.lastHeaders.authorization).toBe('Bearer abc')
   })
 
   it('are refused as a whole, without a secret in the message, when the file is wrong', async () => {
@@ -116,7 +129,7 @@ describe('kinds of credentials that svc does not use', () => {
     try {
       await writeFile(file, JSON.stringify({ 'forgejo-token': unused['forgejo-token'] }))
       for (let i = 0; i < 2; i += 1)
-        await client.for({ usesCredentials: true }).fetchDocument(`${first.url}/packages.json`)
+        await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`)
       expect(warnings).toEqual([['forgejo-token']])
     } finally {
       await client.close()
@@ -137,7 +150,7 @@ it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid
     onError: ({ message }) => failures.push(message),
   })
   const sent = async () => {
-    await client.for({ usesCredentials: true }).fetchDocument(`${first.url}/packages.json`)
+    await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`)
     return first.lastHeaders.authorization
   }
   try {
@@ -159,18 +172,18 @@ it('aborts requests at its close when an upstream does not end its responses', a
   const client = openUpstreamClient(readConfig(upstreamsHere))
   first.fail('/endless.zip', (_, response) => response.writeHead(200).write('PK'))
   const asked = new Promise<void>((resolve) => first.fail('/hanging.json', () => resolve()))
-  const { body } = await client.for({ usesCredentials: true }).fetchArchive(`${first.url}/endless.zip`)
+  const { body } = await client.for(trusted(first.url)).fetchArchive(`${first.url}/endless.zip`)
   const failed = once(body, 'error')
-  const document = client.for({ usesCredentials: true }).fetchDocument(`${first.url}/hanging.json`)
+  const document = client.for(trusted(first.url)).fetchDocument(`${first.url}/hanging.json`)
   document.catch(() => {})
   await asked
   await client.close()
   expect(body.destroyed).toBe(true)
   await failed
   await expect(document).rejects.toThrow(ClosedClientError)
-  await expect(
-    client.for({ usesCredentials: true }).fetchDocument(`${first.url}/packages.json`),
-  ).rejects.toThrow(ClosedClientError)
+  await expect(client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`)).rejects.toThrow(
+    ClosedClientError,
+  )
 })
 
 describe('a document of an upstream', () => {
@@ -180,9 +193,7 @@ describe('a document of an upstream', () => {
     const { lastModified } = found as { lastModified: string }
     const client = openUpstreamClient(readConfig(upstreamsHere))
     expect(
-      await client
-        .for({ usesCredentials: true })
-        .fetchDocument(`${first.url}/packages.json`, { lastModified }),
+      await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`, { lastModified }),
     ).toEqual({
       kind: 'unchanged',
     })

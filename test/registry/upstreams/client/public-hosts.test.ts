@@ -2,8 +2,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfig } from '../../../../src/config.ts'
-import { openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
+import { openUpstreamClient, type UpstreamRights } from '../../../../src/registry/upstreams/client/fetch.ts'
 import { isPublicIp } from '../../../../src/registry/upstreams/client/public-hosts.ts'
+import { trusted } from '../../../support/upstream.ts'
 
 describe('isPublicIp', () => {
   it.each(['8.8.8.8', '1.1.1.1', '193.99.144.80', '2606:4700::1111', '64:ff9b::808:808', '::ffff:8.8.8.8'])(
@@ -30,7 +31,9 @@ describe('isPublicIp', () => {
       '198.18.0.1',
       '240.0.0.1',
       '192.88.99.1',
+      '168.63.129.16',
     ],
+    ...['::7f00:1', '::a9fe:a9fe', '::808:808', '::127.0.0.1'],
     ...['::1', '::', 'fe80::1', 'fc00::1', 'fd00:ec2::254', 'ff02::1', '::ffff:127.0.0.1', '::ffff:10.0.0.1'],
     ...[
       '64:ff9b::7f00:1',
@@ -62,10 +65,15 @@ describe('the client for upstreams', () => {
     await new Promise((resolve) => server.close(resolve))
   })
 
-  async function get(url: string, environment: Record<string, string> = {}) {
+  async function get(
+    url: string,
+    environment: Record<string, string> = {},
+    rights: Partial<UpstreamRights> = {},
+  ) {
+    const at = url.replace('PORT', String(port))
     const client = openUpstreamClient(readConfig({ UPSTREAM_HTTP: 'true', ...environment }))
     try {
-      return await client.for({ usesCredentials: true }).fetchDocument(url.replace('PORT', String(port)))
+      return await client.for({ ...trusted(at), ...rights }).fetchDocument(at)
     } finally {
       await client.close()
     }
@@ -81,7 +89,7 @@ describe('the client for upstreams', () => {
     'http://0.0.0.0:PORT/',
   ])('does not connect to %s', async (url) => {
     const before = seen.length
-    await expect(get(url)).rejects.toThrow('is not on the public internet')
+    await expect(get(url)).rejects.toThrow('has no public IP')
     expect(seen.length).toBe(before)
   })
 
@@ -99,12 +107,35 @@ describe('the client for upstreams', () => {
     )
   })
 
+  it('reaches listed private hosts only for an upstream of an operator', async () => {
+    const before = seen.length
+    const listed = { UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
+    const mine = { reachesPrivateHosts: false }
+    await expect(get('http://127.0.0.1:PORT/', listed, mine)).rejects.toThrow('has no public IP')
+    expect(seen.length).toBe(before)
+    await expect(get('http://127.0.0.1:PORT/', listed)).resolves.toMatchObject({ kind: 'found' })
+  })
+
+  it('does not tell a private name from one that does not exist, also after a redirect', async () => {
+    const said = async (host: string, path = '') => {
+      const url = `http://${path === '' ? host : '127.0.0.1'}:PORT/${path}`
+      const listed = path === '' ? {} : { OUTBOUND_PRIVATE_HOSTS: '127.0.0.1' }
+      const error = await get(url, listed).then(() => 'found', String)
+      return error.replaceAll(host, 'HOST')
+    }
+    const redirect = (host: string) => `to/${encodeURIComponent(`http://${host}/`)}`
+    expect(await said('nothing.invalid')).toBe(await said('localhost'))
+    expect(await said('nothing.invalid', redirect('nothing.invalid'))).toBe(
+      await said('localhost', redirect('localhost')),
+    )
+  })
+
   it('checks the host of every redirect', async () => {
     const before = seen.length
     const target = encodeURIComponent(`http://localhost:${port}/secret`)
     await expect(
       get(`http://127.0.0.1:PORT/to/${target}`, { UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }),
-    ).rejects.toThrow('localhost is not on the public internet')
+    ).rejects.toThrow('localhost has no public IP')
     expect(seen.slice(before).map(({ url }) => url)).toEqual([`/to/${target}`])
   })
 
