@@ -4,6 +4,7 @@ import type { Encoding } from './encodings.ts'
 /** A document's bytes in one content coding, and the time of their last change. */
 export interface DocumentBytes {
   revision: string
+  contentTag: string | null
   lastModified: Date
   bytes: Buffer
 }
@@ -22,7 +23,7 @@ const columnOf = { br: 'brotli', gzip: 'gzip', identity: 'plain' } as const sati
 
 function pieceColumns(encoding: Encoding): string {
   const bytes = columnOf[encoding]
-  return `d.revision, d.last_modified as "lastModified", octet_length(d.${bytes}) as size,
+  return `d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified", octet_length(d.${bytes}) as size,
           substring(d.${bytes} from $2::integer + 1 for ${pieceBytes}) as bytes`
 }
 
@@ -88,8 +89,8 @@ async function joinPieces(
     pieces.push(piece)
     offset += piece.bytes.length
     if (offset >= piece.size) {
-      const { revision, lastModified } = piece
-      return { revision, lastModified, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
+      const { revision, contentTag, lastModified } = piece
+      return { revision, contentTag, lastModified, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
     }
   }
 }

@@ -17,6 +17,8 @@ export interface FoundDocument extends WithAccess {
   subjectId: string | null
   /** The revision changes with every change of the document. Null when no document is stored. */
   revision: string | null
+  /** The revision and a hash of the content: see `content_tag_of`. Null before the document is rendered again. */
+  contentTag: string | null
   /** The time of the last change. When no document is stored, the time at which its subject was created. */
   lastModified: Date
 }
@@ -48,7 +50,7 @@ const queryPackageDocuments = forEachRequest<FoundPackageDocument>({
   name: 'list-package-documents',
   columns: { package_name: 'text', is_dev: 'boolean' },
   query: `
-    select p.id as "subjectId", d.revision, d.last_modified as "lastModified",
+    select p.id as "subjectId", d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified",
            p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
                                                              and u.removed_at is null) as "mayMirror"
       from ${oneRow}
@@ -80,6 +82,7 @@ const queryAnyDocuments = forEachRequest<FoundAnyDocument>({
   columns: { package_name: 'text', is_dev: 'boolean' },
   query: `
     select p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
+           coalesce(d.content_tag, m."contentTag") as "contentTag",
            coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
            m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
            m."isUnusedToday"
@@ -133,7 +136,7 @@ const queryFilterDocuments = forEachRequest<FoundDocument>({
 })
 
 function repositoryDocument(table: string, moreColumns = ''): string {
-  return `select r.id as "subjectId", d.revision,
+  return `select r.id as "subjectId", d.revision, d.content_tag as "contentTag",
                  coalesce(d.last_modified, r.created_at) as "lastModified"${moreColumns}
             from ${oneRow}
             left join repository r on r.id = a.repository_id
@@ -148,11 +151,15 @@ export async function savePackageDocument(
 ): Promise<void> {
   await tx.query({
     name: 'save-package-document',
-    text: `insert into package_document as d (package_id, is_dev, base_url, format, last_modified, plain, gzip, brotli)
-           values ($1, $2, $3, ${formats.package}, date_trunc('second', now()), $4, $5, $6)
+    text: `insert into package_document as d (package_id, is_dev, base_url, format, last_modified, plain, gzip, brotli,
+                                               revision, content_tag)
+           select $1, $2, $3, ${formats.package}, date_trunc('second', now()), $4, $5, $6, n.revision,
+                  content_tag_of(n.revision, $4)
+             from (select nextval('document_revision') as revision) n
            on conflict (package_id, is_dev) do update
               set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain,
                   gzip = excluded.gzip, brotli = excluded.brotli, revision = excluded.revision,
+                  content_tag = excluded.content_tag,
                   last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
     values: [document.packageId, document.isDev, document.baseUrl, identity, gzip, br],
   })
@@ -170,13 +177,15 @@ export async function saveRootDocument(
 ): Promise<void> {
   await db.query({
     name: 'save-root-document',
-    text: `insert into root_document as d (repository_id, base_url, revision, format, last_modified, plain, gzip, brotli)
+    text: `insert into root_document as d (repository_id, base_url, revision, format, last_modified, plain, gzip, brotli,
+                                            content_tag)
            select id, $2, $3, ${formats.root}, date_trunc('second', greatest(now(), created_at + interval '1 second')),
-                  $4, $5, $6
+                  $4, $5, $6, content_tag_of($3, $4)
              from repository where id = $1
            on conflict (repository_id) do update
               set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain,
                   gzip = excluded.gzip, brotli = excluded.brotli, revision = excluded.revision,
+                  content_tag = excluded.content_tag,
                   last_modified = case when d.plain = excluded.plain then d.last_modified
                     else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
             where d.revision < excluded.revision`,

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { Visibility } from '../../domain/permissions.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
-import { hasTag } from '../../http/conditional-requests.ts'
+import { hasTag, tagOf } from '../../http/conditional-requests.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import type { RegistryRequest } from '../access.ts'
 import {
@@ -47,8 +47,8 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
 
 /**
  * packages.json, filter.json and p2 (COMPOSER A2, A3, A5, A8). Each request runs one indexed statement that checks the
- * permission and finds the document. The bytes come from a cache, whose key is the document's revision. Concurrent
- * requests share one read of bytes that are not cached.
+ * permission and finds the document. The bytes come from a cache, whose key has the document, its revision and the hash of
+ * its content. Concurrent requests share one read of bytes that are not cached.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
   const { config, hotDb: db, requireAccess, mirror } = context
@@ -70,9 +70,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     sizeOf: ({ bytes }) => bytes.length + 1,
     read: async (key, read) => {
       const stored = await read(key.split(' ')[0] as Encoding)
-      if (!stored) return undefined
-      const { revision, lastModified, bytes } = stored
-      return { revision, lastModified: lastModified.toUTCString(), bytes }
+      return stored ? { ...validatorsOf(stored), bytes: stored.bytes } : undefined
     },
   })
 
@@ -81,7 +79,13 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const { found, repositoryId } = await findCurrentRoot(target)
     const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${target.group}/${target.name}`))
     const read: ReadBytes = (encoding) => findRootBytes(db, repositoryId, encoding)
-    return sendDocument(request, reply, found, { visibility: found.access.visibility, read, emptyText })
+    const subject = `root ${repositoryId}`
+    return sendDocument(request, reply, found, {
+      visibility: found.access.visibility,
+      subject,
+      read,
+      emptyText,
+    })
   })
 
   app.get('/filter.json', async (request, reply) => {
@@ -94,7 +98,13 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     }
     // Never send 404. Composer treats a 404 as an error and installs nothing (COMPOSER A8).
     const { visibility } = found.access
-    return sendDocument(request, reply, found, { visibility, read, emptyText: () => emptyFilterText })
+    const subject = `filter ${repositoryId}`
+    return sendDocument(request, reply, found, {
+      visibility,
+      subject,
+      read,
+      emptyText: () => emptyFilterText,
+    })
   })
 
   app.get('/p2/:vendor/:file', async (request, reply) => {
@@ -113,7 +123,8 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     }
     const read = (encoding: Encoding) =>
       findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
-    return sendDocument(request, reply, found, { visibility: found.access.visibility, read })
+    const subject = `package ${found.subjectId} ${wanted.isDev}`
+    return sendDocument(request, reply, found, { visibility: found.access.visibility, subject, read })
   })
 
   /** Finds packages.json. If names were published after it was stored, it is rendered again first. */
@@ -150,13 +161,15 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     isDev: boolean,
   ): Promise<FastifyReply> {
     if (!found) return sendNoPackage(reply)
-    const { packageId, revision, lastModified, encoded } = found
+    const { packageId, revision, contentTag, lastModified, encoded } = found
+    const subject = `mirror ${packageId} ${isDev}`
     const read: ReadBytes = async (encoding) =>
       encoded
-        ? { revision, lastModified, bytes: encoded[encoding] }
+        ? { revision, contentTag, lastModified, bytes: encoded[encoding] }
         : findMirrorBytes({ packageId, isDev, encoding })
     // Shared caches must not store this response, because an administrator may deny the package at any moment.
-    if (found.warning === null) return sendDocument(request, reply, found, { visibility: 'private', read })
+    if (found.warning === null)
+      return sendDocument(request, reply, found, { visibility: 'private', subject, read })
     const stored = await read('identity')
     if (!stored) return sendNoPackage(reply)
     // Send no validators, so that clients fetch the document again when the upstream works again.
@@ -172,20 +185,27 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
-    { revision, lastModified }: Pick<FoundDocument, 'revision' | 'lastModified'>,
-    { visibility, read, emptyText }: { visibility: Visibility; read: ReadBytes; emptyText?: () => string },
+    { revision, contentTag, lastModified }: DocumentState,
+    { visibility, subject, read, emptyText }: SentAs,
   ): Promise<FastifyReply> {
     if (revision === null && !emptyText) return sendNoPackage(reply)
     setDocumentCaching(reply, visibility)
-    const current = { revision: revision ?? '0', lastModified: lastModified.toUTCString() }
-    if (isUnchanged(request, current)) return setValidators(reply, current).code(304).send()
     if (revision === null && emptyText) {
-      return sendBytes(reply, { ...current, bytes: Buffer.from(emptyText()) }, 'identity')
+      const bytes = Buffer.from(emptyText())
+      const empty = { state: '', etag: `W/${tagOf(bytes)}`, lastModified: lastModified.toUTCString() }
+      if (isUnchanged(request, empty)) return setValidators(reply, empty).code(304).send()
+      return sendBytes(reply, { ...empty, bytes }, 'identity')
     }
+    const current = validatorsOf({ revision: revision ?? '', contentTag, lastModified })
+    if (isUnchanged(request, current)) return setValidators(reply, current).code(304).send()
     const encoding = chooseEncoding(request.headers['accept-encoding'])
-    // Revisions are unique among all documents. A read that begins after this check gets this revision or a later one.
-    const stored = await cache.fetch(`${encoding} ${revision}`, { context: read })
-    return stored ? sendBytes(reply, stored, encoding) : sendNoPackage(reply)
+    const key = `${encoding} ${subject} ${current.state}`
+    const stored = await cache.fetch(key, { context: read })
+    if (!stored) return sendNoPackage(reply)
+    // The document changed after it was found. Another request may look for the former state: after a restore, revisions
+    // come again.
+    if (stored.state !== current.state) cache.delete(key)
+    return sendBytes(reply, stored, encoding)
   }
 }
 
@@ -201,21 +221,49 @@ function sendNoPackage(reply: FastifyReply): FastifyReply {
   return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
 }
 
+/** A document as it was found. */
+type DocumentState = Pick<FoundDocument, 'revision' | 'contentTag' | 'lastModified'>
+
+/** How a document is sent. */
+interface SentAs {
+  visibility: Visibility
+  /** The kind of the document, and the ids of what it describes. */
+  subject: string
+  read: ReadBytes
+  /** Returns the content when no document is stored. */
+  emptyText?: () => string
+}
+
 /** The values that identify a state of a document. */
 interface Validators {
-  revision: string
+  /** Revision, content and time. No other state of the same document has the same ones, not even after a restore. */
+  state: string
+  /** Null for a document that an earlier release rendered. */
+  etag: string | null
   /** The text of the header. */
   lastModified: string
+}
+
+/** Returns the values that identify a state of a document. The entity tag is weak: it is the same in every coding. */
+function validatorsOf({
+  revision,
+  contentTag,
+  lastModified,
+}: DocumentState & { revision: string }): Validators {
+  const time = lastModified.toUTCString()
+  const prefix = `${revision}-`
+  // A process of the previous release changes the revision, but not the tag.
+  const hash = contentTag?.startsWith(prefix) ? contentTag.slice(prefix.length) : null
+  return {
+    state: `${revision} ${hash ?? ''} ${time}`,
+    etag: hash === null ? null : `W/"${hash}"`,
+    lastModified: time,
+  }
 }
 
 /** A document's bytes in one content coding, as they are sent. */
 interface SentDocument extends Validators {
   bytes: Buffer
-}
-
-/** Returns a weak entity tag, because the revision is the same in every content coding. */
-function etagOf({ revision }: Validators): string {
-  return `W/"${revision}"`
 }
 
 /**
@@ -225,13 +273,14 @@ function etagOf({ revision }: Validators): string {
  */
 function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean {
   const tags = headers['if-none-match']
-  if (tags !== undefined) return hasTag(tags, etagOf(current))
+  if (tags !== undefined) return current.etag === null ? tags.trim() === '*' : hasTag(tags, current.etag)
   const since = headers['if-modified-since']
   return since !== undefined && since === current.lastModified
 }
 
 function setValidators(reply: FastifyReply, current: Validators): FastifyReply {
-  return reply.header('last-modified', current.lastModified).header('etag', etagOf(current))
+  if (current.etag !== null) reply.header('etag', current.etag)
+  return reply.header('last-modified', current.lastModified)
 }
 
 function sendBytes(reply: FastifyReply, stored: SentDocument, encoding: Encoding): FastifyReply {

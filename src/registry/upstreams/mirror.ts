@@ -30,6 +30,7 @@ const pollMilliseconds = 50
 /** A document of a mirrored package for a response. */
 export interface MirrorDocument {
   revision: string
+  contentTag: string | null
   lastModified: Date
   packageId: string
   /** A warning that the upstream fails and the document is old. Null when the upstream works. */
@@ -131,8 +132,8 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
         if (outcome === 'missing') return null
         if (saved?.verdict === 'upstream') {
           await noteUsed(found, 'miss')
-          const { revision, lastModified, packageId } = saved
-          return { revision, lastModified, packageId, warning: null, encoded: saved }
+          const { revision, contentTag, lastModified, packageId } = saved
+          return { revision, contentTag, lastModified, packageId, warning: null, encoded: saved }
         }
         found = await read(wanted)
         if (found.verdict !== 'upstream' || found.revision === null) return null
@@ -140,9 +141,16 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
         refreshLater(found.upstreamIds[0], wanted)
       }
       await noteUsed(found, result)
-      const { revision, lastModified, packageId } = found
+      const { revision, contentTag, lastModified, packageId } = found
       if (revision === null || packageId === null) return null
-      return { revision, lastModified, packageId, warning: warningOf(found, wanted), encoded: null }
+      return {
+        revision,
+        contentTag,
+        lastModified,
+        packageId,
+        warning: warningOf(found, wanted),
+        encoded: null,
+      }
     },
 
     async refresh(upstreamId, packageName, isDev) {

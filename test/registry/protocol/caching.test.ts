@@ -57,7 +57,7 @@ describe('ETag', () => {
       const { ask, push } = await aRegistry('private')
       const { headers } = await ask(path)
       const etag = String(headers['etag'])
-      expect(etag).toMatch(/^W\/"\d+"$/)
+      expect(etag).toMatch(/^W\/"[\w-]{22,32}"$/)
       const condition = (tags: string, more = {}) =>
         ask(path, { headers: { 'if-none-match': tags, ...more } })
       for (const tags of [etag, `"other", ${etag}`, etag.slice(2), '*']) {
@@ -75,6 +75,62 @@ describe('ETag', () => {
       expect([changed.statusCode, changed.headers['etag'] === etag]).toEqual([200, false])
     },
   )
+})
+
+describe('a database whose revisions come again, after a restore or lost commits', () => {
+  /** Gives a document the revision of another one, as a sequence that went back does. */
+  const repeatRevision = (repository: { id: string }, of: { id: string }) =>
+    t.db.query(
+      `update package_document d
+          set revision = o.revision, content_tag = content_tag_of(o.revision, d.plain), last_modified = o.last_modified
+         from package_document o
+        where d.repository_id = $1 and o.repository_id = $2 and not d.is_dev and not o.is_dev`,
+      [repository.id, of.id],
+    )
+
+  it('serves no document of another package from memory', async () => {
+    const [hidden, open] = [await aRegistry('private'), await aRegistry('public')]
+    expect((await hidden.ask('p2/acme/lib.json')).body).toContain(hidden.path)
+    await repeatRevision(open.repository, hidden.repository)
+    const { body } = await open.ask('p2/acme/lib.json')
+    expect(body).toContain(open.path)
+    expect(body).not.toContain(hidden.path)
+  })
+
+  it('serves no former content of the same package from memory, and sends no 304 for it', async () => {
+    const { ask, push, repository } = await aRegistry('private')
+    const before = await ask('p2/acme/lib.json')
+    const { rows } = await t.db.query<{ revision: string; at: Date }>(
+      'select revision, last_modified as at from package_document where repository_id = $1 and not is_dev',
+      [repository.id],
+    )
+    await push('1.1.0')
+    await t.db.query(
+      `update package_document
+          set revision = $2, last_modified = $3, content_tag = content_tag_of($2, plain)
+        where repository_id = $1 and not is_dev`,
+      [repository.id, rows[0]?.revision, rows[0]?.at],
+    )
+    const after = await ask('p2/acme/lib.json', {
+      headers: { 'if-none-match': String(before.headers['etag']) },
+    })
+    expect(after.statusCode).toBe(200)
+    expect(after.body).toContain('1.1.0')
+  })
+
+  it('has no entity tag while a document has the tag of a former revision, or none', async () => {
+    const { ask, repository } = await aRegistry('private')
+    const tag = String((await ask('p2/acme/lib.json')).headers['etag'])
+    for (const change of [`revision = nextval('document_revision')`, 'content_tag = null']) {
+      await t.db.query(`update package_document set ${change} where repository_id = $1`, [repository.id])
+      for (const condition of [tag, `${tag},`, 'W/""', '']) {
+        const response = await ask('p2/acme/lib.json', { headers: { 'if-none-match': condition } })
+        expect([change, response.statusCode, response.headers['etag']]).toEqual([change, 200, undefined])
+      }
+      const { statusCode } = await ask('p2/acme/lib.json', { headers: { 'if-none-match': '*' } })
+      expect(statusCode).toBe(304)
+    }
+  })
 })
 
 describe('archives in memory', () => {

@@ -19,6 +19,7 @@ export interface WantedMirror {
 export interface FoundMirror extends Origin {
   /** Null when there is no such document. */
   revision: string | null
+  contentTag: string | null
   lastModified: Date
   /** True when the document must be rendered before it is served. */
   isDue: boolean
@@ -47,7 +48,7 @@ export interface MirrorTerms {
  */
 export function selectMirror(repositoryId: string, baseUrl: string, freshSeconds: string): string {
   return `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
-                 d.revision, d.last_modified as "lastModified",
+                 d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified",
                  coalesce(d.due_at <= now() or d.base_url <> ${baseUrl}, false) as "isDue",
                  ${isFreshColumn('s', freshSeconds)} as "isFresh",
                  coalesce(s.retry_at > now(), false) as "isResting",
@@ -104,7 +105,7 @@ export async function listMirrorBytes(
     name: 'list-mirror-bytes',
     text: forEachCall(
       { package_id: 'bigint', is_dev: 'boolean', encoding: 'text' },
-      `select d.revision, d.last_modified as "lastModified",
+      `select d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified",
               case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end as bytes
          from mirrored_document d where d.package_id = call.package_id and d.is_dev = call.is_dev`,
     ),

@@ -187,6 +187,7 @@ export interface RenderedMirror extends EncodedDocument {
 /** A stored document, and the values that identify its state. */
 export interface SavedMirror extends RenderedMirror {
   revision: string
+  contentTag: string
   lastModified: Date
 }
 
@@ -198,21 +199,29 @@ export async function saveMirrors(
   tx: pg.PoolClient,
   documents: readonly RenderedMirror[],
 ): Promise<SavedMirror[]> {
-  const { rows } = await tx.query<Pick<SavedMirror, 'packageId' | 'isDev' | 'revision' | 'lastModified'>>({
+  const { rows } = await tx.query<
+    Pick<SavedMirror, 'packageId' | 'isDev' | 'revision' | 'contentTag' | 'lastModified'>
+  >({
     name: 'save-mirrored-documents',
-    text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli)
+    text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli,
+                                                revision, content_tag)
            select n.package_id, n.is_dev, n.base_url, coalesce(n.due_at, 'infinity'), date_trunc('second', now()),
-                  n.plain, n.gzip, n.brotli
-             from unnest((select $1::bigint[]), (select $2::boolean[]), (select $3::text[]), (select $4::timestamptz[]),
-                         (select $5::bytea[]), (select $6::bytea[]), (select $7::bytea[]))
-                    as n (package_id, is_dev, base_url, due_at, plain, gzip, brotli)
+                  n.plain, n.gzip, n.brotli, n.revision, content_tag_of(n.revision, n.plain)
+             from (select *, nextval('document_revision') as revision
+                     from unnest((select $1::bigint[]), (select $2::boolean[]), (select $3::text[]),
+                                 (select $4::timestamptz[]), (select $5::bytea[]), (select $6::bytea[]),
+                                 (select $7::bytea[]))
+                            as u (package_id, is_dev, base_url, due_at, plain, gzip, brotli)) n
            on conflict (package_id, is_dev) do update
               set base_url = excluded.base_url, due_at = excluded.due_at, plain = excluded.plain, gzip = excluded.gzip,
                   brotli = excluded.brotli,
                   revision = case when d.plain = excluded.plain then d.revision else excluded.revision end,
+                  content_tag = case when d.plain = excluded.plain then content_tag_of(d.revision, d.plain)
+                    else excluded.content_tag end,
                   last_modified = case when d.plain = excluded.plain then d.last_modified
                     else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
-           returning package_id as "packageId", is_dev as "isDev", revision, last_modified as "lastModified"`,
+           returning package_id as "packageId", is_dev as "isDev", revision, content_tag as "contentTag",
+                     last_modified as "lastModified"`,
     values: [
       documents.map(({ packageId }) => packageId),
       documents.map(({ isDev }) => isDev),
