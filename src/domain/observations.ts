@@ -42,7 +42,9 @@ function open(name: string): ObservationChannel {
     watch(listener) {
       const subscriber = (message: unknown) => listener(message as Observation)
       observed.subscribe(subscriber)
-      return () => void observed.unsubscribe(subscriber)
+      return () => {
+        observed.unsubscribe(subscriber)
+      }
     },
   }
 }
