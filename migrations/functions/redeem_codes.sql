@@ -4,8 +4,8 @@
 --   issued          the pair is stored; scope lists its scopes
 --   invalid_client  the client's authentication failed, and no code was used
 --   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge;
---                   its own client can still use it
---   replayed        the code was used before; all its pairs are dead now, unless the first use was within 3 seconds
+--                   its own client can still use it; or the code was used within the last 3 seconds
+--   replayed        the code was used before; all its pairs are dead now
 --
 -- An actor is JSON text that describes the sender of the request, or null. The pair keeps the actor until a job writes
 -- the identity event (note_exchanges), because an insert of the event here would cost as much as the pair.
@@ -137,12 +137,10 @@ begin
     end if;
 
     select redeemed_at into used_at from authorization_code where code_hash = call.code_hash;
-    if used_at is not null then
+    -- A double click, or a proxy that repeats a request, is not a theft. Such a race ends no pairs and raises no alarm.
+    if used_at <= now() - interval '3 seconds' then
       outcome := 'replayed';
-      -- A double click, or a proxy that repeats a request, is not a theft. Such a race ends no pairs.
-      if used_at <= now() - interval '3 seconds' then
-        replayed_hashes := replayed_hashes || call.code_hash;
-      end if;
+      replayed_hashes := replayed_hashes || call.code_hash;
     end if;
     return next;
   end loop;

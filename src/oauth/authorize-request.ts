@@ -49,6 +49,9 @@ export function readAuthorizeRequest({ query, application, target }: ProvenLink)
   if (responseType !== 'code') {
     throw new AuthorizationError(target, 'unsupported_response_type', 'response_type must be code.')
   }
+  // A client that asks for another mode would never find its response.
+  const responseMode = readParameter(query, 'response_mode', invalid)
+  if (responseMode !== null && responseMode !== 'query') throw invalid('response_mode must be query.')
   return {
     scopes: readScopes(readParameter(query, 'scope', invalid), application, target),
     codeChallenge: readCodeChallenge(query, invalid),

@@ -206,6 +206,22 @@ describe('identity events', () => {
     expect(about.every(({ username }) => username !== null)).toBe(true)
   })
 
+  it('are not written for a code that is sent twice within three seconds, but for a later use', async () => {
+    const client = await anAuthorizedApplication(t)
+    const { clientId } = client.application
+    const alarms = async () => {
+      const events = await listIdentityEvents(t.db, {}, { after: null, limit: 100 })
+      return events.filter((event) => event.clientId === clientId && event.action === 'code-replayed').length
+    }
+    const code = await client.newCode()
+    await client.exchange(code)
+    expect((await client.exchange(code)).json()).toMatchObject({ error: 'invalid_grant' })
+    expect(await alarms()).toBe(0)
+    await t.db.query(`update authorization_code set redeemed_at = now() - interval '4 seconds'`)
+    await client.exchange(code)
+    expect(await alarms()).toBe(1)
+  })
+
   it('are written for an application, also when plain SQL changes it', async () => {
     const { id, clientId } = await anApplication(t.db, { status: 'pending' })
     await transaction(t.db, (tx) => setApplicationStatus(tx, clientId, 'approved'), commandActor)

@@ -115,6 +115,8 @@ describe('GET /oauth2/auth', () => {
       [{ response_type: '' }, 'invalid_request'], // 28
       [{ response_type: 'token' }, 'unsupported_response_type'], // 29
       [{ response_type: 'code token' }, 'unsupported_response_type'], // 29
+      [{ response_mode: 'fragment' }, 'invalid_request'],
+      [{ response_mode: 'form_post' }, 'invalid_request'],
       [{ scope: 'repo-code:rw' }, 'invalid_scope'], // 34
       [{ scope: 'account-profile:rw' }, 'invalid_scope'], // 34
       [{ scope: 'account-profile' }, 'invalid_scope'], // 34
@@ -135,6 +137,10 @@ describe('GET /oauth2/auth', () => {
       const { error_description, ...response } = responseOf(redirect)
       expect(response).toEqual({ error, state: 's', iss: issuer })
       expect(error_description).toMatch(/^[ !#-[\]-~]+$/)
+    })
+
+    it('accepts response_mode=query, which it always uses', async () => {
+      expect(responseOf(await approve({ response_mode: 'query' }))).toHaveProperty('code')
     })
 
     it('says that the transform algorithm is not supported (37)', async () => {
