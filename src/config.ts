@@ -237,6 +237,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   if (given['PASSWORD_SIGN_IN'] === 'off' && providers.length === 0 && providerMistakes.length === 0) {
     mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
   }
+  if (read.data?.AUTH_URL !== undefined && !isOnHostOf(baseUrlOf(read.data), read.data.AUTH_URL)) {
+    mistakes.push(
+      `AUTH_URL must have the scheme and host of BASE_URL (${baseUrlOf(read.data)}): browsers send the cookies of a sign-in to no other host`,
+    )
+  }
   if (read.data?.METRICS_PORT !== undefined && read.data.METRICS_PORT === read.data.PORT) {
     mistakes.push('METRICS_PORT must not be PORT: it is a separate port that only your monitoring reaches')
   }
@@ -298,6 +303,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 
 function baseUrlOf({ BASE_URL, HOST, PORT }: z.output<typeof Environment>): string {
   return BASE_URL ?? `http://${urlHost(HOST)}:${PORT}`
+}
+
+function isOnHostOf(baseUrl: string, authUrl: string): boolean {
+  const [base, auth] = [new URL(baseUrl), new URL(authUrl)]
+  return base.protocol === auth.protocol && base.hostname === auth.hostname
 }
 
 /** Reads the bucket of the archives. Returns null without one, and a string that says what is wrong with it. */

@@ -51,17 +51,25 @@ describe('readConfig', () => {
   })
 
   it('accepts a path in AUTH_URL, but none in BASE_URL, because it would break the pages', () => {
-    expect(readConfig({ AUTH_URL: 'https://example.com/auth/' }).authUrl).toBe('https://example.com/auth')
+    const given = { BASE_URL: 'https://example.com', AUTH_URL: 'https://example.com/auth/' }
+    expect(readConfig(given).authUrl).toBe('https://example.com/auth')
     const mistaken = () => readConfig({ BASE_URL: 'https://example.com/svc/' })
     expect(mistaken).toThrow(/^[^\n]*\n {2}BASE_URL must have no path: svc needs its own host name$/)
   })
 
-  it('uses another URL for the authorization server when AUTH_URL is set', () => {
-    const { baseUrl, authUrl } = readConfig({
-      BASE_URL: 'https://a.example',
-      AUTH_URL: 'https://b.example/',
-    })
-    expect([baseUrl, authUrl]).toEqual(['https://a.example', 'https://b.example'])
+  it.each([
+    ['https://a.example', 'https://b.example'],
+    ['https://a.example', 'https://auth.a.example/oauth'],
+    ['https://a.example', 'http://a.example/auth'],
+    [undefined, 'https://a.example'],
+  ])('refuses an AUTH_URL that the cookies of BASE_URL do not reach (%s, %s)', (base, auth) => {
+    const environment = { ...(base !== undefined && { BASE_URL: base }), AUTH_URL: auth }
+    expect(() => readConfig(environment)).toThrow(/AUTH_URL must have the scheme and host of BASE_URL/)
+  })
+
+  it('accepts another port in AUTH_URL, because cookies know no ports', () => {
+    const given = { BASE_URL: 'https://a.example', AUTH_URL: 'https://a.example:8443' }
+    expect(readConfig(given).authUrl).toBe('https://a.example:8443')
   })
 
   it.each([

@@ -7,7 +7,7 @@ import { aCode, anApplication, anAuthorization, basicOf } from '../support/oauth
 import { anAuthorizedApplication, ask, pass } from '../support/token-client.ts'
 
 describe('POST /oauth2/introspect', () => {
-  const t = useApp({ AUTH_URL: 'https://auth.svc.test' })
+  const t = useApp({ AUTH_URL: 'http://svc.test/auth' })
 
   it('describes its own tokens to an application (OAUTH 138)', async () => {
     const { tokens, account, application } = await anAuthorizedApplication(t)
@@ -27,7 +27,7 @@ describe('POST /oauth2/introspect', () => {
       scope: 'account-profile:r account-email:r registry-package:rw',
       client_id: application.clientId,
       token_type: 'bearer',
-      iss: 'https://auth.svc.test',
+      iss: 'http://svc.test/auth',
       sub: account.id,
       username: account.username,
       resource_scope: 'all',

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
 
 describe('GET /.well-known/oauth-authorization-server', () => {
-  const t = useApp({ AUTH_URL: 'https://auth.svc.test/' })
+  const t = useApp({ AUTH_URL: 'http://svc.test/auth/' })
   const url = '/.well-known/oauth-authorization-server'
 
   it('describes the authorization server, built from its configured URL (OAUTH 137, 139)', async () => {
@@ -10,11 +10,11 @@ describe('GET /.well-known/oauth-authorization-server', () => {
     expect(response.statusCode).toBe(200)
     expect(response.headers['content-type']).toMatch(/^application\/json/)
     expect(response.json()).toEqual({
-      issuer: 'https://auth.svc.test',
-      authorization_endpoint: 'https://auth.svc.test/oauth2/auth',
-      token_endpoint: 'https://auth.svc.test/oauth2/token',
-      revocation_endpoint: 'https://auth.svc.test/oauth2/revoke',
-      introspection_endpoint: 'https://auth.svc.test/oauth2/introspect',
+      issuer: 'http://svc.test/auth',
+      authorization_endpoint: 'http://svc.test/auth/oauth2/auth',
+      token_endpoint: 'http://svc.test/auth/oauth2/token',
+      revocation_endpoint: 'http://svc.test/auth/oauth2/revoke',
+      introspection_endpoint: 'http://svc.test/auth/oauth2/introspect',
       response_types_supported: ['code'],
       response_modes_supported: ['query'],
       grant_types_supported: ['authorization_code', 'refresh_token'],
@@ -37,11 +37,11 @@ describe('GET /.well-known/oauth-authorization-server', () => {
 })
 
 describe('the metadata of an issuer with a path (RFC 8414 §3.1)', () => {
-  const t = useApp({ AUTH_URL: 'https://svc.test/auth/v1/' })
+  const t = useApp({ AUTH_URL: 'http://svc.test/auth/v1/' })
   const wellKnown = '/.well-known/oauth-authorization-server'
 
   it.each([wellKnown, `${wellKnown}/auth/v1`])('is at %s', async (url) => {
-    expect((await t.app.inject({ url })).json().issuer).toBe('https://svc.test/auth/v1')
+    expect((await t.app.inject({ url })).json().issuer).toBe('http://svc.test/auth/v1')
     expect((await t.app.inject({ method: 'DELETE', url })).statusCode).toBe(405)
   })
 

@@ -27,12 +27,12 @@ describe('svc serve', () => {
     const lines = [
       'BASE_URL=https://file.example.com',
       'LOG_LEVEL=silent',
-      'AUTH_URL="https://auth.example.com"',
+      'AUTH_URL="https://set.example.com/auth"',
     ]
     await writeFile(join(cwd, '.env'), lines.join('\n'))
     const server = await start({ BASE_URL: 'https://set.example.com' }, cwd)
     const metadata = await fetch(`${server.url}/.well-known/oauth-authorization-server`)
-    expect(await metadata.json()).toMatchObject({ issuer: 'https://auth.example.com' })
+    expect(await metadata.json()).toMatchObject({ issuer: 'https://set.example.com/auth' })
     expect(await stopServer(server)).toEqual({
       code: 0,
       stdout: 'svc listens on https://set.example.com\n',
