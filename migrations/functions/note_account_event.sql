@@ -13,7 +13,7 @@ begin
     perform note_identity_event('account-renamed', new.id, null,
                                 jsonb_build_object('from', old.username, 'to', new.username));
   end if;
-  if new.password_hash <> old.password_hash and current_setting('svc.is_rehash', true) is distinct from 'on' then
+  if new.password_hash is distinct from old.password_hash and current_setting('svc.is_rehash', true) is distinct from 'on' then
     perform note_identity_event('password-changed', new.id, null, '{}');
   end if;
   if new.email is distinct from old.email then

@@ -62,14 +62,18 @@ export async function hasNoAccounts(db: Queryable): Promise<boolean> {
 /** The account and hash that a password is checked against. */
 export interface Credentials {
   accountId: string
-  passwordHash: string
+  /** Null for an account without a password. */
+  passwordHash: string | null
 }
 
 /** Finds credentials by username or email. Null when there is no such account or it is disabled. */
-export async function findCredentials(db: Queryable, login: string): Promise<Credentials | null> {
-  const { rows } = await db.query<Credentials>({
+export async function findCredentials(
+  db: Queryable,
+  login: string,
+): Promise<(Credentials & { isAdmin: boolean }) | null> {
+  const { rows } = await db.query<Credentials & { isAdmin: boolean }>({
     name: 'find-credentials',
-    text: `select id as "accountId", password_hash as "passwordHash"
+    text: `select id as "accountId", password_hash as "passwordHash", is_admin as "isAdmin"
              from account
             where disabled_at is null and (username = lower($1) or lower(email) = lower($1))`,
     values: [login],

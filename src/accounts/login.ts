@@ -7,8 +7,7 @@ import { csrfToken } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveFarewell } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
-import { isAdministrator } from './accounts.ts'
-import { mayUsePassword, noPasswordHere } from './passwords.ts'
+import { noPasswordHere } from './passwords.ts'
 import { findFactors, hasFactor } from './second-factor/factors.ts'
 import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
 import { redirectToSecondStep } from './second-factor/waiting-step.ts'
@@ -65,15 +64,14 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
       const problem = noPasswordHere(config)
       return showLogin(context, request, reply.code(403), { returnId, login, problem })
     }
-    const checked = await checkSignIn(db, login, password, signInOriginOf(request, config))
+    const checked = await checkSignIn(db, login, password, signInOriginOf(request, config), config)
     if ('problem' in checked) {
       await noteRefusedSignIn(db, request, login, checked)
       reply.code(checked.status).headers(checked.headers)
-      return showLogin(context, request, reply, { returnId, login, problem: checked.problem })
-    }
-    if (!mayUsePassword(config, await isAdministrator(db, checked.accountId))) {
-      const problem = noPasswordHere(config)
-      return showLogin(context, request, reply.code(403), { returnId, login, problem })
+      // Everybody gets the hint, so that it does not show who is an administrator.
+      const needsHint = checked.status === 403 && config.passwordSignIn === 'admins'
+      const problem = needsHint ? `${checked.problem} ${noPasswordHere(config)}` : checked.problem
+      return showLogin(context, request, reply, { returnId, login, problem })
     }
     if (hasFactor(await findFactors(db, checked.accountId))) {
       const credentials = await renewPasswordHash(db, checked, password)

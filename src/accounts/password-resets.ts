@@ -35,7 +35,7 @@ export async function replaceResetToken(db: Queryable, accountId: string): Promi
   const token = makeOpaqueId()
   const { rowCount } = await db.query(
     `insert into password_reset (account_id, token_hash, credential_hash, expires_at)
-     select id, $2, sha256(convert_to(password_hash, 'UTF8')), now() + make_interval(secs => $3)
+     select id, $2, sha256(convert_to(coalesce(password_hash, ''), 'UTF8')), now() + make_interval(secs => $3)
        from account where id = $1 and disabled_at is null for no key update
          on conflict (account_id) do update
         set token_hash = excluded.token_hash, credential_hash = excluded.credential_hash,
@@ -53,7 +53,7 @@ export function resetUrl({ baseUrl }: { baseUrl: string }, token: string): strin
 const accountOfLink = `select a.id, a.username
        from password_reset r join account a on a.id = r.account_id
       where r.token_hash = $1 and r.expires_at > now() and a.disabled_at is null
-        and r.credential_hash = sha256(convert_to(a.password_hash, 'UTF8'))`
+        and r.credential_hash = sha256(convert_to(coalesce(a.password_hash, ''), 'UTF8'))`
 
 /** Returns the account of a link that still works. Null for other links. */
 export async function findResetAccount(

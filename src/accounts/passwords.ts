@@ -7,8 +7,11 @@ import { commonPasswords } from './common-passwords.ts'
 /** argon2id with OWASP's smallest recommended cost: 33 ms. The library's default takes 240 ms (DESIGN §5). */
 const cost = { type: argon2.argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
 
-/** A hash whose password nobody knows. Passwords for unknown accounts are checked against it, at the same cost. */
-export const nobodysHash =
+/**
+ * A hash whose password nobody knows. Passwords for unknown accounts, and for those without a password, are checked
+ * against it at the same cost.
+ */
+const nobodysHash =
   '$argon2id$v=19$m=19456,p=1,t=2$zkY1icGpUMymFBlYwv7JiQ$kEpWsGuzHeS+BEd2N9QKnOHJO9MsW7ISXlU+6Q7t9KU'
 
 /** Longer passwords are refused before they are hashed. */
@@ -76,10 +79,14 @@ export function hashPassword(password: string): Promise<string> {
   return run(() => argon2.hash(password, cost))
 }
 
-/** Returns whether a password matches a hash. Throws HashQueueFullError. */
-export async function isPassword(password: string, hash: string): Promise<boolean> {
+/**
+ * Returns whether a password matches a hash. Without a hash it never does, and takes the same time. Throws
+ * HashQueueFullError.
+ */
+export async function isPassword(password: string, hash: string | null): Promise<boolean> {
   if (Buffer.byteLength(password) > maxPasswordBytes) return false
-  return run(() => argon2.verify(hash, password))
+  const isMatch = await run(() => argon2.verify(hash ?? nobodysHash, password))
+  return isMatch && hash !== null
 }
 
 /** Returns whether a hash has other parameters than the current ones. */

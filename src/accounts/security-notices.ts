@@ -7,7 +7,7 @@ import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { verificationMail } from './email-verifications.ts'
 import { describeBrowser, describeSubject } from './event-words.ts'
 import { findIdentityEvent, type IdentityEvent, logIdentityEvents } from './identity-events.ts'
-import { mayUsePassword, nobodysHash } from './passwords.ts'
+import { mayUsePassword } from './passwords.ts'
 
 const eventsPerTransaction = 500
 
@@ -194,10 +194,10 @@ async function findAddressee(db: Queryable, event: IdentityEvent): Promise<Addre
   const former = event.action === 'email-changed' ? event.details['from'] : null
   const { rows } = await db.query<Addressee>(
     `select a.username, a.display_name as "displayName", coalesce($2, a.email) as email,
-            a.password_hash <> $3 as "hasPassword", a.is_admin as "isAdmin"
+            a.password_hash is not null as "hasPassword", a.is_admin as "isAdmin"
        from identity_event e join account a on a.id = e.account_id
       where e.id = $1 and ($2::text is not null or a.email_verified_at is not null)`,
-    [event.id, typeof former === 'string' ? former : null, nobodysHash],
+    [event.id, typeof former === 'string' ? former : null],
   )
   return rows[0] ?? null
 }

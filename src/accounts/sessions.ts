@@ -46,7 +46,7 @@ export async function insertSession(
     // The lock waits for a running change of the password. A later change finds this session and ends it.
     `with expired as (delete from session where expires_at < now()),
           signed_in as (select id from account
-                         where id = $2 and password_hash = $3 and disabled_at is null for share)
+                         where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share)
      insert into session (id_hash, account_id, network, last_network, user_agent, expires_at)
      select $1, id, $4, $4, $6, now() + make_interval(secs => $5) from signed_in`,
     [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds, userAgent],

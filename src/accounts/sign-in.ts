@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { type Actor, type Queryable, type SignInProof, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
@@ -8,7 +9,7 @@ import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
 import { type AttemptLimit, countAttempt, takeBackAttempt } from '../http/failure-limit.ts'
 import { type Credentials, findCredentials, findCredentialsById, renewHash } from './accounts.ts'
 import { insertSignInFailure, insertSignInLock } from './identity-events.ts'
-import { HashQueueFullError, hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
+import { HashQueueFullError, hashPassword, isPassword, mayUsePassword, needsRehash } from './passwords.ts'
 import { deleteSession, findSession, insertSession } from './sessions.ts'
 import {
   findKnownOrigin,
@@ -30,17 +31,20 @@ export interface SignInRefusal {
 
 /**
  * Checks a username or email with its password. An unknown account costs the same work as a known one, and is limited
- * in the same way, so neither time nor limits show which accounts exist (DESIGN §8).
+ * in the same way, so neither time nor limits show which accounts exist (DESIGN §8). Whom `allowed` excludes is treated
+ * like an unknown account: nobody learns whether their password is right.
  */
 export async function checkSignIn(
   db: Queryable,
   login: string,
   password: string,
   origin: SignInOrigin,
+  allowed: Pick<Config, 'passwordSignIn'> = { passwordSignIn: 'on' },
 ): Promise<Credentials | SignInRefusal> {
-  const credentials = await findCredentials(db, login)
+  const found = await findCredentials(db, login)
   // Run the same statements for an unknown account. No account has the id 0.
-  const accountId = credentials?.accountId ?? '0'
+  const accountId = found?.accountId ?? '0'
+  const credentials = found && mayUsePassword(allowed, found.isAdmin) ? found : null
   const { isKnownDevice, isKnownNetwork } = await findKnownOrigin(db, accountId, origin)
   if (isKnownDevice)
     return checkPassword(db, credentials, password, { own: limitOfDevice(accountId, origin) })
@@ -109,7 +113,7 @@ export async function renewPasswordHash(
   credentials: Credentials,
   password: string,
 ): Promise<Credentials> {
-  if (!needsRehash(credentials.passwordHash)) return credentials
+  if (credentials.passwordHash === null || !needsRehash(credentials.passwordHash)) return credentials
   try {
     const passwordHash = await hashPassword(password)
     const isRenewed = await renewHash(db, credentials, passwordHash)
@@ -140,7 +144,7 @@ async function checkPassword(
   if (blockedSeconds > 0) return tooManyAttempts(blockedSeconds)
   let isRight: boolean
   try {
-    isRight = await isPassword(password, credentials?.passwordHash ?? nobodysHash)
+    isRight = await isPassword(password, credentials?.passwordHash ?? null)
   } catch (error) {
     if (!(error instanceof HashQueueFullError)) throw error
     await takeBackAttempt(db, limits)

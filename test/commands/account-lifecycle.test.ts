@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { findCredentials } from '../../src/accounts/accounts.ts'
-import { isPassword, nobodysHash } from '../../src/accounts/passwords.ts'
+import { isPassword } from '../../src/accounts/passwords.ts'
 import { findSession, insertSession } from '../../src/accounts/sessions.ts'
 import { rememberOrigin } from '../../src/accounts/sign-in-memory.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
@@ -90,7 +90,7 @@ describe('svc account remove-passkey', () => {
          from unnest(array['Laptop', 'Old phone']) as name returning id`,
       [id],
     )
-    await svc.db.query('update account set password_hash = $2 where id = $1', [id, nobodysHash])
+    await svc.db.query('update account set password_hash = null where id = $1', [id])
     const [laptop = 0, phone = 0] = rows.map((row) => Number(row.id))
     const described = (passkey: number, name: string) => ({
       id: passkey,

@@ -26,11 +26,11 @@ export async function insertSignInStep(
 }
 
 /**
- * SQL: the hash of the checked password. A link has another one than a sign-in, because the previous release does not know
+ * SQL: the hash of the checked password, also of an account without one. A link has another one than a sign-in, because the previous release does not know
  * links, and would sign in a person who may not use a password.
  */
 function credentialHash(passwordHash: string, proofHash: string): string {
-  return `sha256(convert_to(case when ${proofHash} is null then '' else 'link ' end || ${passwordHash}, 'UTF8'))`
+  return `sha256(convert_to(case when ${proofHash} is null then '' else 'link ' end || coalesce(${passwordHash}, ''), 'UTF8'))`
 }
 
 /** A sign-in that waits for its second factor. */

@@ -1,6 +1,5 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import { nobodysHash } from '../passwords.ts'
 import type { ProvenPerson } from './person.ts'
 
 /** A person at a provider, linked to an account. */
@@ -58,10 +57,10 @@ export async function insertAccountOfPerson(
   { username, displayName, email }: { username: string; displayName: string; email: string | null },
 ): Promise<string> {
   const { rows } = await tx.query<{ id: string }>(
-    `insert into account (username, display_name, email, email_verified_at, password_hash)
-     values ($1, $2, $3, case when $3::text is not null then now() end, $4)
+    `insert into account (username, display_name, email, email_verified_at)
+     values ($1, $2, $3, case when $3::text is not null then now() end)
      returning id`,
-    [username, displayName, email, nobodysHash],
+    [username, displayName, email],
   )
   return (rows[0] as { id: string }).id
 }
@@ -129,10 +128,10 @@ export interface ConfirmationWays {
 /** Returns whether an account has a password, and the issuers of its identities. */
 export async function findConfirmationWays(db: Queryable, accountId: string): Promise<ConfirmationWays> {
   const { rows } = await db.query<ConfirmationWays>(
-    `select password_hash <> $2 as "hasPassword",
+    `select password_hash is not null as "hasPassword",
             array(select issuer from account_identity where account_id = $1) as issuers
        from account where id = $1`,
-    [accountId, nobodysHash],
+    [accountId],
   )
   return rows[0] ?? { hasPassword: true, issuers: [] }
 }
@@ -143,10 +142,10 @@ export async function lockAccount(
   accountId: string,
 ): Promise<{ hasPassword: boolean; hasPasskey: boolean; isAdmin: boolean } | null> {
   const { rows } = await tx.query<{ hasPassword: boolean; hasPasskey: boolean; isAdmin: boolean }>(
-    `select password_hash <> $2 as "hasPassword", is_admin as "isAdmin",
+    `select password_hash is not null as "hasPassword", is_admin as "isAdmin",
             exists (select from passkey where account_id = $1) as "hasPasskey"
        from account where id = $1 for no key update`,
-    [accountId, nobodysHash],
+    [accountId],
   )
   return rows[0] ?? null
 }

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
 import { listIdentityEvents } from '../../../src/accounts/identity-events.ts'
-import { nobodysHash } from '../../../src/accounts/passwords.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
@@ -125,7 +124,7 @@ describe('the page of the second factor', () => {
 describe('a person without a password', () => {
   it('removes the app with a code, after confirming the session', async () => {
     const { id, cookie, secret } = await aPersonWithTotp(t)
-    await t.db.query('update account set password_hash = $2 where id = $1', [id, nobodysHash])
+    await t.db.query('update account set password_hash = null where id = $1', [id])
     const age = (interval: string) =>
       t.db.query('update session set proved_at = now() - $2::interval where account_id = $1', [id, interval])
     const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })

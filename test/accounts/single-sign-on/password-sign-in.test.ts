@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest'
+import argon2 from 'argon2'
+import { describe, expect, it, vi } from 'vitest'
 import { findCredentialsById } from '../../../src/accounts/accounts.ts'
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
@@ -53,15 +54,14 @@ async function aSessionOf({ db }: TestApp, accountId: string): Promise<string> {
 }
 
 describe('PASSWORD_SIGN_IN=admins', () => {
+  const hint =
+    'This username and password do not match. Only administrators can sign in with a password. Sign in another way.'
   const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
 
   it('lets only site administrators sign in with a password', async () => {
     const [ann, root] = [await anAccount(t.db), await anAccount(t.db, { isAdmin: true })]
     const refused = await passwordSignIn(t, ann.username)
-    expect([refused.statusCode, problemOf(refused)]).toEqual([
-      403,
-      'Only administrators can sign in with a password. Sign in another way.',
-    ])
+    expect([refused.statusCode, problemOf(refused)]).toEqual([403, hint])
     expect(cookiesOf(refused)).not.toContain('svc_session')
     expect((await passwordSignIn(t, root.username)).statusCode).toBe(303)
   })
@@ -71,7 +71,20 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     const problems = await Promise.all(
       [ann.username, root.username].map(async (name) => problemOf(await passwordSignIn(t, name, 'wrong'))),
     )
-    expect(new Set(problems)).toEqual(new Set(['This username and password do not match.']))
+    expect(new Set(problems)).toEqual(new Set([hint]))
+  })
+
+  it('checks no password of anybody else, so that nobody learns whether it is right', async () => {
+    const ann = await anAccount(t.db)
+    const verify = vi.spyOn(argon2, 'verify')
+    await passwordSignIn(t, ann.username)
+    await passwordSignIn(t, 'nobody')
+    const hashes = verify.mock.calls.map(([hash]) => hash)
+    verify.mockRestore()
+    expect(new Set(hashes).size).toBe(1)
+    expect(hashes).toHaveLength(2)
+    const { rows } = await t.db.query('select password_hash as hash from account where id = $1', [ann.id])
+    expect(hashes).not.toContain(rows[0].hash)
   })
 
   it('hides and refuses the password form of the account page for everybody else', async () => {

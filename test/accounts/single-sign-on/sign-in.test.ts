@@ -64,6 +64,7 @@ describe('a first sign-in with a provider', () => {
       display_name: eve.name,
       email: eve.email,
       email_verified_at: expect.any(Date),
+      password_hash: null,
       is_admin: false,
     })
     const events = await actionsOf(eve.subject)
