@@ -51,6 +51,8 @@ interface RegistryErrorOptions {
   details?: readonly string[]
   /** The Allow header of a 405. */
   allow?: string
+  /** The Retry-After header. The default for 503 is 5. */
+  retryAfterSeconds?: number
   /** The cause is for the log only. It is never sent. */
   cause?: unknown
 }
@@ -63,6 +65,7 @@ export class RegistryError extends Error {
   readonly warning: string | undefined
   readonly details: readonly string[]
   readonly allow: string | undefined
+  readonly retryAfterSeconds: number | undefined
 
   constructor(errcode: Errcode, errmsg: string, options: RegistryErrorOptions = {}) {
     super(errmsg, 'cause' in options ? { cause: options.cause } : undefined)
@@ -71,6 +74,7 @@ export class RegistryError extends Error {
     this.warning = options.warning
     this.details = options.details ?? []
     this.allow = options.allow
+    this.retryAfterSeconds = options.retryAfterSeconds ?? (this.status === 503 ? 5 : undefined)
   }
 
   get errmsg(): string {

@@ -138,7 +138,7 @@ export function sendRegistryError(
   if (error.status >= 500) request.log.error({ err: thrown, req: request }, 'a registry request failed')
   if (error.status === 401) reply.header('www-authenticate', 'Basic realm="svc", charset="UTF-8"')
   if (error.allow !== undefined) reply.header('allow', error.allow)
-  if (error.status === 503) reply.header('retry-after', '5')
+  if (error.retryAfterSeconds !== undefined) reply.header('retry-after', `${error.retryAfterSeconds}`)
   reply.code(error.status).header('content-type', jsonType).header('cache-control', 'no-store')
   return sendEarly(request, reply, encodeJson(error.body))
 }

@@ -16,6 +16,7 @@ import type { SavedMirror } from './tables/rendered-mirrors.ts'
 import {
   type CheckTurn,
   type DocumentKey,
+  forgetUnbound,
   giveBackTurn,
   saveFailure,
   saveNoContent,
@@ -113,6 +114,7 @@ export async function checkDocument(context: CheckContext, key: DocumentKey): Pr
       const saved = await context.store({ ...result, upstream, packageName, isDev, packed })
       return saved ? { outcome: 'found', saved } : { outcome: 'missing' }
     }
+    if (result.kind === 'missing' && (await forgetUnbound(db, key))) return { outcome: 'missing' }
     await saveNoContent(db, key, result.kind)
     if (!isDev) await noteGone(context, upstream, packageName, result.kind === 'missing')
     return { outcome: result.kind === 'missing' ? 'missing' : 'found' }

@@ -22,6 +22,7 @@ import {
   type WantedMirror,
 } from './tables/mirrored-documents.ts'
 import type { DocumentKey } from './tables/upstream-documents.ts'
+import { openUnknownNames } from './unknown-names.ts'
 
 /** How long a first request waits for an upstream. */
 const patienceMilliseconds = 20_000
@@ -44,8 +45,8 @@ export interface Mirror {
   /**
    * Returns the document of a package that the repository itself does not have. Null when no upstream has the package,
    * or none may offer it. Throws errcode 14 with Retry-After when an upstream fails and no document is stored. A "not
-   * found" would be wrong, because it would send Composer to other repositories. `found` is the state of the document,
-   * if the request has read it.
+   * found" would be wrong, because it would send Composer to other repositories. Throws errcode 8 when the author has
+   * requested too many names that no upstream has. `found` is the state of the document, if the request has read it.
    */
   findDocument: (wanted: WantedMirror, author: Author, found?: FoundMirror) => Promise<MirrorDocument | null>
   /** Checks the upstream of a package again, unless a check is running. */
@@ -61,6 +62,8 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   const { db, freshSeconds } = context
   const { baseUrl } = given.config
   const flights = new Map<string, Promise<Checked>>()
+  const unknownNames = openUnknownNames()
+  const searches = new Map<string, Promise<Checked>>()
   let isClosing = false
   const find = shareStatements((wanted: WantedMirror[]) =>
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
@@ -79,18 +82,39 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return checkInTurn(context, { upstreamId, packageName, isDev }, () => isClosing)
   }
 
+  /** Asks the upstream of a name, or searches for the first one that has it. Concurrent requests share a search. */
+  async function resolve(found: FoundMirror, wanted: WantedMirror, author: Author): Promise<Checked> {
+    const { upstreamIds, isBound } = found
+    const { repositoryId, packageName, isDev } = wanted
+    const [first] = upstreamIds
+    if (isBound && first !== undefined) return ask(first, packageName, isDev)
+    const key = `${upstreamIds.join(',')} ${packageName} ${isDev}`
+    if (unknownNames.has(key)) return { outcome: 'missing' }
+    const running = searches.get(key)
+    if (running) return running
+    const giveBack = unknownNames.take(repositoryId, author)
+    const search = searchIn(upstreamIds, packageName, isDev).finally(() => searches.delete(key))
+    searches.set(key, search)
+    const checked = await search
+    if (checked.outcome === 'missing') unknownNames.add(key)
+    if (checked.outcome === 'found') giveBack()
+    return checked
+  }
+
   /**
    * Tries the upstreams in order. A failing one ends the search, because the next upstream could have another package
    * of the same name.
    */
-  async function resolve(
-    { upstreamIds, isBound }: FoundMirror,
-    { packageName, isDev }: WantedMirror,
+  async function searchIn(
+    upstreamIds: readonly string[],
+    packageName: string,
+    isDev: boolean,
   ): Promise<Checked> {
     for (const id of upstreamIds) {
       const checked = await ask(id, packageName, isDev)
-      if (checked.outcome !== 'missing' || isBound) return checked
-      // A package may have only development versions, or only others. In both cases this upstream has the name.
+      if (checked.outcome !== 'missing' || id === upstreamIds.at(-1)) return checked
+      // A package may have only development versions, or only others. In both cases this upstream has the name, and the
+      // next one must not be asked.
       const other = await ask(id, packageName, !isDev)
       if (other.outcome === 'found') return { outcome: 'missing' }
       if (other.outcome !== 'missing') return other
@@ -127,7 +151,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
       if (found.verdict !== 'upstream') return null
       if (found.revision === null) {
-        const { outcome, saved } = await resolve(found, wanted)
+        const { outcome, saved } = await resolve(found, wanted, author)
         if (outcome === 'failed' || outcome === 'busy') throw unavailable()
         if (outcome === 'missing') return null
         if (saved?.verdict === 'upstream') {

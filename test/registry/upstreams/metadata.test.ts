@@ -326,11 +326,7 @@ describe('p2 of a mirrored package', () => {
     expect(await versions('nobody/here')).toBe(404)
     const before = upstream.requests.length
     expect(await versions('nobody/here')).toBe(404)
-    expect(await versions('nobody/here', '~dev')).toBe(404)
     expect(upstream.requests.length).toBe(before)
-    await age('nobody/here')
-    upstream.offer('nobody/here', ['1.0.0'])
-    expect(await versions('nobody/here')).toEqual(['1.0.0'])
   })
 
   it('leaves no row of a name that no upstream has, or about which it never responded', async () => {
@@ -345,7 +341,7 @@ describe('p2 of a mirrored package', () => {
       )
       return rows.map(({ name }) => name)
     }
-    expect(await names()).toEqual(['swept/failing', 'swept/found', 'swept/missing'])
+    expect(await names()).toEqual(['swept/failing', 'swept/found'])
     await t.db.query(
       `update upstream_document
           set checked_at = checked_at - interval '2 days', failed_at = failed_at - interval '2 days',

@@ -112,6 +112,24 @@ export async function saveNoContent(
 }
 
 /**
+ * Deletes the row of a document that the upstream does not have, unless the upstream has served its name. Returns whether
+ * it did. Anybody can invent names, so no row may stay for them.
+ */
+export async function forgetUnbound(
+  db: Queryable,
+  { upstreamId, packageName, isDev }: DocumentKey,
+): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'forget-unbound-document',
+    text: `delete from upstream_document d
+            where d.upstream_id = $1 and d.name = $2 and d.is_dev = $3
+              and not exists (select from mirrored_package m where m.upstream_id = $1 and m.name = $2)`,
+    values: [upstreamId, packageName, isDev],
+  })
+  return rowCount === 1
+}
+
+/**
  * Stores the reason why a request failed. The upstream gets no request for the given seconds. The document is stale
  * after that: the change that its feed named is still unread.
  */
@@ -263,8 +281,8 @@ export async function listStaleInUse(
 }
 
 /**
- * Deletes rows of names that the upstream does not have, or about which it never responded, a day after the last check.
- * Everyone who may pull can add such rows.
+ * Deletes rows of documents about which the upstream never responded, or that it does not have, a day after the last
+ * check. Everyone who may pull can add such rows while the upstream fails.
  */
 export const deleteExpiredMisses = sweepOf(
   'upstream_document',
