@@ -132,11 +132,11 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     await upstream.put('search.json', { results, total: 1 })
     expect(await run('search', 'log')).toMatch(/psr\/log +Theirs/)
     expect(await upstream.requests()).toContain('GET /search.json?q=log&type=')
-    const before = (await upstream.requests()).length
     const own = await run('search', 'acme/private')
     expect(own).toContain('acme/private')
     expect(own).not.toContain('psr/log')
-    expect((await upstream.requests()).length).toBe(before)
+    // Background checks of the upstream may come between, so requests are not counted.
+    expect((await upstream.requests()).filter((request) => request.includes('acme'))).toEqual([])
   })
 
   it('finds the names of packages that came from the upstream', async () => {
