@@ -66,6 +66,18 @@ export interface Credentials {
   passwordHash: string | null
 }
 
+/**
+ * Returns the form of a username or email by which accounts are found and attempts are counted. If a lookup used another
+ * one, such as PostgreSQL's `lower`, a spelling could reach an account under a counter of its own.
+ */
+export function normalizeLogin(login: string): string {
+  // Letter by letter, like PostgreSQL: the lower case of a whole text depends on the order of its letters.
+  return login.trim().replace(/./gsu, (letter) => letter.toLowerCase())
+}
+
+/** SQL: the condition that an account has the username or email $1, which `normalizeLogin` returned. */
+export const hasLogin = '(username = $1 or lower(email) = $1)'
+
 /** Finds credentials by username or email. Null when there is no such account or it is disabled. */
 export async function findCredentials(
   db: Queryable,
@@ -75,10 +87,19 @@ export async function findCredentials(
     name: 'find-credentials',
     text: `select id as "accountId", password_hash as "passwordHash", is_admin as "isAdmin"
              from account
-            where disabled_at is null and (username = lower($1) or lower(email) = lower($1))`,
-    values: [login],
+            where disabled_at is null and ${hasLogin}`,
+    values: [normalizeLogin(login)],
   })
   return rows[0] ?? null
+}
+
+/** Lists the names under which a person signs in to an account: its username and email. */
+export async function listLogins(db: Queryable, accountId: string): Promise<string[]> {
+  const { rows } = await db.query<{ login: string }>(
+    `select login from account, unnest(array[username, email]) as login where id = $1 and login is not null`,
+    [accountId],
+  )
+  return rows.map(({ login }) => login)
 }
 
 /** Finds the credentials of a signed-in account. Null when it was disabled. */

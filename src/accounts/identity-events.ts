@@ -4,6 +4,7 @@ import type pg from 'pg'
 import type { Actor, ListPart, Queryable } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { Job } from '../jobs/job.ts'
+import { hasLogin, normalizeLogin } from './accounts.ts'
 
 /** The actions on identities and applications. Triggers and the functions below write them as events. */
 export const identityActions = [
@@ -178,8 +179,7 @@ export async function findIdentityEvent(db: Queryable, id: string): Promise<Iden
 }
 
 /** SQL that finds the account with a username or email, which is the first parameter of the statement. */
-const accountOfLogin = `(select id from account where username = lower($1) or lower(email) = lower($1)
-                           order by username = lower($1) desc limit 1)`
+const accountOfLogin = `(select id from account where ${hasLogin} order by username = $1 desc limit 1)`
 
 /**
  * Writes an event for a failed sign-in with this username or email. An unknown name is not stored, because it may be a
@@ -189,7 +189,7 @@ export async function insertSignInFailure(db: Queryable, actor: Actor, login: st
   await db.query(
     `insert into identity_event (action, account_id, via, address, user_agent, request_id)
      select 'sign-in-failed', ${accountOfLogin}, $2, $3, $4, $5`,
-    [login, actor.via, actor.ip, actor.userAgent, actor.requestId],
+    [normalizeLogin(login), actor.via, actor.ip, actor.userAgent, actor.requestId],
   )
 }
 
@@ -212,7 +212,7 @@ export async function insertSignInLock(
                          where e.action = 'sign-in-locked' and e.happened_at > now() - interval '15 minutes'
                            and e.address <<= $6::inet and e.account_id is not distinct from locked.account_id)`,
     [
-      login,
+      normalizeLogin(login),
       actor.via,
       actor.ip,
       actor.userAgent,

@@ -8,12 +8,13 @@ import { actorOf } from '../http/actor.ts'
 import { networkOf } from '../http/client-ip.ts'
 import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
-import { type AttemptLimit, countAttempt, takeBackAttempt } from '../http/failure-limit.ts'
+import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { enqueue } from '../jobs/job.ts'
+import { normalizeLogin } from './accounts.ts'
 import { acceptInvitation, acceptWithNewAccount } from './invitation-acceptance.ts'
 import { findInvitation, type Invitation } from './invitations.ts'
 import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
@@ -224,7 +225,7 @@ function isSignUpOpen({ signUp, passwordSignIn }: AppContext['config']): boolean
 /** Limits attempts at an account from an invitation: 20 in 15 minutes with its link, and 100 from one network. */
 function accountLimits(ip: string, token: string): AttemptLimit[] {
   return [
-    { subject: `new accounts from ${networkOf(ip)}`, attempts: 100, windowSeconds: 15 * 60 },
+    ...limitsFrom(networkOf(ip), { subject: 'new accounts', attempts: 100, windowSeconds: 15 * 60 }),
     { subject: `new account with ${token}`, attempts: 20, windowSeconds: 15 * 60 },
   ]
 }
@@ -234,8 +235,8 @@ function accountLimits(ip: string, token: string): AttemptLimit[] {
  */
 function signUpLimits(ip: string, email: string): AttemptLimit[] {
   return [
-    { subject: `sign-ups from ${networkOf(ip)}`, attempts: 10, windowSeconds: 3600 },
-    { subject: `sign-ups with ${email.toLowerCase()}`, attempts: 5, windowSeconds: 3600 },
+    ...limitsFrom(networkOf(ip), { subject: 'sign-ups', attempts: 10, windowSeconds: 3600 }),
+    { subject: `sign-ups with ${normalizeLogin(email)}`, attempts: 5, windowSeconds: 3600 },
     { subject: 'sign-ups', attempts: 1000, windowSeconds: 3600 },
   ]
 }

@@ -2,6 +2,7 @@ import { type Actor, type Queryable, transaction } from '../database/database.ts
 import type { Job } from '../jobs/job.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
+import { hasLogin, normalizeLogin } from './accounts.ts'
 import { replaceResetToken, resetUrl } from './password-resets.ts'
 
 /** A verified address of an enabled account. */
@@ -23,7 +24,7 @@ export const requestPasswordResetJob: Job<{ login: string; actor: Actor }> = {
     await transaction(
       db,
       async (tx) => {
-        const found = await findAddressee(tx, `username = lower($1) or lower(email) = lower($1)`, login)
+        const found = await findAddressee(tx, hasLogin, normalizeLogin(login))
         if (!found) return
         await tx.query(`select note_identity_event('password-reset-requested', $1, null, '{}')`, [found.id])
         await queueMail(tx, config, passwordResetMail, { accountId: found.id })

@@ -4,14 +4,15 @@ import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { csrfToken } from '../http/csrf.ts'
-import { type AttemptLimit, countAttempt } from '../http/failure-limit.ts'
+import { type AttemptLimit, countAttempt, limitsFrom } from '../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { enqueue } from '../jobs/job.ts'
-import { findCredentials, isAdministrator } from './accounts.ts'
+import { findCredentials, isAdministrator, normalizeLogin } from './accounts.ts'
 import { requestPasswordResetJob } from './password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from './password-resets.ts'
 import { findPasswordProblem, mayUsePassword, minPasswordCharacters, noPasswordHere } from './passwords.ts'
+import { admitAfterReset } from './sign-in.ts'
 import { findKnownOrigin, type SignInOrigin, signInOriginOf } from './sign-in-memory.ts'
 
 const resetPage = page<{
@@ -42,7 +43,7 @@ const RequestForm = z.object({ login: text.transform((login) => login.trim()) })
  */
 async function limitsOf(db: Queryable, login: string, origin: SignInOrigin): Promise<AttemptLimit[]> {
   const { network, deviceHash } = origin
-  const name = login.toLowerCase()
+  const name = normalizeLogin(login)
   // The same statements for an unknown account: no account has the id 0.
   const accountId = (await findCredentials(db, login))?.accountId ?? '0'
   const { isKnownDevice, isKnownNetwork } = await findKnownOrigin(db, accountId, origin)
@@ -52,8 +53,8 @@ async function limitsOf(db: Queryable, login: string, origin: SignInOrigin): Pro
   }
   const everywhere = { subject: `password reset of ${name}`, attempts: 10, windowSeconds: 3600 }
   return [
-    { subject: `password reset from ${network}`, attempts: 20, windowSeconds: 3600 },
-    { subject: `password reset of ${name} from ${network}`, attempts: 5, windowSeconds: 3600 },
+    ...limitsFrom(network, { subject: 'password reset', attempts: 20, windowSeconds: 3600 }),
+    ...limitsFrom(network, { subject: `password reset of ${name}`, attempts: 5, windowSeconds: 3600 }),
     ...(isKnownNetwork ? [] : [everywhere]),
   ]
 }
@@ -106,6 +107,7 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
     if (!(await spendResetToken(db, actorOf(request, null), token, chosen))) {
       return show(context, request, reply.code(410), { username: null, token: '', problem: deadLink })
     }
+    await admitAfterReset(context, request, reply, account.id)
     const isUsable = mayUsePassword(config, await isAdministrator(db, account.id))
     const obstacle = isUsable ? null : noPasswordHere(config)
     return show(context, request, reply, { username, token: '', problem: null, isDone: true, obstacle })

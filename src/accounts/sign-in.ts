@@ -6,8 +6,21 @@ import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { actorOf, userAgentOf } from '../http/actor.ts'
 import { networkOf } from '../http/client-ip.ts'
 import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
-import { type AttemptLimit, countAttempt, takeBackAttempt } from '../http/failure-limit.ts'
-import { type Credentials, findCredentials, findCredentialsById, renewHash } from './accounts.ts'
+import {
+  type AttemptLimit,
+  clearAttempts,
+  countAttempt,
+  limitsFrom,
+  takeBackAttempt,
+} from '../http/failure-limit.ts'
+import {
+  type Credentials,
+  findCredentials,
+  findCredentialsById,
+  listLogins,
+  normalizeLogin,
+  renewHash,
+} from './accounts.ts'
 import { insertSignInFailure, insertSignInLock } from './identity-events.ts'
 import { HashQueueFullError, hashPassword, isPassword, mayUsePassword, needsRehash } from './passwords.ts'
 import { deleteSession, findSession, insertSession } from './sessions.ts'
@@ -47,7 +60,7 @@ export async function checkSignIn(
   const credentials = found && mayUsePassword(allowed, found.isAdmin) ? found : null
   const { isKnownDevice, isKnownNetwork } = await findKnownOrigin(db, accountId, origin)
   if (isKnownDevice)
-    return checkPassword(db, credentials, password, { own: limitOfDevice(accountId, origin) })
+    return checkPassword(db, credentials, password, { own: [limitOfDevice(accountId, origin)] })
   const { network, own, everywhere } = limitsOfName(login, origin)
   const limits = isKnownNetwork ? { network, own } : { network, own, everywhere }
   return checkPassword(db, credentials, password, limits)
@@ -60,8 +73,7 @@ export async function confirmPassword(
   password: string,
 ): Promise<Credentials | SignInRefusal> {
   const credentials = await findCredentialsById(db, accountId)
-  const own = { subject: `password of account ${accountId}`, attempts: attemptsForOne, windowSeconds: 900 }
-  return checkPassword(db, credentials, password, { own })
+  return checkPassword(db, credentials, password, { own: [limitOfConfirmation(accountId)] })
 }
 
 /**
@@ -76,20 +88,17 @@ export async function startSession(
   how: Pick<Actor, 'act' | 'proof'>,
 ): Promise<string | null> {
   const origin = signInOriginOf(request, config)
-  const { network, networkHash } = origin
   const { isKnownDevice } = await findKnownOrigin(db, credentials.accountId, origin)
   const actor = { ...actorOf(request, credentials.accountId), ...how }
   const sessionId = await transaction(
     db,
-    (tx) => insertSession(tx, credentials, network, userAgentOf(request)),
+    (tx) => insertSession(tx, credentials, origin.network, userAgentOf(request)),
     // The browser that creates an account is not reported as a new one.
     isKnownDevice || actor.act === 'sign-up' ? actor : { ...actor, isNewBrowser: true },
   )
   if (sessionId === null) return null
   setCookie(reply, config, 'session', sessionId)
-  const device = readCookie(request, config, 'device') ?? makeOpaqueId()
-  await rememberOrigin(db, credentials.accountId, [networkHash, hashSecret(device)])
-  setCookie(reply, config, 'device', device, originLifetimeSeconds)
+  await rememberBrowser({ config, db }, request, reply, credentials.accountId)
   return sessionId
 }
 
@@ -127,9 +136,9 @@ export async function renewPasswordHash(
 
 /** The limits of one attempt, the broadest first. A correct password resets `own`. */
 interface SignInLimits {
-  network?: AttemptLimit
-  own: AttemptLimit
-  everywhere?: AttemptLimit
+  network?: AttemptLimit[]
+  own: AttemptLimit[]
+  everywhere?: AttemptLimit[]
 }
 
 /** Counts the attempt, then checks the password. */
@@ -137,9 +146,9 @@ async function checkPassword(
   db: Queryable,
   credentials: Credentials | null,
   password: string,
-  { network, own, everywhere }: SignInLimits,
+  { network = [], own, everywhere = [] }: SignInLimits,
 ): Promise<Credentials | SignInRefusal> {
-  const limits = [network, own, everywhere].filter((limit) => limit !== undefined)
+  const limits = [...network, ...own, ...everywhere]
   const blockedSeconds = await countAttempt(db, limits)
   if (blockedSeconds > 0) return tooManyAttempts(blockedSeconds)
   let isRight: boolean
@@ -151,7 +160,7 @@ async function checkPassword(
     return { status: 429, headers: error.headers, problem: error.message }
   }
   if (!credentials || !isRight) return wrongPassword()
-  await takeBackAttempt(db, limits, [own])
+  await takeBackAttempt(db, limits, own)
   return credentials
 }
 
@@ -174,12 +183,49 @@ function limitOfDevice(accountId: string, { deviceHash }: SignInOrigin): Attempt
  * while `own` allows the attempt, so one network cannot use it up.
  */
 function limitsOfName(login: string, { network }: SignInOrigin): Required<SignInLimits> {
-  const name = login.toLowerCase()
+  const name = normalizeLogin(login)
   return {
-    network: { subject: `sign-in from ${network}`, attempts: 100, windowSeconds: 900 },
-    own: { subject: `sign-in as ${name} from ${network}`, attempts: attemptsForOne, windowSeconds: 900 },
-    everywhere: { subject: `sign-in as ${name}`, attempts: 100, windowSeconds: 3600 },
+    network: limitsFrom(network, { subject: 'sign-in', attempts: 100, windowSeconds: 900 }),
+    own: limitsFrom(network, { subject: `sign-in as ${name}`, attempts: attemptsForOne, windowSeconds: 900 }),
+    everywhere: [{ subject: `sign-in as ${name}`, attempts: 100, windowSeconds: 3600 }],
   }
+}
+
+/** The limit of the password of a signed-in account. */
+function limitOfConfirmation(accountId: string): AttemptLimit {
+  return { subject: `password of account ${accountId}`, attempts: attemptsForOne, windowSeconds: 900 }
+}
+
+/**
+ * Lets the browser that reset the password of an account sign in at once: it is known from now on, and the failed
+ * attempts that made its person forget the password, or guess at it, no longer count.
+ */
+export async function admitAfterReset(
+  { config, db }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  accountId: string,
+): Promise<void> {
+  await rememberBrowser({ config, db }, request, reply, accountId)
+  const origin = signInOriginOf(request, config)
+  const limits = (await listLogins(db, accountId)).flatMap((login) => {
+    const { own, everywhere } = limitsOfName(login, origin)
+    return [...own, ...everywhere]
+  })
+  await clearAttempts(db, [...limits, limitOfDevice(accountId, origin), limitOfConfirmation(accountId)])
+}
+
+/** Stores the browser and its network as known to the account. A new browser gets a cookie. */
+async function rememberBrowser(
+  { config, db }: Pick<AppContext, 'config' | 'db'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  accountId: string,
+): Promise<void> {
+  const { networkHash } = signInOriginOf(request, config)
+  const device = readCookie(request, config, 'device') ?? makeOpaqueId()
+  await rememberOrigin(db, accountId, [networkHash, hashSecret(device)])
+  setCookie(reply, config, 'device', device, originLifetimeSeconds)
 }
 
 function wrongPassword(): SignInRefusal {

@@ -21,3 +21,12 @@ export function networkOf(ip: string): string {
   const groups = parsed.parts.slice(0, 4).map((part) => part.toString(16))
   return `${groups.join(':')}::/64`
 }
+
+/**
+ * Returns the wider network of a network of `networkOf`: the first 48 bits of an IPv6, because one customer can have all
+ * the networks in them. Null for IPv4.
+ */
+export function widerNetworkOf(network: string): string | null {
+  const [, prefix] = /^([\da-f]+:[\da-f]+:[\da-f]+):[\da-f]+::\/64$/.exec(network) ?? []
+  return prefix === undefined ? null : `${prefix}::/48`
+}

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type Queryable, sweepOf } from '../database/database.ts'
+import { widerNetworkOf } from './client-ip.ts'
 
 /**
  * The maximum attempts of a subject in a window. The window starts with the first attempt. After it, the count
@@ -10,6 +11,24 @@ export interface AttemptLimit {
   subject: string
   attempts: number
   windowSeconds: number
+}
+
+/** How many times more attempts the /48 of an IPv6 has than each /64: some providers share a /48 among customers. */
+const widerNetworkFactor = 4
+
+/**
+ * Returns the limits of attempts from a network (see `networkOf`), the broadest first. Behind IPv6, the /48 is counted
+ * too: otherwise its 65,536 networks would have a limit each.
+ */
+export function limitsFrom(network: string, limit: AttemptLimit): AttemptLimit[] {
+  const subject = `${limit.subject} from ${network}`
+  const wider = widerNetworkOf(network)
+  if (wider === null) return [{ ...limit, subject }]
+  const attempts = limit.attempts * widerNetworkFactor
+  return [
+    { ...limit, subject: `${limit.subject} from ${wider}`, attempts },
+    { ...limit, subject },
+  ]
 }
 
 /**
@@ -41,6 +60,11 @@ export async function takeBackAttempt(
     text: 'select take_back_attempt(keys => $1, cleared_keys => $2)',
     values: [limits.map(keyOf), cleared.map(keyOf)],
   })
+}
+
+/** Resets subjects, because their person has proved who they are. */
+export async function clearAttempts(db: Queryable, limits: readonly AttemptLimit[]): Promise<void> {
+  await takeBackAttempt(db, limits, limits)
 }
 
 /** Returns the stored key of a subject. All keys have the same length. */

@@ -3,7 +3,7 @@ import type { Queryable } from '../database/database.ts'
 import { hashSecret, type SecretHash } from '../domain/secrets.ts'
 import { basicCredentialsOf } from '../http/basic-credentials.ts'
 import { networkOf } from '../http/client-ip.ts'
-import { countAttempt } from '../http/failure-limit.ts'
+import { countAttempt, limitsFrom } from '../http/failure-limit.ts'
 import { acceptForms, decodeFormText, FormError, readTexts } from '../http/forms.ts'
 import { invalidClient, OAuthError } from './errors.ts'
 
@@ -100,12 +100,12 @@ export async function refuseClient(db: Queryable, client: PresentedClient): Prom
   const network = networkOf(client.ip)
   // Count the network first: a blocked network adds no more rows, even with many invented client ids.
   const blockedSeconds = await countAttempt(db, [
-    { subject: `clients from ${network}`, attempts: failuresPerNetwork, windowSeconds },
-    {
-      subject: `client ${client.clientId} from ${network}`,
+    ...limitsFrom(network, { subject: 'clients', attempts: failuresPerNetwork, windowSeconds }),
+    ...limitsFrom(network, {
+      subject: `client ${client.clientId}`,
       attempts: failuresPerClientAndNetwork,
       windowSeconds,
-    },
+    }),
   ])
   if (blockedSeconds === 0) throw invalidClient()
   throw new OAuthError(

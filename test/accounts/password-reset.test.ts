@@ -3,7 +3,7 @@ import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor } from '../../src/database/database.ts'
-import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../support/actors.ts'
+import { aName, anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
 const chosen = 'a new and longer password'
@@ -17,15 +17,15 @@ describe('/password-reset', () => {
     return { account, token, open: () => t.app.inject(`/password-reset?token=${token}`) }
   }
 
-  async function send(token: string, password = chosen, repeated = password) {
+  async function send(token: string, first = chosen, repeated = first, cookie = '') {
     const form = await t.app.inject('/login')
     const fields = {
       csrf_token: csrfTokenIn(form),
       token,
-      new_password: password,
+      new_password: first,
       repeated_password: repeated,
     }
-    return post(t.app, '/password-reset', cookiesOf(form), fields)
+    return post(t.app, '/password-reset', `${cookiesOf(form)}; ${cookie}`, fields)
   }
 
   it('sets a password once, ends the sessions, and confirms it', async () => {
@@ -45,6 +45,41 @@ describe('/password-reset', () => {
     expect((await open()).statusCode).toBe(410)
     expect(t.log()).not.toContain(token)
   })
+
+  it.each(['username', 'email'])(
+    'lets the browser that set the password sign in with its %s at once, after too many wrong ones',
+    async (kind) => {
+      const email = `${aName('ann')}@example.com`
+      const account = await anAccount(t.db, { email })
+      const login = kind === 'email' ? email : account.username
+      const form = await t.app.inject('/login')
+      const signInWith = (cookie: string, sent: string) =>
+        post(t.app, '/login', `${cookiesOf(form)}; ${cookie}`, {
+          csrf_token: csrfTokenIn(form),
+          username: login,
+          password: sent,
+        })
+      const known = cookiesOf(await signInWith('', password)).replace(/svc_session=[^;]+;? ?/, '')
+      expect(known).toContain('svc_device=')
+      for (const cookie of ['', known]) {
+        for (let n = 0; n < 11; n += 1) await signInWith(cookie, 'forgotten')
+        expect((await signInWith(cookie, password)).statusCode).toBe(429)
+      }
+      const done = await send(
+        (await makeResetToken(t.db, commandActor, account.id)) ?? '',
+        chosen,
+        chosen,
+        known,
+      )
+      expect(cookiesOf(done)).toContain('svc_device=')
+      expect((await signInWith(cookiesOf(done), chosen)).statusCode).toBe(303)
+      const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 1 })
+      expect(events[0]).toMatchObject({ action: 'sign-in' })
+      expect(events[0]?.details).not.toHaveProperty('new_browser')
+      // Another browser on the network can sign in too: the counters of the name are cleared.
+      expect((await signInWith('', chosen)).statusCode).toBe(303)
+    },
+  )
 
   it('keeps the link when the password is refused', async () => {
     const { token } = await aLink()

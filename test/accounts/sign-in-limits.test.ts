@@ -108,6 +108,36 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '2001:db8:1:2::ffff')).statusCode).toBe(429)
   })
 
+  it('counts the networks of one IPv6 site together: it cannot use up the limit for all networks', async () => {
+    const { username } = await anAccount(t.db)
+    const statuses = []
+    for (let n = 0; n < 45; n++) {
+      const { statusCode } = await attempt(username, 'wrong', `2001:db8:1:${n.toString(16)}::1`)
+      statuses.push(statusCode)
+    }
+    expect(statuses).toEqual([...Array(40).fill(403), ...Array(5).fill(429)])
+    expect((await attempt(username, password, '2001:db8:1:ffff::1')).statusCode).toBe(429)
+    expect((await attempt(username, password, '2001:db8:2::1')).statusCode).toBe(303)
+  })
+
+  it('blocks an IPv6 site for every account after four hundred wrong passwords', async () => {
+    const account = await anAccount(t.db)
+    await fail('nobody', '2001:db8:1:2::1', 400)
+    expect((await attempt(account.username, password, '2001:db8:1:3::1')).statusCode).toBe(429)
+    expect((await attempt(account.username, password, '2001:db8:2:3::1')).statusCode).toBe(303)
+  })
+
+  it('gives no spelling of a name a counter of its own', async () => {
+    const { username } = await anAccount(t.db, { username: 'michi', email: 'michi@example.com' })
+    for (const spelling of ['m\u0130chi', 'm\u0130chi@example.com']) {
+      // PostgreSQL makes an i of the capital I with a dot, and JavaScript an i with a dot above.
+      expect((await attempt(spelling, password, '192.0.2.1')).statusCode).toBe(403)
+    }
+    await fail('MICHI', '192.0.2.1', 10)
+    expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(429)
+    expect((await attempt(` ${username} `, password, '192.0.2.1')).statusCode).toBe(429)
+  })
+
   it('blocks an account after a hundred wrong passwords, except on networks where it signed in before', async () => {
     const { username } = await anAccount(t.db)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)

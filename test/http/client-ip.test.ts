@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { networkOf } from '../../src/http/client-ip.ts'
+import { networkOf, widerNetworkOf } from '../../src/http/client-ip.ts'
 
 describe('networkOf', () => {
   it.each([
@@ -17,5 +17,16 @@ describe('networkOf', () => {
     ['unknown', 'unknown'],
   ])('of %s is %s', (ip, network) => {
     expect(networkOf(ip)).toBe(network)
+  })
+})
+
+describe('widerNetworkOf', () => {
+  it.each([
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1::/48'],
+    ['2001:db8::6', '2001:db8:0::/48'],
+    ['192.0.2.7', null],
+    ['unknown', null],
+  ])('of the network of %s is %s', (ip, network) => {
+    expect(widerNetworkOf(networkOf(ip))).toBe(network)
   })
 })

@@ -5,7 +5,7 @@ import { actorOf } from '../../http/actor.ts'
 import { networkOf } from '../../http/client-ip.ts'
 import { clearCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
-import { type AttemptLimit, countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
+import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { page } from '../../http/pages.ts'
 import { findCredentialsById, isAdministrator } from '../accounts.ts'
@@ -81,7 +81,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     owner: ChallengeOwner,
   ): Promise<{ accountId: string } | FactorRefusal> {
     const { accountId: known } = owner
-    const limits = [known === null ? limitOfNetwork(request) : limitOf(known)]
+    const limits = known === null ? limitsOfNetwork(request) : [limitOf(known)]
     const blockedSeconds = await countAttempt(db, limits)
     if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
     const used = await finishUse(context, sent, owner)
@@ -140,6 +140,6 @@ function ownerOf(browser: string, waiting: WaitingStep | null): ChallengeOwner {
     : { browser, accountId: null, purpose: 'sign-in' }
 }
 
-function limitOfNetwork({ ip }: FastifyRequest): AttemptLimit {
-  return { subject: `passkey from ${networkOf(ip)}`, attempts: 100, windowSeconds: 900 }
+function limitsOfNetwork({ ip }: FastifyRequest): AttemptLimit[] {
+  return limitsFrom(networkOf(ip), { subject: 'passkey', attempts: 100, windowSeconds: 900 })
 }
