@@ -31,6 +31,25 @@ export async function insertJob(
   )
 }
 
+/** Queues jobs in their order. Leaves out those whose key an unfinished job of any of these names has. */
+export async function insertNewJobs(
+  db: Queryable,
+  jobs: readonly { name: string; key: string | null; data: unknown }[],
+): Promise<void> {
+  await db.query(
+    `insert into job (name, key, data)
+     select w.name, w.key, w.data
+       from unnest($1::text[], $2::text[], $3::jsonb[]) with ordinality as w (name, key, data, place)
+      where not exists (select from job j where j.name = any ($1) and j.key = w.key and j.failed_at is null)
+      order by w.place`,
+    [
+      jobs.map(({ name }) => name),
+      jobs.map(({ key }) => key),
+      jobs.map(({ data }) => JSON.stringify(data ?? {})),
+    ],
+  )
+}
+
 /** Stores new schedules. Runs a job earlier when its interval became shorter. */
 export async function noteSchedules(db: Queryable, schedules: ReadonlyMap<string, number>): Promise<void> {
   await db.query(
@@ -65,29 +84,38 @@ export async function enqueueScheduled(db: Queryable, schedules: ReadonlyMap<str
   )
 }
 
+/** SQL: the first due job of each name in the array. */
+function selectDue(names: string): string {
+  return `select d.id
+            from unnest(${names}::text[]) as n (name)
+           cross join lateral (
+             select j.id from job j
+              where j.name = n.name and j.failed_at is null and j.run_at <= now()
+                and not exists (select from job r
+                                 where r.name = j.name and r.key = j.key and r.is_running and r.id <> j.id)
+              order by j.run_at, j.id limit 1
+                for update skip locked
+           ) as d`
+}
+
+/** The jobs that a process can take. */
+export interface FreeSlots {
+  /** The names of jobs that share slots, and how many of these slots are free. */
+  names: readonly string[]
+  limit: number
+  /** The names of jobs that have own slots. */
+  ownNames: readonly string[]
+}
+
 /**
- * Takes at most one due job of each name, and at most `limit` jobs, and leases them. It also takes jobs whose lease
- * ended. Other waiting jobs with the same name and key as a taken job are deleted. Throws a violation of
- * `job_runs_once` when another process was faster: try again.
+ * Takes at most one due job of each name, and leases them. It also takes jobs whose lease ended. Other waiting jobs with
+ * the same name and key as a taken job are deleted. Throws a violation of `job_runs_once` when another process was
+ * faster: try again.
  */
-export async function claimJobs(
-  db: Queryable,
-  names: readonly string[],
-  limit: number,
-): Promise<ClaimedJob[]> {
+export async function claimJobs(db: Queryable, { names, limit, ownNames }: FreeSlots): Promise<ClaimedJob[]> {
   const { rows } = await db.query<ClaimedJob>(
     `with due as (
-       select d.id
-         from unnest($1::text[]) as n (name)
-        cross join lateral (
-          select j.id from job j
-           where j.name = n.name and j.failed_at is null and j.run_at <= now()
-             and not exists (select from job r
-                              where r.name = j.name and r.key = j.key and r.is_running and r.id <> j.id)
-           order by j.run_at, j.id limit 1
-             for update skip locked
-        ) as d
-        limit $3
+       select * from (${selectDue('$1')} limit $3) shared union all select * from (${selectDue('$4')}) own
      ), claimed as (
        update job j set is_running = true, attempts = j.attempts + 1, run_at = now() + $2 * interval '1 second'
          from due where j.id = due.id
@@ -99,7 +127,7 @@ export async function claimJobs(
             for update of w skip locked)
      )
      select id, name, data, attempts from claimed`,
-    [names, leaseSeconds, limit],
+    [names, leaseSeconds, limit, ownNames],
   )
   return rows
 }

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
-import { insertJob } from './job-rows.ts'
+import { insertJob, insertNewJobs } from './job-rows.ts'
 
 /** What a job gets in addition to its data. */
 export interface JobContext extends AppContext {
@@ -50,6 +50,11 @@ export interface Job<Data = unknown> {
   retry?: { attempts: number; delaySeconds: number }
   /** How many jobs of this name run at once in one process. The default is 1. */
   concurrency?: number
+  /**
+   * Whether these jobs run beside the slots that all others share. For jobs that wait for other servers, and for those
+   * that nothing may delay. They hold no connection to the database while they wait.
+   */
+  hasOwnSlots?: boolean
 }
 
 /** Thrown by a job when a retry cannot help. The job is marked as failed at once. */
@@ -70,6 +75,20 @@ export async function enqueue<Data>(
   { delaySeconds = 0 }: { delaySeconds?: number } = {},
 ): Promise<void> {
   await insertJob(db, { name: job.name, key: keyOf(job, data), data, delaySeconds })
+}
+
+/**
+ * Queues singletons in one statement, in their order. Leaves out those whose key a job of any of these names has that waits
+ * or runs.
+ */
+export async function enqueueNew<Data>(
+  db: Queryable,
+  wanted: readonly { job: QueuedJob<Data>; data: Data }[],
+): Promise<void> {
+  await insertNewJobs(
+    db,
+    wanted.map(({ job, data }) => ({ name: job.name, key: keyOf(job, data), data })),
+  )
 }
 
 function keyOf<Data>(job: QueuedJob<Data>, data: Data): string | null {

@@ -10,6 +10,7 @@ import {
   completeJob,
   enqueueScheduled,
   extendLeases,
+  type FreeSlots,
   failJob,
   leaseSeconds,
   noteSchedules,
@@ -20,7 +21,7 @@ import {
 const pollMilliseconds = 1_000
 /** The number of polls between two reads of the schedule. */
 const pollsPerSchedule = 5
-/** How many jobs one process runs at once, so that most of the pool stays free for requests. */
+/** How many jobs without own slots one process runs at once, so that most of the pool stays free for requests. */
 const maxRunning = 5
 const usualRetry = { attempts: 5, delaySeconds: 10 }
 const noRetry = { attempts: 0, delaySeconds: 0 }
@@ -60,7 +61,7 @@ export function runJobs(
         areSchedulesNoted = true
         if (polls % pollsPerSchedule === 0) await enqueueScheduled(db, schedules)
         if (stopping.signal.aborted) return
-        claimed = await claim(db, freeNames(), maxRunning - running.size)
+        claimed = await claim(db, freeSlots())
       } catch (error) {
         log.warn({ err: error }, 'the job queue cannot be read')
       }
@@ -80,17 +81,21 @@ export function runJobs(
     }
   }
 
-  /**
-   * Returns the names of the jobs that this process can take now. The order is random, so that each job gets its turn.
-   */
-  function freeNames(): string[] {
+  /** Returns the jobs that this process can take now. The order is random, so that each job gets its turn. */
+  function freeSlots(): FreeSlots {
     const counts = new Map<string, number>()
     for (const { name } of running.keys()) counts.set(name, (counts.get(name) ?? 0) + 1)
-    return jobs
+    const free = jobs
       .filter(({ name, concurrency = 1 }) => (counts.get(name) ?? 0) < concurrency)
-      .map(({ name }) => ({ name, turn: Math.random() }))
+      .map((job) => ({ job, turn: Math.random() }))
       .sort((one, other) => one.turn - other.turn)
-      .map(({ name }) => name)
+      .map(({ job }) => job)
+    const inShared = [...running.keys()].filter(({ name }) => !byName.get(name)?.hasOwnSlots).length
+    return {
+      names: free.filter(({ hasOwnSlots }) => !hasOwnSlots).map(({ name }) => name),
+      limit: maxRunning - inShared,
+      ownNames: free.filter(({ hasOwnSlots }) => hasOwnSlots).map(({ name }) => name),
+    }
   }
 
   function start(row: ClaimedJob): void {
@@ -152,7 +157,7 @@ export async function runDueJobs(
   const signal = new AbortController().signal
   const names = jobs.map(({ name }) => name)
   for (;;) {
-    const rows = await claim(context.db, names, maxRunning)
+    const rows = await claim(context.db, { names, limit: maxRunning, ownNames: [] })
     if (rows.length === 0) return
     for (const row of rows) {
       const job = jobs.find(({ name }) => name === row.name)
@@ -169,10 +174,10 @@ function schedulesOf(jobs: readonly Job[]): Map<string, number> {
   return schedules
 }
 
-async function claim(db: Queryable, names: readonly string[], limit: number): Promise<ClaimedJob[]> {
-  if (names.length === 0 || limit === 0) return []
+async function claim(db: Queryable, free: FreeSlots): Promise<ClaimedJob[]> {
+  if ((free.names.length === 0 || free.limit === 0) && free.ownNames.length === 0) return []
   try {
-    return await claimJobs(db, names, limit)
+    return await claimJobs(db, free)
   } catch (error) {
     // Another process started a job with the same key at the same moment.
     if (brokenConstraint(error) === 'job_runs_once') return []

@@ -46,6 +46,7 @@ export function sendMailJob(kinds: readonly MailKind<never>[]): Job {
   return {
     ...queue,
     concurrency: 2,
+    hasOwnSlots: true,
     retry: { attempts: 14, delaySeconds: 30 },
     async run(context, queued, signal) {
       const { kind, data } = queued as QueuedMail

@@ -26,7 +26,14 @@ import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/sweep-events.ts'
-import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/follow-feeds.ts'
+import {
+  followFeeds,
+  followSlowUpstream,
+  followUpstream,
+  refreshUpstream,
+  releaseUnusedArchives,
+  renderDueMirrors,
+} from '../registry/upstreams/follow-feeds.ts'
 import { deleteExpiredMisses } from '../registry/upstreams/tables/upstream-documents.ts'
 
 /** Every background job of the server. `jobs/job.ts` describes how to add one. */
@@ -57,6 +64,9 @@ export const jobs: readonly Job[] = [
   listDependenciesJob,
   renderReadmesJob,
   followFeeds,
+  followUpstream as Job,
+  followSlowUpstream as Job,
+  refreshUpstream as Job,
   renderDueMirrors,
   releaseUnusedArchives,
   sweepIdentityEventsJob,

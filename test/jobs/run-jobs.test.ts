@@ -6,7 +6,7 @@ import pg from 'pg'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import { transaction } from '../../src/database/database.ts'
-import { enqueue, type Job } from '../../src/jobs/job.ts'
+import { enqueue, enqueueNew, type Job } from '../../src/jobs/job.ts'
 import { type RunningJobs, runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/server/log.ts'
 import { useDatabase } from '../support/database.ts'
@@ -206,6 +206,24 @@ describe('a singleton', () => {
     await Promise.all(pools.map((db) => db.end()))
   })
 
+  it('with a key is queued with many others in their order, unless it waits or runs already', async () => {
+    const job = (name: string): Job<{ id: string }> => ({
+      name,
+      singleton: ({ id }) => id,
+      run: async () => {},
+    })
+    const queue = (...wanted: [string, string][]) =>
+      enqueueNew(
+        t.db,
+        wanted.map(([name, id]) => ({ job: job(name), data: { id } })),
+      )
+    await queue(['quick', '1'], ['slow', '2'])
+    await t.db.query(`update job set is_running = true where key = '2'`)
+    await queue(['slow', '1'], ['quick', '2'], ['slow', '4'], ['quick', '3'])
+    const { rows } = await t.db.query('select name, key from job order by id')
+    expect(rows.map(({ name, key }) => `${name} ${key}`)).toEqual(['quick 1', 'slow 2', 'slow 4', 'quick 3'])
+  })
+
   it('with keys runs once at a time for each key', async () => {
     const { job, state } = aSlowJob('keyed', {
       singleton: (data) => (data as { key: string }).key,
@@ -252,6 +270,20 @@ describe('a schedule', () => {
 })
 
 describe('a process', () => {
+  it('runs jobs with own slots while other jobs have all the slots that they share', async () => {
+    const slow = Array.from({ length: 6 }, (_, i) => aSlowJob(`slow-${i}`))
+    const mail = aSlowJob('mail', { hasOwnSlots: true, concurrency: 2 })
+    for (const { job } of slow) await enqueue(t.db, job, {})
+    aProcess([...slow.map(({ job }) => job), mail.job])
+    const begun = () => slow.reduce((sum, { state }) => sum + state.begun, 0)
+    await eventually(() => expect(begun()).toBe(5))
+    for (let i = 0; i < 3; i += 1) await enqueue(t.db, mail.job, {})
+    await eventually(() => expect(mail.state.begun).toBe(2))
+    expect(begun()).toBe(5)
+    mail.state.release()
+    await eventually(() => expect(mail.state.done).toBe(3))
+  })
+
   it('that stops aborts its jobs and gives them back', async () => {
     const { job, state } = aSlowJob('long')
     await enqueue(t.db, job, {})

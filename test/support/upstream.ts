@@ -1,8 +1,18 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll } from 'vitest'
+import type { AppContext } from '../../src/context.ts'
 import type { Queryable } from '../../src/database/database.ts'
+import { enqueue, type Job } from '../../src/jobs/job.ts'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import type { UpstreamRights } from '../../src/registry/upstreams/client/fetch.ts'
+import {
+  followFeeds,
+  followSlowUpstream,
+  followUpstream,
+  refreshUpstream,
+} from '../../src/registry/upstreams/follow-feeds.ts'
+import { openLog } from '../../src/server/log.ts'
 import { aPackageZip } from './registry-actors.ts'
 
 /** The response of a URL of a fake upstream, instead of its file. */
@@ -118,6 +128,15 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
 
 /** The environment with which svc may read upstreams on this machine. */
 export const upstreamsHere = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
+
+/** The jobs that follow upstreams. */
+export const followJobs = [followFeeds, followUpstream, followSlowUpstream, refreshUpstream] as Job[]
+
+/** Follows all upstreams now: reads their malware lists and change feeds, and refreshes stale documents. */
+export async function followUpstreams({ config, db }: AppContext): Promise<void> {
+  await enqueue(db, followFeeds, undefined)
+  await runDueJobs({ config, db }, followJobs, openLog('silent'))
+}
 
 /** The rights of an upstream that an operator added. */
 export function trusted(url: string): UpstreamRights {

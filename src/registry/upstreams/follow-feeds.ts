@@ -1,13 +1,13 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
-import type { Job } from '../../jobs/job.ts'
+import { enqueueNew, type Job, type JobContext } from '../../jobs/job.ts'
 import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
 import { openUpstreamClient, type UpstreamRequests } from './client/fetch.ts'
-import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
+import { UpstreamError } from './client/upstream-error.ts'
 import { parseObject } from './client/upstream-root.ts'
 import { freshRoot } from './fresh-root.ts'
 import { renderMirror } from './store-documents.ts'
@@ -15,7 +15,9 @@ import { releaseUnused } from './tables/mirrored-archives.ts'
 import { hasSummaryFlags, listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
 import { listStaleInUse, markAllStale, markStale } from './tables/upstream-documents.ts'
 import {
-  listActiveUpstreams,
+  listUpstreamsById,
+  listUpstreamsToFollow,
+  noteSlowness,
   saveFeedPosition,
   stopFeed,
   takeFeedTurn,
@@ -27,40 +29,118 @@ const renderSeconds = 30
 const collectSeconds = 3600
 /** The number of documents that one run of a job processes. */
 const batch = 200
+/** How long the malware list and the feed of an upstream may take together. A slow one needs more time to catch up. */
+const followMilliseconds = 10_000
+const slowFollowMilliseconds = 40_000
+/** How long the stale documents of an upstream may take. It is more than one of them may take. */
+const refreshMilliseconds = 45_000
+/** How long the malware list may take. Then the feed still has time. */
+const summaryMilliseconds = 5_000
+/** An upstream whose malware list and feed took longer is slow. */
+const slowMilliseconds = 4_000
 
 /**
- * Follows the change feeds of upstreams (`metadata-changes-url` in Packagist's format), and reads their lists of
- * malware. It requests the changed documents of a feed again. All other documents are fresh without a request. So
- * documents in use are up to date when a client needs them.
+ * Enqueues a job for each upstream that reads its malware list and follows its change feed (`metadata-changes-url` in
+ * Packagist's format). So documents in use are up to date when a client needs them. Slow upstreams have another job, and
+ * delay only each other.
  */
 export const followFeeds: Job = {
   name: 'follow-upstream-feeds',
   everySeconds: feedSeconds,
-  async run({ config, db, log }, _data, signal) {
-    const client = openUpstreamClient(config)
-    // An upstream that does not respond must not delay a stop.
-    const close = () => void client.close()
-    signal.addEventListener('abort', close)
-    try {
-      const context = checkContextOf({ config, db, client })
-      for (const upstream of await listActiveUpstreams(db)) {
-        // A failing part must not keep the others from running: the list of malware matters without a feed too.
-        for (const part of [followOrStop, readSummary, refreshStale]) {
-          signal.throwIfAborted()
-          try {
-            await part(context, upstream, signal)
-          } catch (error) {
-            signal.throwIfAborted()
-            const level = error instanceof UpstreamError ? 'warn' : 'error'
-            log[level]({ err: error, upstream: upstream.url }, 'a feed of an upstream cannot be read')
-          }
-        }
-      }
-    } finally {
-      signal.removeEventListener('abort', close)
-      await client.close()
-    }
+  async run({ db }) {
+    const upstreams = await listUpstreamsToFollow(db)
+    await enqueueNew(
+      db,
+      upstreams.map(({ id, isSlow }) => ({
+        job: isSlow ? followSlowUpstream : followUpstream,
+        data: { upstreamId: id },
+      })),
+    )
   },
+}
+
+/** What a job about an upstream needs. */
+interface AboutUpstream {
+  upstreamId: string
+}
+
+/** Reads the malware list of an upstream, then the changes in its feed. */
+export const followUpstream: Job<AboutUpstream> = {
+  name: 'follow-upstream',
+  singleton: ({ upstreamId }) => upstreamId,
+  concurrency: 5,
+  hasOwnSlots: true,
+  run: (context, { upstreamId }, signal) => follow(context, upstreamId, followMilliseconds, signal),
+}
+
+/** The same for an upstream that took long at the last time. */
+export const followSlowUpstream: Job<AboutUpstream> = {
+  ...followUpstream,
+  name: 'follow-slow-upstream',
+  concurrency: 2,
+  run: (context, { upstreamId }, signal) => follow(context, upstreamId, slowFollowMilliseconds, signal),
+}
+
+async function follow(
+  context: JobContext,
+  upstreamId: string,
+  milliseconds: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const { db } = context
+  const start = Date.now()
+  await visit(context, upstreamId, [readSummary, followOrStop], milliseconds, signal)
+  await noteSlowness(db, upstreamId, Date.now() - start > slowMilliseconds)
+  if ((await listStaleInUse(db, upstreamId, 1)).length > 0)
+    await enqueueNew(db, [{ job: refreshUpstream, data: { upstreamId } }])
+}
+
+/** Requests the stale documents of an upstream that were used recently, so that no client has to wait for them. */
+export const refreshUpstream: Job<AboutUpstream> = {
+  name: 'refresh-upstream',
+  singleton: ({ upstreamId }) => upstreamId,
+  concurrency: 2,
+  hasOwnSlots: true,
+  run: (context, { upstreamId }, signal) =>
+    visit(context, upstreamId, [refreshStale], refreshMilliseconds, signal),
+}
+
+/** A part of the work about an upstream. `signal` is that of the job. */
+type Part = (context: CheckContext, upstream: Upstream, signal: AbortSignal) => Promise<void>
+
+/** Does the parts of the work about an upstream. Its requests end when the job stops, and after the time. */
+async function visit(
+  { config, db, log }: JobContext,
+  upstreamId: string,
+  parts: readonly Part[],
+  milliseconds: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const [upstream] = await listUpstreamsById(db, [upstreamId])
+  if (!upstream || upstream.mode === 'off') return
+  const client = openUpstreamClient(config)
+  // An upstream that does not respond must delay neither a stop nor the other upstreams.
+  const close = () => void client.close()
+  signal.addEventListener('abort', close)
+  const timer = setTimeout(close, milliseconds)
+  try {
+    const context = checkContextOf({ config, db, client })
+    // A failing part must not keep the others from running: the malware list matters without a feed too.
+    for (const part of parts) {
+      signal.throwIfAborted()
+      try {
+        await part(context, upstream, signal)
+      } catch (error) {
+        signal.throwIfAborted()
+        const level = error instanceof UpstreamError ? 'warn' : 'error'
+        log[level]({ err: error, upstream: upstream.url }, 'a feed of an upstream cannot be read')
+      }
+    }
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', close)
+    await client.close()
+  }
 }
 
 /**
@@ -110,7 +190,7 @@ export const releaseUnusedArchives: Job = {
  * Follows the change feed. When that fails, or when the upstream no longer has a feed, its documents are checked one by
  * one again.
  */
-async function followOrStop(context: CheckContext, upstream: Upstream): Promise<void> {
+async function followOrStop(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
   const { db, client } = context
   if (!upstream.root?.changesUrl) return stopFeed(db, upstream.id)
   try {
@@ -119,7 +199,8 @@ async function followOrStop(context: CheckContext, upstream: Upstream): Promise<
     if (root?.changesUrl) await followFeed(db, client.for(upstream), upstream.id, root.changesUrl)
     else await stopFeed(db, upstream.id)
   } catch (error) {
-    if (!(error instanceof ClosedClientError)) await stopFeed(db, upstream.id)
+    // After a stop, another process continues.
+    if (!signal.aborted) await stopFeed(db, upstream.id)
     throw error
   }
 }
@@ -183,10 +264,7 @@ function isTimestamp(value: unknown): value is number | string {
   return /^\d{1,16}$/.test(String(value))
 }
 
-/**
- * Requests stale documents that were used recently, so that no client has to wait for them. Stops at the first failure,
- * because a slow upstream would delay the feeds of all others.
- */
+/** Requests stale documents that were used recently. Stops at the first failure, because the others would fail too. */
 async function refreshStale(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
   for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
     signal.throwIfAborted()
@@ -205,7 +283,9 @@ async function readSummary({ db, client }: CheckContext, upstream: Upstream): Pr
     if (await hasSummaryFlags(db, id)) await transaction(db, (tx) => saveSummaryFlags(tx, id, []))
     return
   }
-  const fetched = await client.for(upstream).fetchDocument(root.filterSummaryUrl)
+  const fetched = await client.for(upstream).fetchDocument(root.filterSummaryUrl, {
+    milliseconds: summaryMilliseconds,
+  })
   if (fetched.kind !== 'found') return
   const listed = listedMalware(parseObject(fetched.text, 'the filter summary'))
   if (listed === null) return

@@ -1,19 +1,15 @@
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../../src/database/database.ts'
-import { enqueue } from '../../../src/jobs/job.ts'
-import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
 import { commandLine } from '../../../src/registry/tables/events.ts'
 import { changeGroupName, changeRepositoryName } from '../../../src/registry/tenancy.ts'
 import { claimVendorByHand } from '../../../src/registry/upstreams/claims.ts'
-import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
 import { saveSummaryFlags } from '../../../src/registry/upstreams/tables/mirrored-documents.ts'
-import { openLog } from '../../../src/server/log.ts'
 import { aName, aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
-import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { followUpstreams, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream({ filter: { metadata: true, 'summary-url': '/filter.json' } })
@@ -308,8 +304,7 @@ describe('a name that becomes our own while svc stores a document that replaces 
 
 /** Reads the summaries of all upstreams. */
 async function readSummary() {
-  await enqueue(t.db, followFeeds, undefined)
-  await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
+  await followUpstreams(t)
 }
 
 describe('a first request for a package that a new malware summary flags', () => {

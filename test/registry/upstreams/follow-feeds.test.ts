@@ -3,12 +3,14 @@ import { existsSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { enqueue } from '../../../src/jobs/job.ts'
-import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
+import { enqueue, type Job } from '../../../src/jobs/job.ts'
+import { runDueJobs, runJobs } from '../../../src/jobs/run-jobs.ts'
 import { collectGarbage } from '../../../src/registry/archives/collect-garbage.ts'
 import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 import {
   followFeeds,
+  followUpstream,
+  refreshUpstream,
   releaseUnusedArchives,
   renderDueMirrors,
 } from '../../../src/registry/upstreams/follow-feeds.ts'
@@ -16,7 +18,7 @@ import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
-import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { followJobs, followUpstreams, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const t = useApp({ ...upstreamsHere, UPSTREAM_KEEP_DAYS: '30' })
 const upstream = useUpstream({
@@ -33,11 +35,15 @@ async function aMirror(settings: object = {}) {
 }
 
 /** Runs a job now, no matter when it ran last. */
-async function run(job: typeof followFeeds) {
-  await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+async function run(job: Job) {
   await enqueue(t.db, job, undefined)
-  const log = openLog('silent')
-  await runDueJobs({ config: t.config, db: t.db }, [job], log)
+  await runDueJobs({ config: t.config, db: t.db }, [job], openLog('silent'))
+}
+
+/** Follows all upstreams now, no matter when that was done last. */
+async function follow() {
+  await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+  await followUpstreams(t)
 }
 
 const changes = (actions: object[], timestamp: number) =>
@@ -57,7 +63,7 @@ describe('the job that follows change feeds', () => {
     )
     upstream.put('/changes.json?since=1000', { actions: [], timestamp: 1001 })
     const { versions } = await aMirror()
-    await run(followFeeds)
+    await follow()
     await versions('feed/named')
     await versions('feed/quiet')
 
@@ -69,7 +75,7 @@ describe('the job that follows change feeds', () => {
       ],
       1002,
     )
-    await run(followFeeds)
+    await follow()
     expect(await versions('feed/named')).toEqual(['1.1.0', '1.0.0'])
     expect(askedFor('feed/unknown')).toBe(0)
 
@@ -82,7 +88,7 @@ describe('the job that follows change feeds', () => {
 
     upstream.offer('feed/quiet', ['2.0.0'])
     changes([{ type: 'resync', package: '*', time: 1 }], 1003)
-    await run(followFeeds)
+    await follow()
     expect(await versions('feed/quiet')).toEqual(['2.0.0'])
   })
 
@@ -93,14 +99,14 @@ describe('the job that follows change feeds', () => {
     upstream.put('/filter.json', {
       filter: { malware: { 'feed/malware': '1.1.0', 'not/mirrored': '*', 'feed/quiet': 'no constraint !' } },
     })
-    await run(followFeeds)
+    await follow()
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'feed/malware': '1.1.0' } } })
     expect(await versions('feed/malware')).toEqual(['1.0.0'])
   })
 
   it('continues with other upstreams when a feed fails', async () => {
     upstream.fail('/changes.json?since=1003', 500)
-    await expect(run(followFeeds)).resolves.toBeUndefined()
+    await expect(follow()).resolves.toBeUndefined()
     const { rows } = await t.db.query(
       'select count(*)::int as all, count(feed_from)::int as followed from upstream',
     )
@@ -110,16 +116,16 @@ describe('the job that follows change feeds', () => {
   it('requests a changed document again after a failure', async () => {
     upstream.offer('feed/failing', ['1.0.0'])
     const { versions } = await aMirror()
-    await run(followFeeds)
+    await follow()
     await versions('feed/failing')
     upstream.offer('feed/failing', ['1.1.0', '1.0.0'])
     changes([{ type: 'update', package: 'feed/failing', time: 1 }], 1002)
     changes([], 1003)
     upstream.fail('/p2/feed/failing.json', 500)
-    await run(followFeeds)
+    await follow()
     upstream.fail('/p2/feed/failing.json', null)
     await t.db.query('update upstream_document set retry_at = now() where retry_at is not null')
-    await run(followFeeds)
+    await follow()
     expect(await versions('feed/failing')).toEqual(['1.1.0', '1.0.0'])
   })
 
@@ -132,14 +138,69 @@ describe('the job that follows change feeds', () => {
     const stop = new AbortController()
     upstream.fail('/p2/feed/hanging.json', () => stop.abort())
     const context = { config: t.config, db: t.db, log: openLog('silent') }
-    await expect(followFeeds.run(context, undefined, stop.signal)).rejects.toThrow('aborted')
+    const { rows: known } = await t.db.query(
+      `select upstream_id from upstream_document where name = 'feed/hanging'`,
+    )
+    const about = { upstreamId: known[0].upstream_id }
+    await expect(refreshUpstream.run(context, about, stop.signal)).rejects.toThrow('aborted')
     const { rows } = await t.db.query(
       `select failure, retry_at, checking_until, is_stale from upstream_document where name = 'feed/hanging'`,
     )
     expect(rows).toEqual([{ failure: null, retry_at: null, checking_until: null, is_stale: true }])
     upstream.fail('/p2/feed/hanging.json', null)
-    await run(followFeeds)
+    await follow()
     expect(await versions('feed/hanging')).toEqual(['1.1.0', '1.0.0'])
+  })
+})
+
+describe('an upstream that does not respond', () => {
+  const healthy = useUpstream({ filter: { metadata: true, 'summary-url': '/filter.json' } })
+
+  it('delays no malware list of another one, not even with many upstreams', { timeout: 60_000 }, async () => {
+    const slow = await aCaller(t)
+    const hanging: (() => void)[] = []
+    upstream.fail('/filter.json', (_, response) => hanging.push(() => response.writeHead(500).end()))
+    for (let i = 0; i < 12; i += 1)
+      await slow.call('POST', '/upstreams', { url: upstream.url, name: `slow${i}` })
+    const other = await aCaller(t)
+    await other.call('POST', '/upstreams', { url: healthy.url, name: 'healthy' })
+    healthy.offer('quick/lib', ['1.1.0', '1.0.0'])
+    await other.ask('p2/quick/lib.json')
+    healthy.put('/filter.json', { filter: { malware: { 'quick/lib': '1.1.0' } } })
+    const running = runJobs({ config: t.config, db: t.db }, followJobs, openLog('silent'), {
+      pollEveryMilliseconds: 20,
+    })
+    await enqueue(t.db, followFeeds, undefined)
+    // None of the slow ones ever responds while this waits.
+    await expect
+      .poll(async () => (await other.ask('filter.json')).json(), { timeout: 30_000 })
+      .toEqual({ filter: { malware: { 'quick/lib': '1.1.0' } } })
+    expect(hanging.length).toBeGreaterThan(0)
+    await running.stop(10)
+    upstream.fail('/filter.json', null)
+    await t.db.query(`delete from job`)
+    await slow.call('DELETE', '')
+  })
+
+  it('waits with others of its kind from the next time on, until it responds fast again', {
+    timeout: 60_000,
+  }, async () => {
+    const { repository, call } = await aCaller(t)
+    await call('POST', '/upstreams', { url: healthy.url, name: 'turns' })
+    const { rows } = await t.db.query<{ id: string }>('select id from upstream where repository_id = $1', [
+      repository.id,
+    ])
+    const about = { upstreamId: rows[0]?.id ?? '' }
+    const context = { config: t.config, db: t.db, log: openLog('silent') }
+    const isSlow = async () => {
+      await followUpstream.run(context, about, new AbortController().signal)
+      const { rows } = await t.db.query('select is_slow from upstream where id = $1', [about.upstreamId])
+      return rows[0].is_slow
+    }
+    healthy.fail('/filter.json', () => {})
+    expect(await isSlow()).toBe(true)
+    healthy.fail('/filter.json', null)
+    expect(await isSlow()).toBe(false)
   })
 })
 
@@ -153,7 +214,7 @@ describe('an upstream that is removed and releases its names', () => {
     const { versions, ask, call } = await aMirror()
     await versions('released/lib')
     upstream.put('/filter.json', { filter: { malware: { 'released/lib': '1.1.0' } } })
-    await run(followFeeds)
+    await follow()
     expect(await versions('released/lib')).toEqual(['1.0.0'])
     const flagged = (await ask('filter.json')).json().filter.malware['released/lib']
     expect(flagged.split(' || ').toSorted()).toEqual(['1.1.0', '1.2.0'])
@@ -272,9 +333,9 @@ describe('a malware summary that is older than a package’s first request', () 
     for (const name of names) upstream.offer(name, ['1.1.0', '1.0.0'])
     const flagged = { 'feed/first': '1.1.0', 'feed/approved': '1.1.0' }
     upstream.put('/filter.json', { filter: { malware: { ...flagged, 'feed/unflagged': '*' } } })
-    await run(followFeeds)
+    await follow()
     upstream.put('/filter.json', { filter: { malware: flagged } })
-    await run(followFeeds)
+    await follow()
     for (const name of names) {
       expect(await versions(name)).toEqual(['1.0.0'])
       const reference = Buffer.from(`${name} 1.1.0`).toString('hex').padEnd(40, '0').slice(-40)
@@ -284,7 +345,7 @@ describe('a malware summary that is older than a package’s first request', () 
     upstream.offer('feed/unflagged', ['1.0.0'])
     expect(await versions('feed/unflagged')).toEqual(['1.0.0'])
     upstream.put('/filter.json', { filter: { malware: {} } })
-    await run(followFeeds)
+    await follow()
     expect(await versions('feed/first')).toEqual(['1.1.0', '1.0.0'])
   })
 
@@ -294,7 +355,7 @@ describe('a malware summary that is older than a package’s first request', () 
     const flagged = { filter: { malware: { 'feed/emptied': '1.1.0' } } }
     const versionsWith = async (summary: object) => {
       upstream.put('/filter.json', summary)
-      await run(followFeeds)
+      await follow()
       return versions('feed/emptied')
     }
     for (const empty of [{ malware: {} }, { malware: [] }, {}, []]) {
@@ -311,7 +372,7 @@ describe('a malware summary that is older than a package’s first request', () 
     upstream.offer('feed/withdrawn', ['1.1.0', '1.0.0'])
     const flagged = { 'feed/withdrawn': '1.1.0', 'feed/later': '1.0.0' }
     upstream.put('/filter.json', { filter: { malware: flagged } })
-    await run(followFeeds)
+    await follow()
     expect(await versions('feed/withdrawn')).toEqual(['1.0.0'])
     const stored = async () =>
       (
@@ -327,10 +388,10 @@ describe('a malware summary that is older than a package’s first request', () 
         [repository.id, url],
       )
     await announce(null)
-    await run(followFeeds)
+    await follow()
     expect([await stored(), await versions('feed/withdrawn')]).toEqual([0, ['1.1.0', '1.0.0']])
     await announce(`${upstream.url}/filter.json`)
-    await run(followFeeds)
+    await follow()
     expect(await stored()).toBe(2)
     await call('DELETE', '/upstreams/public')
     expect(await stored()).toBe(0)

@@ -1,12 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { enqueue } from '../../../src/jobs/job.ts'
-import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
-import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
-import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
-import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { followUpstreams, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -175,8 +171,7 @@ describe('the feeds of a hostile upstream', () => {
     upstream.offer('flagged/lib', ['1.1.0', '1.0.0'])
     await bad.versions('flagged/lib')
     await aMirror({ url: `${upstream.url}/good` })
-    await enqueue(t.db, followFeeds, undefined)
-    await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
+    await followUpstreams(t)
     const { rows } = await t.db.query(`select feed_since from upstream where url like '%/good'`)
     expect(rows).toEqual([{ feed_since: '1001' }])
     expect(await bad.versions('flagged/lib')).toEqual(['1.0.0'])
@@ -185,8 +180,7 @@ describe('the feeds of a hostile upstream', () => {
     upstream.fail('/bad/changes.json?since=1001', 500)
     upstream.put('/bad/filter.json', { filter: { malware: { 'flagged/lib': '*' } } })
     await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
-    await enqueue(t.db, followFeeds, undefined)
-    await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
+    await followUpstreams(t)
     expect(await bad.versions('flagged/lib')).toEqual([])
   })
 })

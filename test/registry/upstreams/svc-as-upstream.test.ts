@@ -1,13 +1,9 @@
 import { describe, expect, it, vi } from 'vitest'
-import { enqueue } from '../../../src/jobs/job.ts'
-import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
-import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
-import { openLog } from '../../../src/server/log.ts'
 import { aCaller, type Caller } from '../../support/api-actors.ts'
 import { useListeningApp } from '../../support/listening.ts'
 import { freePort } from '../../support/program.ts'
 import { expand } from '../../support/registry-actors.ts'
-import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { followUpstreams, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const t = useListeningApp(await freePort(), upstreamsHere)
 const source = useUpstream()
@@ -40,8 +36,7 @@ async function anHourPasses(): Promise<void> {
     `update upstream set root_checked_at = root_checked_at - interval '1 hour', feed_from = feed_from - interval '2 hours',
                          feed_checked_at = feed_checked_at - interval '1 minute'`,
   )
-  await enqueue(t.db, followFeeds, undefined)
-  await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
+  await followUpstreams(t)
 }
 
 describe('a repository whose upstream is another repository of svc', () => {

@@ -31,7 +31,7 @@ export class UpstreamError extends Error {
  */
 export class ClosedClientError extends UpstreamError {
   constructor() {
-    super('the process stops')
+    super('the request was ended, because the process stops or its time was over')
   }
 }
 

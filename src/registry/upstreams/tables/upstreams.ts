@@ -88,12 +88,27 @@ export async function isSiteAdministrator(db: Queryable, accountId: string): Pro
   return rowCount === 1
 }
 
-/** Lists all active upstreams of all repositories. */
-export async function listActiveUpstreams(db: Queryable): Promise<Upstream[]> {
-  const { rows } = await db.query<Upstream>(
-    `select ${columns} from upstream u where u.removed_at is null and u.mode <> 'off' order by u.id`,
+/**
+ * Lists the active upstreams of all repositories that have a change feed, a malware list, or documents to refresh. The first
+ * upstream of every group comes before the second one of any group. `isSlow` tells whether their last read took long.
+ */
+export async function listUpstreamsToFollow(db: Queryable): Promise<{ id: string; isSlow: boolean }[]> {
+  const { rows } = await db.query<{ id: string; isSlow: boolean }>(
+    `select u.id, u.is_slow as "isSlow"
+       from upstream u join repository r on r.id = u.repository_id
+      where u.removed_at is null and u.mode <> 'off'
+        and (u.feed_from is not null or u.root ->> 'changesUrl' is not null or u.root ->> 'filterSummaryUrl' is not null
+          or exists (select from upstream_flag f where f.upstream_id = u.id)
+          or exists (select from mirrored_package m where m.upstream_id = u.id and m.summary is not null)
+          or exists (select from upstream_document d where d.upstream_id = u.id and d.is_stale and d.is_found))
+      order by row_number() over (partition by r.group_id order by u.id), u.id`,
   )
   return rows
+}
+
+/** Stores whether the last read of an upstream's malware list and change feed took long. */
+export async function noteSlowness(db: Queryable, id: string, isSlow: boolean): Promise<void> {
+  await db.query('update upstream set is_slow = $2 where id = $1 and is_slow <> $2', [id, isSlow])
 }
 
 /** Returns whether the repository has an upstream that is not removed. */
