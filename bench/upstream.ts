@@ -155,9 +155,10 @@ function staticFiles(url: string): StaticFile[] {
 async function aMirror(server: Server, url: string): Promise<Registry> {
   const registry = await aRegistry(server.db, 'private')
   const { id: repositoryId } = registry.repository
-  const client = openUpstreamClient(readConfig(environment))
+  const config = readConfig(environment)
+  const client = openUpstreamClient(config)
   const change = { repositoryId, author: commandLine, baseUrl: server.baseUrl }
-  await addUpstream(server.db, client, change, { url, name: 'nginx' })
+  await addUpstream({ config, db: server.db }, client, change, { url, name: 'nginx' })
   await client.close()
   return registry
 }

@@ -63,6 +63,15 @@ const Environment = z.object({
     .default('false'),
   MIGRATIONS_DIR: z.string().optional(),
   MAX_ARCHIVE_BYTES: wholeNumberSetting(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
+  GROUP_CREATION: z.enum(['everyone', 'admins'], { error: 'must be everyone or admins' }).default('everyone'),
+  GROUP_QUOTA_BYTES: wholeNumberSetting(1, 100 * 1024 ** 4).optional(),
+  ACCOUNT_MAX_GROUPS: wholeNumberSetting(0, 1_000_000).default(100),
+  ACCOUNT_MAX_TOKENS: wholeNumberSetting(0, 1_000_000).default(1000),
+  GROUP_MAX_REPOSITORIES: wholeNumberSetting(0, 1_000_000).default(1000),
+  GROUP_MAX_DEPLOY_TOKENS: wholeNumberSetting(0, 1_000_000).default(1000),
+  GROUP_MAX_UPSTREAMS: wholeNumberSetting(0, 1_000_000).default(100),
+  DISK_RESERVE_BYTES: wholeNumberSetting(0, 100 * 1024 ** 4).default(256 * 1024 ** 2),
+  DATABASE_MAX_BYTES: wholeNumberSetting(1, 100 * 1024 ** 4).optional(),
   ACCEL_REDIRECT_PREFIX: z
     .string()
     .regex(/^\/(?:[\w.~-]+\/)+$/, 'must be a path that begins and ends with a slash, such as /svc-archives/')
@@ -144,6 +153,10 @@ export interface Config {
   archiveStore: BucketSettings | null
   /** How clients get archives from a bucket: by a redirect, or through this process. */
   archiveDelivery: 'redirect' | 'proxy'
+  /** Who creates groups. An operator always does: a site administrator, or a command. */
+  groupCreation: 'everyone' | 'admins'
+  limits: CountLimits
+  storage: StorageLimits
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
   events: EventSettings
@@ -164,6 +177,27 @@ export interface MetricsSettings {
   port: number | null
   /** The bearer token that `/metrics` requires. Null for none. */
   token: string | null
+}
+
+/** How many things an account or a group may have. Operators may create more. */
+export interface CountLimits {
+  /** For each account: groups that it created, and personal access tokens that work. */
+  groups: number
+  tokens: number
+  /** For each group. */
+  repositories: number
+  deployTokens: number
+  upstreams: number
+}
+
+/** How many bytes svc may store. Pulls of stored packages work without any room left. */
+export interface StorageLimits {
+  /** The bytes of the archives of a group, stored and mirrored. Null for no limit. */
+  groupBytes: number | null
+  /** The free space of the disk of `dataDir` that new archives leave. */
+  reserveBytes: number
+  /** The size of the database, including its indexes, above which nothing new is stored. Null for no limit. */
+  databaseBytes: number | null
 }
 
 /** How mails are sent. */
@@ -277,6 +311,19 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     accelRedirectPrefix: env.ACCEL_REDIRECT_PREFIX ?? null,
     archiveStore,
     archiveDelivery: env.ARCHIVE_DELIVERY,
+    groupCreation: env.GROUP_CREATION,
+    limits: {
+      groups: env.ACCOUNT_MAX_GROUPS,
+      tokens: env.ACCOUNT_MAX_TOKENS,
+      repositories: env.GROUP_MAX_REPOSITORIES,
+      deployTokens: env.GROUP_MAX_DEPLOY_TOKENS,
+      upstreams: env.GROUP_MAX_UPSTREAMS,
+    },
+    storage: {
+      groupBytes: env.GROUP_QUOTA_BYTES ?? null,
+      reserveBytes: env.DISK_RESERVE_BYTES,
+      databaseBytes: env.DATABASE_MAX_BYTES ?? null,
+    },
     logLevel: env.LOG_LEVEL,
     lifetimes: {
       code: env.CODE_LIFETIME_SECONDS,

@@ -1,9 +1,11 @@
 import type pg from 'pg'
+import type { AppContext } from '../context.ts'
 import { type Actor, type ListPart, type Queryable, transaction } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
+import { requireBelowLimit } from '../registry/tables/limits.ts'
 import { type Expiry, expiryValues } from './personal-tokens.ts'
 
 /** A deploy token to create. */
@@ -50,10 +52,10 @@ export interface DeployTokenPlace {
 /**
  * Creates a deploy token and writes the events. Returns the plain token, its id, and its expiration, null for never.
  * Throws with the constraint `deploy_token_name_is_taken`, `deploy_token_name_1_to_100_characters` or
- * `deploy_token_name_is_plain_text`.
+ * `deploy_token_name_is_plain_text`, and errcode 8 when the group has too many.
  */
 export async function createDeployToken(
-  db: pg.Pool,
+  { config, db }: AppContext,
   { author, actor }: DeployTokenAuthor,
   wanted: NewDeployToken,
 ): Promise<{ id: string; token: string; expiresAt: Date | null }> {
@@ -62,6 +64,7 @@ export async function createDeployToken(
   const made = await transaction(
     db,
     async (tx) => {
+      await requireBelowLimit(tx, config, author, 'deployTokens', groupId)
       const inserted = await insertDeployToken(tx, wanted, hashSecret(token), author.accountId)
       await insertEvent(tx, author, {
         ...aboutGroup(groupId),

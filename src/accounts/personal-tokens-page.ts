@@ -17,6 +17,8 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
+import { RegistryError } from '../registry/errors.ts'
+import { requireBelowLimit } from '../registry/tables/limits.ts'
 import { listNamedRepositories } from '../repositories/accessible-repositories.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
@@ -168,7 +170,7 @@ async function showTokens(
 
 /** Creates a token, which is shown only once. Returns a sentence when the form has a problem. */
 async function makeToken(
-  { db }: AppContext,
+  { config, db }: AppContext,
   actor: Actor,
   session: Session,
   choice: TokenChoice,
@@ -176,10 +178,19 @@ async function makeToken(
   const token = makeSecret('personal')
   try {
     const tokenHash = hashSecret(token)
-    const wanted = { accountId: session.account.id, tokenHash, ...choice }
-    const expiresAt = await transaction(db, (tx) => insertPersonalToken(tx, wanted), actor)
+    const { id: accountId } = session.account
+    const wanted = { accountId, tokenHash, ...choice }
+    const expiresAt = await transaction(
+      db,
+      async (tx) => {
+        await requireBelowLimit(tx, config, { accountId, token: null }, 'tokens', accountId)
+        return insertPersonalToken(tx, wanted)
+      },
+      actor,
+    )
     return { token, expiresAt }
   } catch (error) {
+    if (error instanceof RegistryError) return error.sentence
     if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error
     return `You already have a token named “${choice.name}”.`
   }

@@ -122,7 +122,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
       const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)
       const expiry = inDays === null ? 'never' : { inDays }
       const wanted = { groupId: grant.groupId, name, right, repositories, expiry } as const
-      const made = await keepingRules(() => createDeployToken(db, whoOf(request, grant), wanted))
+      const made = await keepingRules(() => createDeployToken(context, whoOf(request, grant), wanted))
       const token = await findDeployToken(db, { groupId: grant.groupId, repositoryId: null }, made.id)
       if (!token) throw notFound('deploy token not found')
       return reply.code(201).send({ ...describe(token), token: made.token })

@@ -106,7 +106,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     async (request, reply) => {
       const { accountId, username, author } = mayMake.granted(request)
       const owner = { id: accountId, username }
-      const { id } = await keepingRules(() => addGroup(db, author, request.body.name, owner))
+      const { id } = await keepingRules(() => addGroup(context, author, request.body.name, owner))
       return reply.code(201).send(await settingsOf(id))
     },
   )
@@ -191,7 +191,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       const { groupId, author } = mayAdd.granted(request)
       const { name, visibility = 'private', description = '' } = request.body
       const draft = { groupId, name, visibility, description }
-      const { id } = await keepingRules(() => addRepository(db, author, draft))
+      const { id } = await keepingRules(() => addRepository(context, author, draft))
       const made = await findRepository(db, id)
       if (!made) throw notFound('repository not found')
       return reply.code(201).send(describeRepository({ ...made, role: 'admin' }, config.baseUrl))

@@ -64,7 +64,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
     async (request, reply) => {
       const { url, name, ...settings } = request.body
       const wanted = { url, ...(name !== undefined && { name }), ...readSettings(settings) }
-      const added = await addUpstream(db, upstreamClient, mayManage.granted(request), wanted)
+      const added = await addUpstream(context, upstreamClient, mayManage.granted(request), wanted)
       return reply.code(201).send(describeUpstream(added))
     },
   )

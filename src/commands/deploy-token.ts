@@ -55,13 +55,19 @@ function createCommand(): Command {
 
 async function createToken(groupName: string, options: CreateOptions): Promise<void> {
   const { name, right, repository: paths, expiresInDays } = options
-  const { id, token, expiresAt } = await withDatabase(async (db) => {
+  const { id, token, expiresAt } = await withDatabase(async (db, config) => {
     const group = await theGroup(db, groupName)
     const outside = paths?.find((path) => !path.startsWith(`${groupName}/`))
     if (outside !== undefined) throw new Error(`${outside} is not a repository of ${groupName}.`)
     const repositories = paths ? await Promise.all(paths.map((path) => theRepository(db, path))) : 'all'
     const expiry = expiresInDays === 'never' ? 'never' : { inDays: expiresInDays }
-    return createDeployToken(db, operator, { groupId: group.id, name, right, repositories, expiry })
+    return createDeployToken({ config, db }, operator, {
+      groupId: group.id,
+      name,
+      right,
+      repositories,
+      expiry,
+    })
   })
   const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
   printResult(

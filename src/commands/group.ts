@@ -29,8 +29,8 @@ function createCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc group create acme --owner ann')
     .action(async (group: string, options: { owner: string; force?: boolean } & JsonOptions) => {
       const force = options.force ?? false
-      await withDatabase(async (db) =>
-        addGroup(db, commandLine, group, await theAccount(db, options.owner), { force }),
+      await withDatabase(async (db, config) =>
+        addGroup({ config, db }, commandLine, group, await theAccount(db, options.owner), { force }),
       )
       printResult(
         options,

@@ -40,10 +40,10 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
   const [groupName = '', name = '', ...rest] = path.split('/')
   if (name === '' || rest.length > 0)
     throw new Error('Write the repository as <group>/<name>, such as acme/php.')
-  const url = await withDatabase(async (db, { baseUrl }) => {
+  const url = await withDatabase(async (db, config) => {
     const group = await theGroup(db, groupName)
-    await addRepository(db, commandLine, { groupId: group.id, name, visibility, description })
-    return registryUrl(baseUrl, path)
+    await addRepository({ config, db }, commandLine, { groupId: group.id, name, visibility, description })
+    return registryUrl(config.baseUrl, path)
   })
   const text = `Repository ${path} (${visibility}) created. Its registry: ${url}`
   printResult(options, { path, visibility, registry_url: url }, text)

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { Command, Option } from 'commander'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
+import { openStorageRoom } from '../registry/archives/storage-room.ts'
 import { openStoreOfServer } from '../registry/archives/store-owner.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { acceptArchives } from '../registry/upstreams/accept-archives.ts'
@@ -61,8 +62,12 @@ function addCommand(): Command {
     )
     .action(async (path: string, url: string, options: SettingOptions & { name?: string }) => {
       const { name } = options
-      const added = await withRepository(path, (db, change, client) =>
-        addUpstream(db, client, change, { url, ...(name !== undefined && { name }), ...settingsOf(options) }),
+      const added = await withRepository(path, (db, change, client, config) =>
+        addUpstream({ config, db }, client, change, {
+          url,
+          ...(name !== undefined && { name }),
+          ...settingsOf(options),
+        }),
       )
       printResult(options, describe(added), `${path} has the upstream ${added.name}: ${added.url}`)
     })
@@ -213,7 +218,13 @@ function prefetchCommand(): Command {
         const log = openLog('silent')
         const archives = await openStoreOfServer(db, config)
         const archiveMirror = openArchiveMirror(
-          { db, client, archives, maxArchiveBytes: config.maxArchiveBytes },
+          {
+            db,
+            client,
+            archives,
+            room: openStorageRoom({ config, db }),
+            maxArchiveBytes: config.maxArchiveBytes,
+          },
           log,
         )
         const mirror = openMirror({ config, db, client }, log)

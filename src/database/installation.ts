@@ -58,6 +58,14 @@ export async function findDatabaseState(db: Queryable): Promise<DatabaseState> {
   return rows[0] as DatabaseState
 }
 
+/** Returns the size of the database on disk, in bytes. */
+export async function findDatabaseBytes(db: Queryable): Promise<number> {
+  const { rows } = await db.query<{ bytes: number }>(
+    'select pg_database_size(current_database())::float8 as bytes',
+  )
+  return (rows[0] as { bytes: number }).bytes
+}
+
 /** The public URLs of the server, without a slash at the end. */
 export interface ServerUrls {
   baseUrl: string

@@ -115,3 +115,11 @@ function isInResourceScope(token: TokenGrant, repository: RepositoryForAccount):
   if (token.resourceScope === 'public') return repository.visibility === 'public'
   return token.repositoryIds.includes(repository.id)
 }
+
+/** Returns whether a person may create groups. */
+export function mayCreateGroups(
+  { groupCreation }: { groupCreation: 'everyone' | 'admins' },
+  account: { isAdmin: boolean },
+): boolean {
+  return groupCreation === 'everyone' || account.isAdmin
+}

@@ -4,6 +4,7 @@ import view from '@fastify/view'
 import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Config, projectRoot } from '../config.ts'
+import { mayCreateGroups } from '../domain/permissions.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
@@ -68,6 +69,7 @@ export async function registerViews(
     viewExt: 'eta',
     defaultContext: {
       assets,
+      mayCreateGroups: (account: { isAdmin: boolean }) => mayCreateGroups(config, account),
       isSignUpOpen: config.signUp === 'open' && config.passwordSignIn === 'on',
       formatDay,
       formatTime,

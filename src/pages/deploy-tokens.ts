@@ -21,6 +21,7 @@ import { readForm, readQuery, text, textList } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
+import { RegistryError } from '../registry/errors.ts'
 import {
   accountPrincipal,
   listRepositoriesOfGroup,
@@ -196,8 +197,9 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     if (typeof expiry === 'object' && 'problem' in expiry) return expiry.problem
     const wanted = { groupId: place.target.groupId, name, right: form.right, ...chosen, expiry }
     try {
-      return await createDeployToken(db, whoOf(request, session), wanted)
+      return await createDeployToken(context, whoOf(request, session), wanted)
     } catch (error) {
+      if (error instanceof RegistryError) return error.sentence
       if (brokenConstraint(error) !== 'deploy_token_name_is_taken') throw error
       return describeRule('deploy_token_name_is_taken')
     }

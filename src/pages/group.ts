@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
-import type { AppContext } from '../context.ts'
 import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
+import type { GroupBytes } from '../registry/tables/archives.ts'
 import { addContents, maxCounted, type RepositoryContent } from '../registry/tables/dashboard.ts'
 import {
   type AccessibleRepository,
@@ -13,12 +13,15 @@ import {
   listRepositoriesOfGroup,
 } from '../repositories/accessible-repositories.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
+import type { PagesContext } from './permit.ts'
 
 const repositoriesPerPage = 50
 
 const groupPage = page<{
   group: VisibleGroup
   isAdmin: boolean
+  /** The bytes of its archives and their maximum, null for none. Null for visitors without a role on the group. */
+  storage: (GroupBytes & { max: number | null }) | null
   repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
   maxCounted: number
   isContinued: boolean
@@ -29,8 +32,8 @@ const groupPage = page<{
 const GroupQuery = z.object({ after: text })
 
 /** `GET /<group>`: the repositories of a group that the visitor may see. */
-export async function groupPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { db } = context
+export async function groupPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db, room } = context
 
   app.get<{ Params: { group: string } }>('/:group', async (request, reply) => {
     const session = await readSession(context, request)
@@ -44,6 +47,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: AppContext)
     return groupPage(reply, session ?? nobody, {
       group,
       isAdmin: isAtLeast(group.role, 'admin'),
+      storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
       repositories: await addContents(db, repositories),
       maxCounted,
       isContinued: after !== '',

@@ -4,10 +4,12 @@ import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
-import { isAtLeast, visibilities } from '../domain/permissions.ts'
+import { isAtLeast, mayCreateGroups, visibilities } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
+import { PageError } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
+import { RegistryError } from '../registry/errors.ts'
 import { addGroup, addRepository } from '../registry/tenancy.ts'
 import { accountPrincipal, listAccessibleGroups } from '../repositories/accessible-repositories.ts'
 import type { PagesContext } from './permit.ts'
@@ -32,13 +34,16 @@ const RepositoryForm = z.object({
   description: text.transform((description) => description.trim()),
 })
 
-/** `/new/group` and `/new/repository`: everyone may create groups, and admins of a group create repositories in it. */
+/** `/new/group` and `/new/repository`: everyone may create groups, unless GROUP_CREATION forbids it, and admins of a group create repositories in it. */
 export async function newRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
   app.get('/new/group', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
+    if (!mayCreateGroups(config, session.account)) {
+      throw new PageError(403, 'Only site administrators create groups here. Ask one of them for a group.')
+    }
     return newGroupPage(reply, session, { name: '', problem: null })
   })
 
@@ -46,7 +51,9 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/new/group')
     const { name } = readForm(GroupForm, request)
-    const problem = await whyRefused(() => addGroup(db, authorOf(request, session), name, session.account))
+    const problem = await whyRefused(() =>
+      addGroup(context, authorOf(request, session), name, session.account),
+    )
     if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
     leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
     return reply.redirect(`/${name}`, 303)
@@ -67,7 +74,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     const { id: groupId } = await managedGroup(db, form.group, session)
     const { name, visibility, description } = form
     const draft = { groupId, name, visibility, description }
-    const problem = await whyRefused(() => addRepository(db, authorOf(request, session), draft))
+    const problem = await whyRefused(() => addRepository(context, authorOf(request, session), draft))
     if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
     leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
     return reply.redirect(`/${form.group}/${name}`, 303)
@@ -86,12 +93,13 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
   }
 }
 
-/** Runs an insertion. Returns null, or a sentence about the rule of the schema that it breaks. */
+/** Runs an insertion. Returns null, or a sentence about the limit or the rule of the schema that it breaks. */
 async function whyRefused(insert: () => Promise<unknown>): Promise<string | null> {
   try {
     await insert()
     return null
   } catch (error) {
+    if (error instanceof RegistryError) return error.sentence
     const constraint = brokenConstraint(error)
     if (constraint === null) throw error
     return describeRule(constraint)

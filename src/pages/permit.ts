@@ -6,6 +6,7 @@ import type { Queryable } from '../database/database.ts'
 import { type Act, isAtLeast, judge, type TokenGrant } from '../domain/permissions.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
+import type { StorageRoom } from '../registry/archives/storage-room.ts'
 import { RegistryError } from '../registry/errors.ts'
 import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import type { Author } from '../registry/tables/events.ts'
@@ -21,6 +22,7 @@ export interface PagesContext extends AppContext {
   /** The OpenAPI document of the API. */
   describeApi: () => Promise<Record<string, unknown>>
   upstreamClient: UpstreamClient
+  room: StorageRoom
 }
 
 /** A browser session has all the access of its account. */

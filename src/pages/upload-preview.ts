@@ -80,15 +80,12 @@ export async function addRefusals(
 }
 
 /** Returns a refusal as the pages show it. */
-export function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
+export function refusalOf({ errmsg, sentence, warning, details }: RegistryError): Refusal {
   // `details` may contain the warning too.
   const help = [...new Set([...(warning ? [warning] : []), ...details])]
   // The protocol's text for a program repeats the value. The details say what is wrong with it.
   const isForPrograms = errmsg.startsWith('validate [') && help.length > 0
-  const message = isForPrograms
-    ? 'This cannot be published:'
-    : `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`
-  return { message, details: help }
+  return { message: isForPrograms ? 'This cannot be published:' : sentence, details: help }
 }
 
 function refusing(preview: Preview, check: () => Preview): Preview {

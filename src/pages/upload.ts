@@ -82,7 +82,7 @@ export async function uploadPageRoutes(
   app: FastifyInstance,
   context: PagesContext & { archives: ArchiveStore },
 ): Promise<void> {
-  const { config, db, archives } = context
+  const { config, db, archives, room } = context
   const inTurn = limitConcurrency(maxJudgedAtOnce)
   const url = '/:group/:name/-/upload'
   const bytesOfAccount = maxArchivesOfBytes * config.maxArchiveBytes
@@ -112,6 +112,13 @@ export async function uploadPageRoutes(
           if (!session) return redirectToSignIn(context, request, reply, uploadUrl(request.params))
           const repository = await permittedRepository(db, request.params, session, 'push')
           await refuseFull(session, 0)
+          try {
+            await room.requireDatabaseRoom()
+            await room.requireGroupRoom(repository.id, Number(request.headers['content-length'] ?? 0))
+          } catch (error) {
+            if (!(error instanceof RegistryError)) throw error
+            return showForm(reply.code(error.status), session, repository, refusalOf(error))
+          }
           requireUploadRate(request.raw)
           request.setDecorator('uploader', { session, repository })
           return undefined

@@ -120,7 +120,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     const { url, name } = fields
     return changing(visit, { form: 'add', upstream: fields }, async () => {
       const wanted = { url, ...(name !== '' && { name }), ...settings }
-      const added = await addUpstream(db, upstreamClient, visit.change, wanted)
+      const added = await addUpstream(context, upstreamClient, visit.change, wanted)
       return `The upstream ${added.name} was added.`
     })
   })

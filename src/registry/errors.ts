@@ -81,6 +81,11 @@ export class RegistryError extends Error {
     return this.message
   }
 
+  /** The errmsg as a sentence, for pages. */
+  get sentence(): string {
+    return `${this.message.charAt(0).toUpperCase()}${this.message.slice(1)}.`
+  }
+
   get body(): RegistryErrorBody {
     return {
       errcode: this.errcode,

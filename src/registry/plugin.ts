@@ -44,7 +44,7 @@ const everyRoute = [
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
-    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror'> & {
+    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror' | 'room'> & {
       countingDb: pg.Pool
       lastUse: LastUse
       upstreamClient: UpstreamClient
@@ -54,11 +54,9 @@ export async function registry(
   const downloads = openDownloadCounter(given.countingDb, app.log)
   app.addHook('onClose', () => downloads.flush())
   const archives = await openArchiveStore(given.config)
+  const { hotDb: db, upstreamClient: client, room, noteArchive: note } = given
   const { maxArchiveBytes } = given.config
-  const archiveMirror = openArchiveMirror(
-    { db: given.hotDb, client: given.upstreamClient, archives, maxArchiveBytes, note: given.noteArchive },
-    app.log,
-  )
+  const archiveMirror = openArchiveMirror({ db, client, archives, room, maxArchiveBytes, note }, app.log)
   app.addHook('onClose', async () => {
     await given.upstreamClient.close()
     await archiveMirror.settle()

@@ -3,6 +3,7 @@ import type { AppContext } from '../context.ts'
 import type { ArchiveStore, ReceivedArchive } from './archives/archive-store.ts'
 import type { JudgedArchive } from './archives/judge-archive.ts'
 import { keepNamedArchive } from './archives/local-store.ts'
+import type { StorageRoom } from './archives/storage-room.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from './manifest/composer-json.ts'
 import type { PublishedVersion } from './manifest/composer-version.ts'
 import { publishVersion, settleRepeat } from './publish.ts'
@@ -15,6 +16,7 @@ export interface PublishContext extends AppContext {
   changes: pg.Pool
   readmes: ReadmeRenderer
   archives: ArchiveStore
+  room: StorageRoom
 }
 
 /** The repository, package name and version that an archive is published as. */
@@ -40,9 +42,10 @@ export function checkManifest(
 
 /**
  * Keeps a checked archive, and then stores the version in the database. The caller must check the permission before.
+ * Throws 507 when the group has no room for a new archive.
  */
 export async function publishArchive(
-  { config, db, changes, readmes, archives }: PublishContext,
+  { config, db, changes, readmes, archives, room }: PublishContext,
   target: PublishTarget,
   received: ReceivedArchive,
   { judged, manifest, author }: { judged: JudgedArchive; manifest: Manifest; author: Author },
@@ -55,15 +58,17 @@ export async function publishArchive(
     await keepNamedArchive(archives, received)
     return outcome
   }
-  await archives.keep(received)
-  const outcome = await publishVersion(changes, {
-    ...target,
-    metadata: manifest.metadata,
-    readme: await readmes.render(judged.readme),
-    archive: received,
-    author,
-    baseUrl: config.baseUrl,
+  return room.storing(repositoryId, received.size, async () => {
+    await archives.keep(received)
+    const outcome = await publishVersion(changes, {
+      ...target,
+      metadata: manifest.metadata,
+      readme: await readmes.render(judged.readme),
+      archive: received,
+      author,
+      baseUrl: config.baseUrl,
+    })
+    await keepNamedArchive(archives, received)
+    return outcome
   })
-  await keepNamedArchive(archives, received)
-  return outcome
 }

@@ -1,7 +1,7 @@
-import { statfs } from 'node:fs/promises'
 import type { Config } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
 import { type DatabaseState, findDatabaseState } from '../database/installation.ts'
+import { type DiskSpace, measureDisk } from '../domain/disk-space.ts'
 import { countJobs, type JobCount } from '../jobs/job-rows.ts'
 import { openArchiveStore } from './archives/store-owner.ts'
 import { countArchives } from './tables/archives.ts'
@@ -16,7 +16,7 @@ export interface SystemState {
   /** The time of the last garbage collection. Null when there was none. */
   collectedAt: Date | null
   /** The disk of DATA_DIR. Null when the file system does not report its size. */
-  disk: { directory: string; freeBytes: number; allBytes: number } | null
+  disk: ({ directory: string } & DiskSpace) | null
 }
 
 /** Reads the state of database, archive store, queue and disk. */
@@ -26,7 +26,8 @@ export async function readSystemState(db: Queryable, config: Config): Promise<Sy
     findDatabaseState(db),
     countArchives(db),
     countJobs(db),
-    measureDisk(config.dataDir),
+    // A command may run before the server has created the folder.
+    measureDisk(config.dataDir).catch(() => null),
   ])
   const collected = jobs.find(({ name }) => name === 'collect-garbage')?.succeededAt ?? null
   return {
@@ -35,14 +36,6 @@ export async function readSystemState(db: Queryable, config: Config): Promise<Sy
     store: { place, ...archives },
     jobs: jobs.toSorted((one, other) => one.name.localeCompare(other.name)),
     collectedAt: collected === null ? null : new Date(collected * 1000),
-    disk,
+    disk: disk && { directory: config.dataDir, ...disk },
   }
-}
-
-async function measureDisk(directory: string): Promise<SystemState['disk']> {
-  // A command may run before the server has created the folder.
-  const measured = await statfs(directory).catch(() => null)
-  if (!measured || measured.blocks === 0) return null
-  const { blocks, bavail, bsize } = measured
-  return { directory, freeBytes: bavail * bsize, allBytes: blocks * bsize }
 }

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import type { Visibility } from '../domain/permissions.ts'
@@ -24,22 +25,29 @@ import {
 } from '../repositories/repositories.ts'
 import { markDocumentsOutdated } from './documents/documents.ts'
 import { renderOutdatedJob } from './documents/rerender.ts'
+import { errcode, RegistryError } from './errors.ts'
 import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
+import { requireBelowLimit } from './tables/limits.ts'
+import { isOperator } from './tables/operators.ts'
 
 /**
  * Creates a group. Its owner becomes its first admin. With `force` the name may be reserved for another group. Writes
- * the event. Throws with the constraint of a rule of group names.
+ * the event. Throws with the constraint of a rule of group names, errcode 7 when only operators create groups, and 8 when
+ * the author has created too many.
  */
 export async function addGroup(
-  db: pg.Pool,
+  { config, db }: AppContext,
   author: Author,
   name: string,
   owner: { id: string; username: string },
   { force = false } = {},
 ): Promise<Group> {
   return transaction(db, async (tx) => {
+    const { accountId } = author
+    if (config.groupCreation === 'admins' && !(await isOperator(tx, author))) throw groupsAreForOperators()
+    if (accountId !== null) await requireBelowLimit(tx, config, author, 'groups', accountId)
     if (force) await releaseGroupName(tx, name)
-    const group = await insertGroup(tx, name, owner.id)
+    const group = await insertGroup(tx, name, owner.id, { creatorId: accountId })
     await note(tx, author, { groupId: group.id }, 'create-group', {
       name,
       username: owner.username,
@@ -49,9 +57,17 @@ export async function addGroup(
   })
 }
 
-/** Creates a repository. Writes the event. Throws with the constraint of a rule of repositories. */
-export async function addRepository(db: pg.Pool, author: Author, draft: NewRepository): Promise<Repository> {
+/**
+ * Creates a repository. Writes the event. Throws with the constraint of a rule of repositories, and errcode 8 when the
+ * group has too many.
+ */
+export async function addRepository(
+  { config, db }: AppContext,
+  author: Author,
+  draft: NewRepository,
+): Promise<Repository> {
   return transaction(db, async (tx) => {
+    await requireBelowLimit(tx, config, author, 'repositories', draft.groupId)
     const repository = await insertRepository(tx, draft)
     const { id: repositoryId, path, visibility } = repository
     await note(tx, author, { repositoryId }, 'create-repository', { path, visibility })
@@ -177,6 +193,10 @@ export async function removeGroup(
     await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }
   })
+}
+
+function groupsAreForOperators(): RegistryError {
+  return new RegistryError(errcode.permissionDenied, 'only site administrators create groups here')
 }
 
 async function note(

@@ -58,15 +58,20 @@ export async function findVisibleGroup(
 }
 
 /**
- * Creates a group. Its owner becomes its first admin. Throws with the constraint `group_name_is_taken`,
+ * Creates a group. Its owner becomes its first admin. The creator is null for a command. Throws with the constraint `group_name_is_taken`,
  * `group_name_is_reserved`, `group_name_is_well_formed` or `group_name_is_not_the_first_segment_of_another_url`.
  */
-export async function insertGroup(db: Queryable, name: string, ownerId: string): Promise<Group> {
+export async function insertGroup(
+  db: Queryable,
+  name: string,
+  ownerId: string,
+  { creatorId = null }: { creatorId?: string | null } = {},
+): Promise<Group> {
   const { rows } = await db.query<Group>(
-    `with made as (insert into repository_group (name) values ($1) returning id, name),
+    `with made as (insert into repository_group (name, creator_id) values ($1, $3) returning id, name),
           owned as (insert into group_member (group_id, account_id, role) select id, $2, 'admin' from made)
      select id, name from made`,
-    [name, ownerId],
+    [name, ownerId, creatorId],
   )
   return rows[0] as Group
 }

@@ -149,8 +149,9 @@ export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<b
   return rowCount === 1
 }
 
-async function findGroupId(tx: pg.PoolClient, id: string): Promise<string | null> {
-  const { rows } = await tx.query<{ groupId: string }>(
+/** Finds the id of the group of a repository. Null when the repository was deleted. */
+export async function findGroupId(db: Queryable, id: string): Promise<string | null> {
+  const { rows } = await db.query<{ groupId: string }>(
     'select group_id as "groupId" from repository where id = $1',
     [id],
   )

@@ -35,6 +35,7 @@ import { oauthPages } from '../oauth/pages-plugin.ts'
 import { noSuchOAuthEndpoint, oauth } from '../oauth/plugin.ts'
 import { administration } from '../pages/admin/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
+import { openStorageRoom } from '../registry/archives/storage-room.ts'
 import { registry } from '../registry/plugin.ts'
 import { registryNotFound, sendRegistryError } from '../registry/protocol/http.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
@@ -124,12 +125,14 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await upstreamClient.close()
     await mirror.close()
   })
+  const room = openStorageRoom(context)
   await app.register(api, { ...context, changes, hotDb, lastUse, upstreamClient })
   await app.register(administration, context)
   await app.register(peoplesPages, {
     ...context,
     changes,
     readmes,
+    room,
     upstreamClient,
     describeApi: async () => {
       const response = await app.inject('/api/openapi.json')
@@ -143,6 +146,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     ...sidePools,
     lastUse,
     readmes,
+    room,
     mirror,
     upstreamClient,
     noteArchive: metrics.noteArchive,

@@ -1,9 +1,10 @@
-import { access, constants, statfs } from 'node:fs/promises'
+import { access, constants } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { pendingMigrations, readSchema } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { measureDisk } from '../domain/disk-space.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
 
 /**
@@ -40,7 +41,7 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
   /** Returns why requests cannot be served. Null when they can. */
   async function findObstacle(): Promise<string | null> {
     await access(config.dataDir, constants.W_OK)
-    const freeBytes = await findFreeBytes(config.dataDir)
+    const { freeBytes } = (await measureDisk(config.dataDir)) ?? { freeBytes: minFreeBytes }
     if (freeBytes < minFreeBytes) return `the disk of DATA_DIR is full: ${freeBytes} bytes are free`
     const [pending, storeObstacle] = await Promise.all([pendingMigrations(db, schema), findStoreObstacle()])
     return pending.length === 0 ? storeObstacle : `migrations to apply: ${pending.join(', ')}`
@@ -58,12 +59,6 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
     else if (hadOwner) return 'the archive store has lost its file archives/database-id: is it still mounted?'
     return null
   }
-}
-
-/** Returns the free bytes for this user on a folder's disk. Infinity when the file system does not report them. */
-async function findFreeBytes(folder: string): Promise<number> {
-  const { blocks, bavail, bsize } = await statfs(folder)
-  return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize
 }
 
 /** Rejects when the database or the volume does not respond in time. */

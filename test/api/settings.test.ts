@@ -218,7 +218,7 @@ describe('GET …/events', () => {
     const who = { author, actor: { ...commandActor, ip: author.ip } }
     const wanted = { groupId: group.id, right: 'read', expiry: { inDays: 1 } } as const
     const make = (name: string, repositories: { id: string; path: string }[] | 'all') =>
-      createDeployToken(t.db, who, { ...wanted, name, repositories })
+      createDeployToken(t, who, { ...wanted, name, repositories })
     const place = { groupId: group.id, repositoryId: null }
     await make('all', 'all')
     await make('both', [repository, sister])

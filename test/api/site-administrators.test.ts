@@ -69,7 +69,7 @@ describe('an application of a site administrator', () => {
     const owner = await anAccount(t.db)
     const name = aName('team')
     const author = { accountId: owner.id, token: null, ip: '192.0.2.7' }
-    const group = await addGroup(t.db, author, name, owner)
+    const group = await addGroup(t, author, name, owner)
     const { path } = await aRepository(t.db, { group: { ...group, name } })
     const ipOf = async (call: typeof byPerson) => {
       const events = (await call('GET', `/repositories/${path}/events`)).json()

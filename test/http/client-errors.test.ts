@@ -67,7 +67,7 @@ describe('an upload whose client has disconnected before the body is read', () =
     request.destroy()
     const contentType = 'multipart/form-data; boundary=x'
     const receiving = receiveMultipart(
-      { directory: '/nonexistent' },
+      { directory: '/nonexistent', reserveBytes: 0 },
       { request, contentType },
       { maxBytes: 1 },
     )

@@ -105,20 +105,20 @@ describe('the name of a renamed or deleted group', () => {
     const [group, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
     const second = aName('second')
     await rename(group, second)
-    await expect(addGroup(t.db, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
     await expect(rename(other, group.name)).rejects.toMatchObject(reserved)
 
     await rename({ ...group, name: second }, group.name)
-    await expect(addGroup(t.db, commandLine, second, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, commandLine, second, owner)).rejects.toMatchObject(reserved)
     await removeGroup(t.db, commandLine, group)
-    await expect(addGroup(t.db, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
     await expect(rename(other, second)).rejects.toMatchObject(reserved)
 
     await t.db.query(
       `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
       [group.id],
     )
-    await addGroup(t.db, commandLine, group.name, owner)
+    await addGroup(t, commandLine, group.name, owner)
     await rename(other, second)
     // The reservations that are over were removed. That of the last rename remains.
     const { rows } = await t.db.query('select name from reserved_group_name where group_id in ($1, $2)', [
@@ -143,19 +143,19 @@ describe('the name of a renamed or deleted group', () => {
         `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
         [group.id],
       )
-      await expect(addGroup(t.db, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
-      await addGroup(t.db, commandLine, group.name, owner, { force: true })
+      await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+      await addGroup(t, commandLine, group.name, owner, { force: true })
     },
   )
 
   it('is given to another group with force, whose former name it is then', async () => {
     const [first, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
     await rename(first, aName('renamed'))
-    const made = await addGroup(t.db, commandLine, first.name, owner, { force: true })
+    const made = await addGroup(t, commandLine, first.name, owner, { force: true })
     await removeGroup(t.db, commandLine, made)
     await expect(rename(first, first.name)).rejects.toMatchObject(reserved)
     await rename(other, first.name, { force: true })
-    await expect(addGroup(t.db, commandLine, other.name, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, commandLine, other.name, owner)).rejects.toMatchObject(reserved)
   })
 
   it('is not given to a group that is created during the rename or deletion', async () => {
@@ -165,7 +165,7 @@ describe('the name of a renamed or deleted group', () => {
       const end = round % 2 === 0 ? rename(group, aName('renamed')) : removeGroup(t.db, commandLine, group)
       const [ended, ...made] = await Promise.allSettled([
         end,
-        ...Array.from({ length: 4 }, () => addGroup(t.db, commandLine, group.name, owner)),
+        ...Array.from({ length: 4 }, () => addGroup(t, commandLine, group.name, owner)),
       ])
       expect(ended.status).toBe('fulfilled')
       expect(made.map(({ status }) => status)).toEqual(made.map(() => 'rejected'))

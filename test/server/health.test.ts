@@ -4,16 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
-
-/** Mounts a small file system over a folder. False when this user is not allowed to. */
-function mountSmallDisk(folder: string, mebibytes: number): boolean {
-  const words = ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', folder]
-  return spawnSync('mount', words).status === 0
-}
-
-const probe = await mkdtemp(join(tmpdir(), 'svc-test-mount-'))
-const canMount = mountSmallDisk(probe, 1) && spawnSync('umount', [probe]).status === 0
-await rm(probe, { recursive: true })
+import { canMount, mountSmallDisk } from '../support/small-disk.ts'
 
 describe('GET /healthz and /readyz', () => {
   const t = useApp()

@@ -5,6 +5,7 @@ import { insertAccount } from '../../src/accounts/accounts.ts'
 import { createDeployToken, type NewDeployToken } from '../../src/accounts/deploy-tokens.ts'
 import { hashPassword } from '../../src/accounts/passwords.ts'
 import { insertPersonalToken, type NewPersonalToken } from '../../src/accounts/personal-tokens.ts'
+import { readConfig } from '../../src/config.ts'
 import { commandActor, type Queryable } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
@@ -109,7 +110,7 @@ export async function aDeployToken(
   const { madeBy, ...wanted } = about
   const author = { accountId: madeBy?.id ?? null, token: null, ip: null }
   const { token } = await createDeployToken(
-    db,
+    { config: readConfig({}), db },
     { author, actor: commandActor },
     {
       groupId: group.id,

@@ -22,6 +22,8 @@ import type { Readable } from 'node:stream'
 /** The local folder of an installation: DATA_DIR. Its `tmp/` receives uploads, for every kind of store. */
 export interface ArchiveVolume {
   readonly directory: string
+  /** The free space that received archives leave on the disk of the folder. */
+  readonly reserveBytes: number
 }
 
 /** An upload that was received completely and is not kept yet. */

@@ -13,6 +13,7 @@ import {
 } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
+import { measureDisk } from '../../domain/disk-space.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import type {
   ArchiveStore,
@@ -32,16 +33,19 @@ interface ReceiveOptions {
   onWritten?: OnWritten
 }
 
+/** After this number of received bytes, there must be free space for as many again. */
+const checkedBytes = 4 * 1024 ** 2
+
 /** Up to this size, the bytes of a received archive also stay in memory until it is kept. */
 const smallBytes = 64 * 1024
 
 /**
  * Streams a body into a temporary file and syncs it. Waits for `onWritten` after each chunk. Throws 413 for a body over
- * the limit, and the stream's error for an aborted body. Both leave no file behind. With a `size` over the limit, it
- * reads nothing. The stream is not destroyed, because it may be the socket that sends the error response.
+ * the limit, 507 when the disk would have less free space than its reserve, and the stream's error for an aborted body.
+ * All leave no file behind. With a `size` over the limit, it reads nothing. The stream is not destroyed, because it may be the socket that sends the error response.
  */
 export async function receiveArchive(
-  { directory }: ArchiveVolume,
+  volume: ArchiveVolume,
   body: Readable,
   { maxBytes, size: announced = null, onWritten }: ReceiveOptions,
 ): Promise<ReceivedArchive> {
@@ -49,16 +53,22 @@ export async function receiveArchive(
   // process.
   body.on('error', () => {})
   if (announced !== null && announced > maxBytes) throw tooLarge(maxBytes, announced)
-  const path = join(directory, 'tmp', randomUUID())
+  await requireFreeSpace(volume, announced ?? checkedBytes)
+  const path = join(volume.directory, 'tmp', randomUUID())
   const file = await open(path, 'wx', 0o640)
   try {
     const sha256 = createHash('sha256')
     const sha1 = createHash('sha1')
     let size = 0
     let chunks: Buffer[] = []
+    let checked = 0
     for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       size += chunk.length
       if (size > maxBytes) throw tooLarge(maxBytes)
+      if (size - checked >= checkedBytes) {
+        await requireFreeSpace(volume, checkedBytes)
+        checked = size
+      }
       sha256.update(chunk)
       sha1.update(chunk)
       if (size <= smallBytes) chunks.push(chunk)
@@ -103,7 +113,7 @@ const oneReadBytes = 256 * 1024
  * Opens the archive store in a folder, and creates missing folders. It needs no lock. Each `rename` is atomic, and two
  * processes that keep the same archive replace it with equal bytes.
  */
-export async function openLocalStore(directory: string): Promise<ArchiveStore> {
+export async function openLocalStore(directory: string, reserveBytes = 0): Promise<ArchiveStore> {
   const archives = join(directory, 'archives')
   await mkdir(archives, { recursive: true })
   await mkdir(join(directory, 'tmp'), { recursive: true })
@@ -131,6 +141,7 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
 
   return {
     directory,
+    reserveBytes,
     place: directory,
     stat,
     openFile,
@@ -286,6 +297,17 @@ export function archiveName(sha256: string): string {
 export function readArchiveName(name: string): string | null {
   const [, shard = '', sha256 = ''] = /^([0-9a-f]{2})\/([0-9a-f]{64})\.zip$/.exec(name) ?? []
   return shard !== '' && sha256.startsWith(shard) ? sha256 : null
+}
+
+/** Throws 507 when this number of bytes would leave less free space on the disk than the reserve. */
+async function requireFreeSpace({ directory, reserveBytes }: ArchiveVolume, bytes: number): Promise<void> {
+  if (reserveBytes === 0) return
+  const disk = await measureDisk(directory)
+  if (disk === null || disk.freeBytes - bytes >= reserveBytes) return
+  throw new RegistryError(errcode.resourceExhausted, 'no space left for archives', {
+    status: 507,
+    warning: `The disk of the server has ${disk.freeBytes} bytes left, and ${reserveBytes} of them are a reserve. Only its operator can change this.`,
+  })
 }
 
 function tooLarge(maxBytes: number, size: number | null = null): RegistryError {

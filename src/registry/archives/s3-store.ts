@@ -19,6 +19,8 @@ const ownerKey = `${folder}database-id`
 interface StoreOptions {
   /** Whether clients get links, or this process sends the archives. */
   isLinked: boolean
+  /** The free space that received archives leave on the local disk. */
+  reserveBytes?: number
   /** The number of objects that one request lists. */
   pageSize?: number
   /** The time without a response after which the store counts as unavailable. */
@@ -32,7 +34,7 @@ interface StoreOptions {
 export async function openS3Store(
   directory: string,
   bucket: BucketSettings,
-  { isLinked, pageSize = 1000, silentMilliseconds }: StoreOptions,
+  { isLinked, reserveBytes = 0, pageSize = 1000, silentMilliseconds }: StoreOptions,
 ): Promise<ArchiveStore> {
   await mkdir(join(directory, 'tmp'), { recursive: true })
   const client = openS3Client(bucket, silentMilliseconds)
@@ -72,6 +74,7 @@ export async function openS3Store(
 
   return {
     directory,
+    reserveBytes,
     place: `s3://${bucket.name}/${bucket.prefix}`,
     isLinked,
     stat,

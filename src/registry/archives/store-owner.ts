@@ -9,13 +9,14 @@ import { openLocalStore } from './local-store.ts'
 import { openS3Store } from './s3-store.ts'
 
 /** The settings of the archive store. */
-export type StoreSettings = Pick<Config, 'dataDir' | 'archiveStore' | 'archiveDelivery'>
+export type StoreSettings = Pick<Config, 'dataDir' | 'archiveStore' | 'archiveDelivery' | 'storage'>
 
 /** Opens the archive store of this configuration. */
 export async function openArchiveStore(settings: StoreSettings): Promise<ArchiveStore> {
-  const { dataDir, archiveStore, archiveDelivery } = settings
-  if (archiveStore === null) return openLocalStore(dataDir)
-  return openS3Store(dataDir, archiveStore, { isLinked: archiveDelivery === 'redirect' })
+  const { dataDir, archiveStore, archiveDelivery, storage } = settings
+  const { reserveBytes } = storage
+  if (archiveStore === null) return openLocalStore(dataDir, reserveBytes)
+  return openS3Store(dataDir, archiveStore, { isLinked: archiveDelivery === 'redirect', reserveBytes })
 }
 
 /** The number of archives that are looked up in the database when a store has no database id. */

@@ -9,6 +9,7 @@ import { basicCredentialsOf } from '../../http/basic-credentials.ts'
 import { sendEarly } from '../../http/early-response.ts'
 import type { RegistryRequest, RequestToken, requireAccess } from '../access.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
+import type { StorageRoom } from '../archives/storage-room.ts'
 import type { DownloadCounter } from '../download-counter.ts'
 import { errcode, notAuthorized, RegistryError } from '../errors.ts'
 import type { ReadmeRenderer } from '../readmes/render-readme.ts'
@@ -26,6 +27,7 @@ export interface RegistryContext extends AppContext {
   /** A separate small pool for publishing, which waits for the lock of a package. */
   changes: pg.Pool
   archives: ArchiveStore
+  room: StorageRoom
   downloads: DownloadCounter
   mirror: Mirror
   archiveMirror: ArchiveMirror

@@ -92,7 +92,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
 
 async function admitUpload(
   request: FastifyRequest,
-  { config, db, requireAccess }: RegistryContext,
+  { config, db, room, requireAccess }: RegistryContext,
 ): Promise<AdmittedUpload> {
   const target = readRegistryRequest(request)
   const { ip } = request
@@ -100,6 +100,7 @@ async function admitUpload(
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
   await refuseMirroredVendor(db, repositoryId, packageName)
+  await room.requireDatabaseRoom()
   const contentType = request.headers['content-type']
   const maxBytes = config.maxArchiveBytes + (isMultipart(contentType) ? formBytes : 0)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) {

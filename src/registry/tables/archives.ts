@@ -134,3 +134,30 @@ export async function countArchives(db: Queryable): Promise<{ archives: number; 
   )
   return rows[0] as { archives: number; bytes: number }
 }
+
+/** The bytes of the archives of a group: of its own versions, and of its upstreams. Equal archives count once. */
+export interface GroupBytes {
+  stored: number
+  mirrored: number
+}
+
+/** Adds up the bytes of the archives of a group. */
+export async function measureGroup(db: Queryable, groupId: string): Promise<GroupBytes> {
+  const { rows } = await db.query<GroupBytes>(
+    `with repositories as materialized (select id from repository where group_id = $1)
+     select (select coalesce(sum(size), 0)::float8 from archive
+              where sha256 in (select v.sha256
+                                 from repositories r
+                                 join package p on p.repository_id = r.id
+                                 join package_version v on v.package_id = p.id
+                                where v.purged_at is null)) as stored,
+            (select coalesce(sum(size), 0)::float8 from archive
+              where sha256 in (select m.sha256
+                                 from repositories r
+                                 join mirrored_package p on p.repository_id = r.id
+                                 join mirrored_archive m on m.package_id = p.id
+                                where m.is_stored)) as mirrored`,
+    [groupId],
+  )
+  return rows[0] as GroupBytes
+}

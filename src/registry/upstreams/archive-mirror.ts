@@ -6,6 +6,7 @@ import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
+import type { StorageRoom } from '../archives/storage-room.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import { startBytes } from './archive-start.ts'
@@ -66,6 +67,7 @@ export interface ArchiveMirrorContext {
   db: pg.Pool
   client: UpstreamClient
   archives: ArchiveStore
+  room: StorageRoom
   maxArchiveBytes: number
   /** How many milliseconds a request waits. Only tests shorten it. */
   patience?: number
@@ -75,7 +77,15 @@ export interface ArchiveMirrorContext {
 
 /** Opens the archive mirror of a process. All processes together run one fetch of an archive at a time. */
 export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
-  const { db, client, archives, maxArchiveBytes, patience = patienceMilliseconds, note = () => {} } = context
+  const {
+    db,
+    client,
+    archives,
+    room,
+    maxArchiveBytes,
+    patience = patienceMilliseconds,
+    note = () => {},
+  } = context
   const flights = new Map<string, Promise<unknown>>()
   const findArchive = shareStatements((wanted: WantedArchive[]) => findMirroredArchives(db, wanted))
   const takeTurn = shareStatements((ids: string[]) => takeFetchTurns(db, ids))
@@ -106,9 +116,12 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     // Before that, the client gets nothing of it.
     let isArchive = false
     try {
+      await room.requireDatabaseRoom()
+      await room.requireGroupRoom(archive.repositoryId, 0)
       const { body, size } = await client.for(archive.rights).fetchArchive(archive.url)
       consumer.size = size
       try {
+        if (size !== null) await room.requireGroupRoom(archive.repositoryId, size)
         received = await receiveArchive(archives, body, {
           maxBytes: maxArchiveBytes,
           size,
@@ -153,10 +166,12 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   ): Promise<void> {
     const difference = await findDifference(archive, received)
     if (difference !== null) throw await alarm(archive, difference)
-    await archives.keep(received)
-    if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
-      throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
-    await keepNamedArchive(archives, received)
+    await room.storing(archive.repositoryId, received.size, async () => {
+      await archives.keep(received)
+      if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
+        throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
+      await keepNamedArchive(archives, received)
+    })
   }
 
   /** Stores an alarm. Returns the error for the client. */

@@ -1,12 +1,16 @@
 import type pg from 'pg'
+import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { isHostAndPort } from '../../domain/setting-formats.ts'
 import { keepPaths } from '../../repositories/path-locks.ts'
+import { findGroupId } from '../../repositories/repositories.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
+import { requireBelowLimit } from '../tables/limits.ts'
+import { isOperator } from '../tables/operators.ts'
 import { noteListingChange } from '../tables/packages.ts'
 import type { UpstreamClient, UpstreamRequests, UpstreamRights } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
@@ -24,7 +28,6 @@ import {
 import {
   changeUpstream,
   insertUpstream,
-  isSiteAdministrator,
   listUpstreams,
   lockUpstream,
   type Upstream,
@@ -49,21 +52,28 @@ const maxUpstreams = 50
 /**
  * Adds an upstream to a repository, after reading its packages.json. It takes over the names that are bound to a removed
  * upstream with the same URL. Throws errcode 3 for settings that break a rule, 6
- * for a name that is taken, and 9 with the reason when the upstream cannot be used.
+ * for a name that is taken, 8 when the group has too many upstreams, and 9 with the reason when the upstream cannot be
+ * used. The upstream of an operator may use the operator's credentials and reach private hosts.
  */
 export async function addUpstream(
-  pool: pg.Pool,
+  { config, db }: AppContext,
   client: UpstreamClient,
   { repositoryId, author }: UpstreamChange,
   wanted: WantedUpstream,
 ): Promise<Upstream> {
   refuseBadPatterns(wanted)
   const url = readUpstreamUrl(wanted.url)
-  const isTrusted = await isOperator(pool, author)
+  const requireLimit = async (tx: pg.PoolClient) => {
+    const groupId = await findGroupId(tx, repositoryId)
+    if (groupId !== null) await requireBelowLimit(tx, config, author, 'upstreams', groupId)
+  }
+  // Check it before any request is sent, and again when the upstream is added.
+  await transaction(db, requireLimit)
+  const isTrusted = await isOperator(db, author)
   const rights = { usesCredentials: isTrusted, reachesPrivateHosts: isTrusted }
   const { root, lastModified } = await fetchRoot(client.for({ url, credentialHosts: [], ...rights }), url)
   const name = wanted.name ?? new URL(url).hostname.replace(/[^a-z0-9]+/g, '.').slice(0, 64)
-  return transaction(pool, (tx) =>
+  return transaction(db, (tx) =>
     explainRule(async () => {
       const {
         allow = [],
@@ -75,6 +85,7 @@ export async function addUpstream(
       } = wanted
       const settings = { allow, deny, exempt, minimumAgeHours, mode, position }
       await tx.query(keepPaths('id = $1'), [repositoryId])
+      await requireLimit(tx)
       await lockUpstreamUrl(tx, repositoryId, url)
       const added = await insertUpstream(tx, {
         ...settings,
@@ -106,16 +117,6 @@ export async function addUpstream(
       return added
     }),
   )
-}
-
-/**
- * Returns whether an upstream of this author may use the operator's credentials and reach private hosts: on the command
- * line, and for site administrators in the browser and with a personal access token. Applications never act as a site
- * administrator.
- */
-async function isOperator(db: pg.Pool, { accountId, token }: Author): Promise<boolean> {
-  if (accountId === null) return token === null
-  return (token === null || token.kind === 'personal') && isSiteAdministrator(db, accountId)
 }
 
 /**

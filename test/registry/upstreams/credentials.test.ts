@@ -46,7 +46,7 @@ async function addByCommand(repositoryId: string, name: string) {
   const client = openUpstreamClient(t.config)
   try {
     return await addUpstream(
-      t.db,
+      t,
       client,
       { repositoryId, author: commandLine },
       { url: `${upstream.url}/`, name },

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { expect, it } from 'vitest'
+import { openStorageRoom } from '../../../src/registry/archives/storage-room.ts'
 import { openArchiveStore } from '../../../src/registry/archives/store-owner.ts'
 import { openArchiveMirror } from '../../../src/registry/upstreams/archive-mirror.ts'
 import { openUpstreamClient } from '../../../src/registry/upstreams/client/fetch.ts'
@@ -26,7 +27,7 @@ it('a request for an archive whose bytes are late gets 503, and the fetch goes o
   const archives = await openArchiveStore(t.config)
   const { maxArchiveBytes } = t.config
   const mirror = openArchiveMirror(
-    { db: t.db, client, archives, maxArchiveBytes, patience: 50 },
+    { db: t.db, client, archives, room: openStorageRoom(t), maxArchiveBytes, patience: 50 },
     openLog('silent'),
   )
   const wanted = {

@@ -82,12 +82,6 @@ export async function listUpstreamsById(db: Queryable, ids: readonly string[]): 
   return rows
 }
 
-/** Returns whether an account is a site administrator. */
-export async function isSiteAdministrator(db: Queryable, accountId: string): Promise<boolean> {
-  const { rowCount } = await db.query('select from account where id = $1 and is_admin', [accountId])
-  return rowCount === 1
-}
-
 /**
  * Lists the active upstreams of all repositories that have a change feed, a malware list, or documents to refresh. The first
  * upstream of every group comes before the second one of any group. `isSlow` tells whether their last read took long.

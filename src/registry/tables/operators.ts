@@ -1,0 +1,16 @@
+import type { Queryable } from '../../database/database.ts'
+import type { Author } from './events.ts'
+
+/**
+ * Returns whether a change comes from an operator: from the command line, or from a site administrator in the browser or
+ * with a personal access token. Applications never act as a site administrator.
+ */
+export async function isOperator(
+  db: Queryable,
+  { accountId, token }: Pick<Author, 'accountId' | 'token'>,
+): Promise<boolean> {
+  if (accountId === null) return token === null
+  if (token !== null && token.kind !== 'personal') return false
+  const { rowCount } = await db.query('select from account where id = $1 and is_admin', [accountId])
+  return rowCount === 1
+}
