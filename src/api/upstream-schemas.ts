@@ -29,6 +29,10 @@ const Settings = z.strictObject({
     .min(0)
     .max(87_600)
     .meta({ description: 'A younger version is not offered', example: 24 }),
+  keeps_source: z.boolean().meta({
+    description: 'Whether versions keep their `source`, from which Composer can clone them without svc',
+    example: false,
+  }),
   position: z
     .int()
     .min(1)
@@ -129,6 +133,10 @@ export const MirroredPackageBody = z
     alarms: z
       .array(ArchiveAlarm)
       .meta({ description: 'The versions whose archives have changed, the latest change first; at most 20' }),
+    left_out: z.array(z.string()).meta({
+      description: 'The versions that svc cannot offer, each with the reason; at most 20',
+      example: ['1.0.0: the upstream offers it only as source, without an archive'],
+    }),
   })
   .meta({ id: 'MirroredPackage' })
 

@@ -181,8 +181,8 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   )
 }
 
-function readSettings({ minimum_age_hours, ...settings }: z.output<typeof UpstreamUpdate>) {
-  const given = { ...settings, minimumAgeHours: minimum_age_hours }
+function readSettings({ minimum_age_hours, keeps_source, ...settings }: z.output<typeof UpstreamUpdate>) {
+  const given = { ...settings, minimumAgeHours: minimum_age_hours, keepsSource: keeps_source }
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }
 
@@ -196,6 +196,7 @@ function describeUpstream(known: Upstream): z.input<typeof UpstreamBody> {
     deny,
     exempt,
     minimum_age_hours: minimumAgeHours,
+    keeps_source: known.keepsSource,
     position,
     uses_credentials: known.usesCredentials,
     credential_hosts: known.credentialHosts,
@@ -222,5 +223,6 @@ function describeMirror(mirror: ListedMirror): z.input<typeof MirroredPackageBod
     minimum_age_hours: minimumAgeHours,
     alarm,
     alarms: alarms.map(({ version, reason }) => ({ version, reason })),
+    left_out: mirror.leftOut,
   }
 }

@@ -28,6 +28,7 @@ interface SettingOptions extends JsonOptions {
   deny?: string[]
   exempt?: string[]
   minimumAge?: number
+  keepSource?: 'true' | 'false'
   position?: number
   credentials?: 'true' | 'false'
   credentialHosts?: string[]
@@ -253,6 +254,12 @@ function withSettings(command: Command): Command {
       'offer no version that is younger than this',
       wholeNumber('hours', 0, 87_600),
     )
+    .addOption(
+      new Option(
+        '--keep-source <choice>',
+        'whether versions keep their source, from which Composer can clone them without svc',
+      ).choices(['true', 'false']),
+    )
     .option(
       '--position <number>',
       'svc asks upstreams with a lower position first',
@@ -267,6 +274,7 @@ function settingsOf({
   deny,
   exempt,
   minimumAge,
+  keepSource,
   position,
   credentials,
   credentialHosts,
@@ -278,6 +286,7 @@ function settingsOf({
     deny: withoutEmpty(deny),
     exempt: withoutEmpty(exempt),
     minimumAgeHours: minimumAge,
+    keepsSource: keepSource && keepSource === 'true',
     position,
     usesCredentials: credentials && credentials === 'true',
     credentialHosts: withoutEmpty(credentialHosts),
@@ -329,6 +338,7 @@ function describe({ minimumAgeHours, failedAt, ...upstream }: Upstream) {
   const settings = { name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours, position }
   return {
     ...settings,
+    keeps_source: upstream.keepsSource,
     uses_credentials: usesCredentials,
     credential_hosts: credentialHosts,
     reaches_private_hosts: reachesPrivateHosts,

@@ -31,6 +31,7 @@ export interface UpstreamFields {
   deny: string
   exempt: string
   minimumAgeHours: number
+  keepsSource: boolean
   /** Empty for the last position. */
   position: number | ''
 }
@@ -54,6 +55,7 @@ const emptyUpstream: UpstreamFields = {
   deny: '',
   exempt: '',
   minimumAgeHours: 0,
+  keepsSource: false,
   position: '',
 }
 
@@ -140,7 +142,7 @@ function fieldsOf(upstream: Upstream, refused: RefusedForm | null): UpstreamFiel
   if (refused?.form === 'set' && refused.upstream?.name === upstream.name) {
     return { ...refused.upstream, url: upstream.url }
   }
-  const { url, name, mode, allow, deny, exempt, minimumAgeHours, position } = upstream
+  const { url, name, mode, allow, deny, exempt, minimumAgeHours, keepsSource, position } = upstream
   const lines = (patterns: string[]) => patterns.join('\n')
   return {
     url,
@@ -150,6 +152,7 @@ function fieldsOf(upstream: Upstream, refused: RefusedForm | null): UpstreamFiel
     deny: lines(deny),
     exempt: lines(exempt),
     minimumAgeHours,
+    keepsSource,
     position,
   }
 }

@@ -38,6 +38,7 @@ const UpstreamForm = z.object({
   deny: text,
   exempt: text,
   minimum_age_hours: wholeNumber.default(0),
+  keeps_source: text,
   position: wholeNumber.optional(),
 })
 const NameQuery = z.object({ name: text, release: text })
@@ -233,14 +234,17 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
 
 /** Returns the form of an upstream, both as it was entered and as settings. */
 function readUpstreamForm(request: FastifyRequest) {
-  const { minimum_age_hours: minimumAgeHours, position, ...form } = readForm(UpstreamForm, request)
-  const fields: UpstreamFields = { ...form, minimumAgeHours, position: position ?? '' }
+  const entered = readForm(UpstreamForm, request)
+  const { minimum_age_hours: minimumAgeHours, keeps_source: kept, position, ...form } = entered
+  const keepsSource = kept !== ''
+  const fields: UpstreamFields = { ...form, minimumAgeHours, keepsSource, position: position ?? '' }
   const settings = {
     mode: form.mode,
     allow: linesOf(form.allow),
     deny: linesOf(form.deny),
     exempt: linesOf(form.exempt),
     minimumAgeHours,
+    keepsSource,
     ...(position !== undefined && { position }),
   }
   return { fields, settings }

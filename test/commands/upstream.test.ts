@@ -22,11 +22,23 @@ describe('svc upstream', () => {
     const refused = await svc('upstream', 'add', 'acme/php', 'http://localhost:1')
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('has no public IP')])
 
-    const words = ['--name', 'public', '--deny', 'evil/*', 'bad/lib:<2', '--minimum-age', '72', '--json']
+    const words = [
+      '--name',
+      'public',
+      '--deny',
+      'evil/*',
+      'bad/lib:<2',
+      '--minimum-age',
+      '72',
+      '--keep-source',
+      'true',
+      '--json',
+    ]
     const added = await svc('upstream', 'add', 'acme/php', upstream.url, ...words)
     expect(added.json()).toMatchObject({
       name: 'public',
       minimum_age_hours: 72,
+      keeps_source: true,
       uses_credentials: true,
       deny: ['evil/*', 'bad/lib:<2'],
     })
@@ -39,6 +51,8 @@ describe('svc upstream', () => {
       '',
       '--credentials',
       'false',
+      '--keep-source',
+      'false',
       '--position',
       '7',
       '--json',
@@ -47,6 +61,7 @@ describe('svc upstream', () => {
       deny: [],
       minimum_age_hours: 72,
       position: 7,
+      keeps_source: false,
       uses_credentials: false,
     })
     expect((await svc('upstream', 'list', 'acme/php', '--json')).json().items).toEqual([changed.json()])

@@ -47,7 +47,8 @@ const draft = () => ({ url: upstream.url, name: 'public', mode: 'automatic' })
 const upstreamsOf = async ({ id }: { id: string }) =>
   (
     await t.db.query(
-      `select name, mode, allow, deny, exempt, minimum_age_hours as age, position from upstream
+      `select name, mode, allow, deny, exempt, minimum_age_hours as age, position,
+              keeps_source as source from upstream
         where repository_id = $1 and removed_at is null`,
       [id],
     )
@@ -62,7 +63,10 @@ const lastEvent = async () =>
 describe('/<group>/<name>/-/upstreams', () => {
   it('shows everyone who may pull where a package comes from, and its settings to admins only', async () => {
     const caller = await aCaller(t)
-    upstream.offer('seen/lib', [{ version: '1.0.0', description: 'Counts <things>' }])
+    upstream.offer('seen/lib', [
+      { version: '1.0.0', description: 'Counts <things>' },
+      { version: '0.9.0', dist: null },
+    ])
     await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', minimum_age_hours: 72 })
     await caller.ask('p2/seen/lib.json')
     await t.db.query(`update mirrored_package set approved_at = '2026-01-02T03:04Z' where name = 'seen/lib'`)
@@ -74,6 +78,7 @@ describe('/<group>/<name>/-/upstreams', () => {
       expect(body).toContain(shown)
     }
     expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
+    expect(body).toContain('0.9.0: the upstream offers it only as source, without an archive')
     expect(body).toContain('An admin of this repository can look into it and accept the new bytes.')
     expect(body).not.toContain('/accept"')
     expect(body).not.toContain(upstream.url)
@@ -267,7 +272,7 @@ describe('the forms of upstreams', () => {
       minimum_age_hours: '24',
     })
     expect([added.statusCode, added.headers.location]).toEqual([303, url])
-    const before = { name: 'public', mode: 'automatic', allow: [], exempt: [], age: 24 }
+    const before = { name: 'public', mode: 'automatic', allow: [], exempt: [], age: 24, source: false }
     expect(await upstreamsOf(repository)).toMatchObject([{ ...before, deny: ['evil/*', 'old/lib:^1 || ^2'] }])
     expect(await lastEvent()).toMatchObject({ action: 'add-upstream', accountId: account.id })
 
@@ -277,6 +282,7 @@ describe('the forms of upstreams', () => {
       allow: 'symfony/*',
       exempt: 'symfony/*',
       position: '7',
+      keeps_source: 'true',
     }
     expect((await send('/set', change)).statusCode).toBe(303)
     expect(await upstreamsOf(repository)).toEqual([
@@ -288,6 +294,7 @@ describe('the forms of upstreams', () => {
         exempt: ['symfony/*'],
         age: 0,
         position: 7,
+        source: true,
       },
     ])
     expect(await lastEvent()).toMatchObject({ action: 'set-upstream', accountId: account.id })
@@ -415,10 +422,11 @@ it('the time of the last failed attempt to read an upstream is shown until one s
   const caller = await aCaller(t)
   expect((await caller.call('POST', '/upstreams', draft())).statusCode).toBe(201)
   const { open } = await onPage(caller.account as Parameters<typeof onPage>[0], caller.repository)
+  let names = 0
   const read = async () => {
     await t.db.query(`update upstream set root_checked_at = now() - interval '1 hour'`)
-    await t.db.query(`delete from upstream_document`)
-    await caller.ask('p2/some/package.json')
+    names += 1
+    await caller.ask(`p2/some/package${names}.json`)
     return (await caller.call('GET', '/upstreams')).json()[0]
   }
   expect(await read()).toMatchObject({ failure: null, failed_at: null })

@@ -1,6 +1,6 @@
 import { isPlainText } from '../../domain/plain-text.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import type { JsonObject } from './manifest-json.ts'
+import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 
 /** The names of the three values: as query parameters and form fields, and as Composer's push plugins send them. */
 const parts = {
@@ -31,15 +31,31 @@ export function readSource(sent: ReadonlyMap<string, string>): JsonObject | null
   const read = (names: readonly string[]) => names.map((name) => sent.get(name)).find((value) => value) ?? ''
   const source = { type: read(parts.type), url: read(parts.url), reference: read(parts.reference) }
   if (Object.values(source).every((value) => value === '')) return null
-  if (!types.includes(source.type)) refuse('type', `must be one of ${types.join(', ')}`)
-  if (source.url.length > 2048 || !urlShape.test(source.url) || !isPlainText(source.url))
-    refuse('url', 'must be a URL such as https://git.example.com/acme/lib.git')
-  if (/^[a-z+]+:\/\/[^/?#]*:[^/?#]*@/i.test(source.url)) refuse('url', 'must not contain a password')
-  if (!referenceShape.test(source.reference))
-    refuse('reference', 'must be a commit, such as the output of git rev-parse HEAD')
-  return source
+  const problem = problemOf(source)
+  if (problem === null) return source
+  throw new RegistryError(errcode.invalidArgument, `${parts[problem.part][0]} ${problem.wrong}`)
 }
 
-function refuse(part: keyof typeof parts, wrong: string): never {
-  throw new RegistryError(errcode.invalidArgument, `${parts[part][0]} ${wrong}`)
+/** Returns the `source` of a version of another registry. Null unless Composer can use it. */
+export function usableSource(given: Json | undefined): JsonObject | null {
+  if (!isJsonObject(given)) return null
+  const { type, url, reference } = given
+  if (typeof type !== 'string' || typeof url !== 'string' || typeof reference !== 'string') return null
+  const source = { type, url, reference }
+  return problemOf(source) === null ? source : null
+}
+
+/** Returns the part of a source that Composer cannot use, and what is wrong with it. Null for a good source. */
+function problemOf({
+  type,
+  url,
+  reference,
+}: Record<keyof typeof parts, string>): { part: keyof typeof parts; wrong: string } | null {
+  if (!types.includes(type)) return { part: 'type', wrong: `must be one of ${types.join(', ')}` }
+  if (url.length > 2048 || !urlShape.test(url) || !isPlainText(url))
+    return { part: 'url', wrong: 'must be a URL such as https://git.example.com/acme/lib.git' }
+  if (/^[a-z+]+:\/\/[^/?#]*:[^/?#]*@/i.test(url)) return { part: 'url', wrong: 'must not contain a password' }
+  if (!referenceShape.test(reference))
+    return { part: 'reference', wrong: 'must be a commit, such as the output of git rev-parse HEAD' }
+  return null
 }

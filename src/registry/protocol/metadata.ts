@@ -25,6 +25,7 @@ import { chooseEncoding, compress, type Encoding } from '../documents/encodings.
 import { emptyFilterText, emptyRootText } from '../documents/packages-json.ts'
 import { refreshRoot } from '../documents/render.ts'
 import { errcode } from '../errors.ts'
+import { withWarning } from '../upstreams/documents/offer.ts'
 import type { MirrorDocument } from '../upstreams/mirror.ts'
 import { listMirrorBytes, type WantedBytes } from '../upstreams/tables/mirrored-documents.ts'
 import {
@@ -174,8 +175,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     if (!stored) return sendNoPackage(reply)
     // Send no validators, so that clients fetch the document again when the upstream works again.
     setDocumentCaching(reply, 'private')
-    // A replacement string would interpret `$` in the warning.
-    const text = stored.bytes.toString().replace('{', () => `{"warning":${JSON.stringify(found.warning)},`)
+    const text = withWarning(stored.bytes.toString(), found.warning)
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
 

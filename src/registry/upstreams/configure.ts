@@ -80,10 +80,11 @@ export async function addUpstream(
         deny = [],
         exempt = [],
         minimumAgeHours = 0,
+        keepsSource = false,
         mode = 'automatic',
         position = null,
       } = wanted
-      const settings = { allow, deny, exempt, minimumAgeHours, mode, position }
+      const settings = { allow, deny, exempt, minimumAgeHours, keepsSource, mode, position }
       await tx.query(keepPaths('id = $1'), [repositoryId])
       await requireLimit(tx)
       await lockUpstreamUrl(tx, repositoryId, url)
@@ -109,6 +110,7 @@ export async function addUpstream(
         deny,
         exempt,
         minimum_age_hours: minimumAgeHours,
+        keeps_source: keepsSource,
         uses_credentials: rights.usesCredentials,
         reaches_private_hosts: rights.reachesPrivateHosts,
       }

@@ -401,6 +401,57 @@ describe('p2 of a mirrored package', () => {
     expect(await versions('odd/two')).toEqual([])
   })
 
+  it('names the versions that the upstream offers only as source, in a warning and in the list of packages', async () => {
+    const { ask, call } = await aMirror({ deny: ['source/lib:0.9.0'] })
+    const old = ['1.6.0', '1.5.0', '1.4.0', '1.3.0', '1.2.0', '1.1.0', '0.9.0']
+    upstream.offer('source/lib', ['2.0.0', ...old.map((version) => ({ version, dist: null }))], {
+      document: { warning: 'Of the $1 "upstream".' },
+    })
+    const { warning, packages } = (await ask('p2/source/lib.json')).json()
+    expect(packages['source/lib']).toMatchObject([{ version: '2.0.0' }])
+    const ours =
+      'These versions of source/lib are missing here, because the upstream offers them only as source, without an archive: 1.6.0, 1.5.0, 1.4.0, 1.3.0, 1.2.0 and 1 more.'
+    expect(warning).toBe(`Of the $1 "upstream". ${ours}`)
+    const [listed] = (await call('GET', '/mirrored-packages')).json()
+    expect(listed.left_out).toHaveLength(7)
+    expect(listed.left_out[6]).toBe('1.6.0: the upstream offers it only as source, without an archive')
+
+    upstream.fail('/p2/source/lib.json', 500)
+    await age('source/lib')
+    const failing = await eventually(
+      async () => (await ask('p2/source/lib.json')).json(),
+      (document) => document.warning !== warning,
+    )
+    expect(failing.warning).toContain('The upstream of source/lib has failed since')
+    expect(failing.warning).toContain(warning)
+    expect(failing.packages).toEqual(packages)
+    upstream.fail('/p2/source/lib.json', null)
+  })
+
+  it('keeps the source of versions where an admin chooses so, if Composer can use it', async () => {
+    const { ask, call } = await aMirror()
+    const source = { type: 'git', url: 'https://git.example.com/x.git', reference: 'ab'.repeat(20) }
+    upstream.offer('kept/source', [
+      { version: '1.2.0', source: { ...source, mirrors: [{ url: 'https://mirror.example.com' }] } },
+      { version: '1.1.0', source: { ...source, type: 'path', url: '/etc' } },
+      { version: '1.0.0', source: { ...source, url: '--upload-pack=evil' } },
+    ])
+    const sources = async () =>
+      expand((await ask('p2/kept/source.json')).body, 'kept/source').map(({ source }) => source)
+    expect(await sources()).toEqual([undefined, undefined, undefined])
+    const changed = await call('PATCH', '/upstreams/public', { keeps_source: true })
+    expect(changed.json()).toMatchObject({ keeps_source: true })
+    expect(await sources()).toEqual([source, undefined, undefined])
+    // The document is read again as a whole: an earlier release may have stored it without its source.
+    await eventually(
+      async () => askedFor('kept/source').length,
+      (count) => count === 2,
+    )
+    expect(upstream.lastHeaders).not.toHaveProperty('if-modified-since')
+    await call('PATCH', '/upstreams/public', { keeps_source: false })
+    expect(await sources()).toEqual([undefined, undefined, undefined])
+  })
+
   it('keeps a metapackage, which has no archive', async () => {
     const { versions } = await aMirror()
     upstream.offer('meta/one', [

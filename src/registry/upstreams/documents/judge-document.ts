@@ -5,13 +5,14 @@ import { maxVersionLength, normalizeVersion, stabilityOf } from '../../manifest/
 import { isConstraint } from '../../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../manifest/manifest-json.ts'
 import { toLowerAscii } from '../../manifest/package-name.ts'
+import { usableSource } from '../../manifest/package-source.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import { versionList } from '../client/upstream-root.ts'
 import { isReadable } from './entry-keys.ts'
 
 /** A valid version of an upstream. */
 export interface UpstreamVersion {
-  /** The p2 entry of the upstream, without keys that would make Composer bypass this registry. */
+  /** The p2 entry of the upstream, without keys that only a registry may set. */
   entry: JsonObject
   version: string
   normalized: string
@@ -38,9 +39,17 @@ export interface MalwareFlag {
   reason: string
 }
 
+/** A version without an archive. The upstream offers it only as source code. */
+export interface SourceVersion {
+  version: string
+  normalized: string
+}
+
 /** The content of a package's document at an upstream. */
 export interface UpstreamContent {
   versions: UpstreamVersion[]
+  /** The versions that were left out because they have no archive. Undefined in rows of earlier releases. */
+  sourceOnly?: SourceVersion[]
   /** The document's other keys, such as `security-advisories` and `filter`. */
   extra: JsonObject
 }
@@ -59,8 +68,8 @@ const maxLevels = 400
 
 /** Archive types that Composer downloads. The type `path` and others would read the disk of the client. */
 const distTypes = ['zip', 'tar', 'gzip', 'xz', 'rar']
-/** Keys that would make Composer bypass this registry, or that only a registry may set. */
-const removedKeys = ['source', 'notification-url', 'transport-options', 'installation-source']
+/** Keys that only a registry may set. */
+const removedKeys = ['notification-url', 'transport-options', 'installation-source']
 
 /**
  * Reads a package's document from an upstream. Expands minified entries and checks each version. A version that
@@ -86,7 +95,10 @@ export function judgeDocument(
   if (listed.length > maxVersions)
     throw new UpstreamError(`the metadata of ${packageName} has more than ${maxVersions} versions`)
   const versions: UpstreamVersion[] = []
+  const sourceOnly: SourceVersion[] = []
   const dropped: string[] = []
+  const isOfPart = (normalized: string) =>
+    part === 'all' || (part === 'dev') === (stabilityOf(normalized) === 'dev')
   let characters = 0
   for (const entry of readEntries(listed, minified === 'composer/2.0')) {
     characters += entry?.characters ?? 0
@@ -95,12 +107,17 @@ export function judgeDocument(
     const read = readEntry(entry, packageName)
     if (typeof read === 'string') {
       if (dropped.length < maxDropped) dropped.push(read)
-    } else if (part === 'all' || (part === 'dev') === (stabilityOf(read.normalized) === 'dev'))
-      versions.push(read)
+    } else if (!isOfPart(read.normalized)) {
+      // The other document has it.
+    } else if ('entry' in read) versions.push(read)
+    else if (dropped.length < maxDropped) {
+      dropped.push(`${read.version}: the upstream offers it only as source, without an archive`)
+      sourceOnly.push(read)
+    }
   }
   if (versions.length * constraintCharacters(extra) > maxComparedCharacters)
     throw new UpstreamError(`the metadata of ${packageName} has too many advisories and flags`)
-  return { content: { versions, extra }, dropped }
+  return { content: { versions, ...(sourceOnly.length > 0 && { sourceOnly }), extra }, dropped }
 }
 
 /**
@@ -170,7 +187,10 @@ function checkValue(key: string, given: Json): CheckedValue {
 }
 
 /** Returns a version, or the reason why it is invalid. */
-function readEntry(expanded: ExpandedEntry | null, packageName: string): UpstreamVersion | string {
+function readEntry(
+  expanded: ExpandedEntry | null,
+  packageName: string,
+): UpstreamVersion | SourceVersion | string {
   if (expanded === null) return 'an entry is not an object'
   const { entry, wrong } = expanded
   const { name, version } = entry
@@ -182,12 +202,20 @@ function readEntry(expanded: ExpandedEntry | null, packageName: string): Upstrea
   if (typeof name !== 'string' || toLowerAscii(name) !== packageName) return `${version}: it has another name`
   if (wrong !== null) return `${version}: ${wrong}`
   const dist = readDist(entry['dist'], version)
-  if (dist === null && entry['type'] !== 'metapackage')
-    return `${version}: it has no archive that can be mirrored`
-  const kept = Object.fromEntries(Object.entries(entry).filter(([key]) => !removedKeys.includes(key)))
+  if (dist === null && entry['type'] !== 'metapackage') {
+    const isSourceOnly = !isJsonObject(entry['dist']) && isJsonObject(entry['source'])
+    return isSourceOnly ? { version, normalized } : `${version}: it has no archive that can be mirrored`
+  }
+  const { source: given, ...others } = entry
+  const kept = Object.fromEntries(Object.entries(others).filter(([key]) => !removedKeys.includes(key)))
+  const source = usableSource(given)
   return {
-    // Composer uses version_normalized. Patterns and the minimum age use our own value, so both must be the same.
-    entry: { ...kept, ...(kept['version_normalized'] !== undefined && { version_normalized: normalized }) },
+    entry: {
+      ...kept,
+      ...(source !== null && { source }),
+      // Composer uses version_normalized. Patterns and the minimum age use our own value, so both must be the same.
+      ...(kept['version_normalized'] !== undefined && { version_normalized: normalized }),
+    },
     version,
     normalized,
     dist,

@@ -24,6 +24,8 @@ export interface OfferRules {
   flagged: string | null
   /** Whether the upstream stopped serving the package. */
   isGone: boolean
+  /** Whether versions keep their `source`, from which Composer can clone them without this registry. */
+  keepsSource: boolean
   now: Date
   /** Returns the time at which this repository first saw a version. */
   firstSeenAt: (version: UpstreamVersion) => Date
@@ -32,9 +34,12 @@ export interface OfferRules {
   distUrl: (version: UpstreamVersion) => string
 }
 
+/** How many versions a warning names. */
+const maxNamed = 5
+
 /**
  * Returns the p2 document of a mirrored package. It has only versions that the rules allow, with archive URLs of this
- * registry. `dueAt` is the time at which the next version reaches the minimum age, or null when no version waits.
+ * registry. If it has a `warning`, that is its first member. `dueAt` is the time at which the next version reaches the minimum age, or null when no version waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
   const flags = malwareFlags(content.extra).map(({ constraint }) => constraint)
@@ -52,11 +57,30 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
     newer = entry
     return text
   })
-  const extra = JSON.stringify(withReadableAdvisories(content.extra)).slice(1, -1)
+  const { warning: theirs, ...others } = withReadableAdvisories(content.extra)
+  const extra = JSON.stringify(others).slice(1, -1)
+  const warnings = [typeof theirs === 'string' ? theirs : '', warningOfSources(content, rules)]
+  const warning = warnings.filter((one) => one !== '').join(' ')
   const text =
-    `{"packages":{${JSON.stringify(rules.packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
+    `{${warning === '' ? '' : `"warning":${JSON.stringify(warning)},`}"packages":{${JSON.stringify(rules.packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
     `${extra === '' ? '' : `,${extra}`}}`
   return { text, dueAt }
+}
+
+/** Returns a warning that names the versions that the upstream offers only as source. Empty without such versions. */
+function warningOfSources({ sourceOnly = [] }: UpstreamContent, rules: OfferRules): string {
+  const missing = sourceOnly.filter(({ normalized }) => isOffered(rules, rules.packageName, normalized))
+  if (missing.length === 0) return ''
+  const named = missing.slice(0, maxNamed).map(({ version }) => version)
+  const others = missing.length > maxNamed ? ` and ${missing.length - maxNamed} more` : ''
+  return `These versions of ${rules.packageName} are missing here, because the upstream offers them only as source, without an archive: ${named.join(', ')}${others}.`
+}
+
+/** Adds a warning to a document of `offer`. */
+export function withWarning(document: string, warning: string): string {
+  const [start, own] = /^\{"warning":("(?:[^"\\]|\\.)*"),/.exec(document) ?? []
+  const all = own === undefined ? warning : `${warning} ${JSON.parse(own)}`
+  return `{"warning":${JSON.stringify(all)},${document.slice(start?.length ?? 1)}`
 }
 
 /** Returns a document's other keys. An advisory that Composer cannot read would end `composer update` with an error. */
@@ -138,9 +162,9 @@ function fixes(
  */
 function entryOfMirror(
   version: UpstreamVersion,
-  { ownNames, isGone, distUrl, shasumOf }: OfferRules,
+  { ownNames, isGone, keepsSource, distUrl, shasumOf }: OfferRules,
 ): JsonObject {
-  const { dist, ...entry } = version.entry
+  const { dist, source, ...entry } = version.entry
   const shasum = shasumOf(version)
   const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}
   return {
@@ -148,6 +172,7 @@ function entryOfMirror(
     ...links(entry, 'replace', ownNames),
     ...links(entry, 'provide', ownNames),
     ...(isGone && entry['abandoned'] === undefined && { abandoned: true }),
+    ...(keepsSource && source !== undefined && { source }),
     ...(version.dist !== null && {
       dist: { ...shown, ...(shasum !== undefined && { shasum }), url: distUrl(version) },
     }),

@@ -248,6 +248,8 @@ export interface ListedMirror {
    * fetch has failed already, because its bytes did not have the announced checksum.
    */
   alarms: { version: string; reason: string; isFixed: boolean }[]
+  /** The versions that cannot be offered, each with the reason. At most 20. */
+  leftOut: string[]
 }
 
 /**
@@ -277,7 +279,9 @@ export async function listMirrors(
                                from mirrored_archive z
                               where z.package_id = m.id and z.alarm is not null
                               order by z.version, z.sha256 is null, z.alarmed_at desc) y
-                      order by y.alarmed_at desc limit 20) x) as alarms
+                      order by y.alarmed_at desc limit 20) x) as alarms,
+            array(select distinct reason from upstream_document d, unnest(d.dropped) reason
+                   where d.upstream_id = u.id and d.name = m.name order by reason limit 20) as "leftOut"
        from mirrored_package m
        left join upstream u on u.id = m.upstream_id
        left join account a on a.id = m.requester_id

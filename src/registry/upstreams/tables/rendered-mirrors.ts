@@ -17,6 +17,7 @@ export interface MirrorRules {
   deny: string[]
   exempt: string[]
   minimumAgeHours: number
+  keepsSource: boolean
   isGone: boolean
   /** A constraint on the versions that the upstream's summary flags as malware. Null without such versions. */
   flagged: string | null
@@ -68,7 +69,8 @@ export async function listMirrorRules(
   const { rows } = await tx.query<MirrorRules>({
     name: 'list-mirror-rules',
     text: `select o.verdict, m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName",
-                  u.name as "upstreamName", u.allow, u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone",
+                  u.name as "upstreamName", u.allow, u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours",
+                  u.keeps_source as "keepsSource", m.gone_at is not null as "isGone",
                   m.summary as flagged, now() as now
              from unnest((select $1::bigint[])) with ordinality as w (id, place)
             cross join lateral (select * from mirrored_package where id = w.id limit 1) m

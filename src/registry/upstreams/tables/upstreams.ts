@@ -20,6 +20,8 @@ export interface UpstreamSettings {
   /** Patterns to which the minimum age does not apply. */
   exempt: string[]
   minimumAgeHours: number
+  /** Whether versions keep their `source`, from which Composer can clone them without this registry. */
+  keepsSource: boolean
   /** Upstreams with lower positions are tried first. */
   position: number
 }
@@ -43,7 +45,7 @@ export interface Upstream extends UpstreamSettings, UpstreamRights {
 
 const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.uses_credentials as "usesCredentials",
   u.credential_hosts as "credentialHosts", u.reaches_private_hosts as "reachesPrivateHosts", u.mode, u.allow, u.deny, u.exempt,
-  u.minimum_age_hours as "minimumAgeHours", u.position, u.root, u.root_last_modified as "rootLastModified",
+  u.minimum_age_hours as "minimumAgeHours", u.keeps_source as "keepsSource", u.position, u.root, u.root_last_modified as "rootLastModified",
   u.root_checked_at as "rootCheckedAt", u.failure, case when u.failure is not null then u.root_failed_at end as "failedAt",
   u.created_at as "createdAt"`
 
@@ -132,11 +134,11 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
   const { rows } = await db.query<Upstream>(
     `with u as (
        insert into upstream (repository_id, name, url, mode, allow, deny, exempt, minimum_age_hours, position,
-                             root, root_last_modified, root_checked_at, uses_credentials, reaches_private_hosts)
+                             root, root_last_modified, root_checked_at, uses_credentials, reaches_private_hosts, keeps_source)
        values ($1, $2, $3, $4, $5, $6, $7, $8,
                coalesce($9, (select least(coalesce(max(position), 0) + 1, 1000) from upstream
                               where repository_id = $1 and removed_at is null)),
-               $10, $11, now(), $12, $13)
+               $10, $11, now(), $12, $13, $14)
        returning *
      )
      select ${columns} from u`,
@@ -154,6 +156,7 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
       fresh.rootLastModified,
       fresh.usesCredentials,
       fresh.reachesPrivateHosts,
+      fresh.keepsSource,
     ],
   )
   return rows[0] as Upstream
@@ -186,12 +189,18 @@ export async function changeUpstream(
           set mode = coalesce($3, mode), allow = coalesce($4, allow), deny = coalesce($5, deny),
               exempt = coalesce($6, exempt), minimum_age_hours = coalesce($7, minimum_age_hours),
               position = coalesce($8, position), uses_credentials = coalesce($9, uses_credentials),
-              credential_hosts = coalesce($10, credential_hosts), reaches_private_hosts = coalesce($11, reaches_private_hosts)
+              credential_hosts = coalesce($10, credential_hosts), reaches_private_hosts = coalesce($11, reaches_private_hosts),
+              keeps_source = coalesce($12, keeps_source)
         where repository_id = $1 and name = $2 and removed_at is null
        returning *
      ), due as (
        update mirrored_document d set due_at = now()
          from mirrored_package m, u where m.upstream_id = u.id and d.package_id = m.id
+     ), stale as (
+       -- Documents that an earlier release has stored have no source. The subquery still sees the setting before.
+       update upstream_document d set is_stale = true, last_modified = null
+         from u where d.upstream_id = u.id and d.content is not null
+                  and u.keeps_source and not (select keeps_source from upstream where id = u.id)
      )
      select ${columns} from u`,
     [
@@ -206,6 +215,7 @@ export async function changeUpstream(
       change.usesCredentials,
       change.credentialHosts,
       change.reachesPrivateHosts,
+      change.keepsSource,
     ],
   )
   return rows[0] ?? null
