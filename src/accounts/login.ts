@@ -23,7 +23,7 @@ import { signInOriginOf } from './sign-in-memory.ts'
 import { readSession, redirectToSignIn, withReturn } from './visitor.ts'
 
 interface LoginForm {
-  /** The id of the page to return to; empty for the home page. */
+  /** The page to return to, as `signPage` returned it; empty for the home page. */
   returnId: string
   /** The username or email that was entered. */
   login: string
@@ -52,7 +52,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
 
   app.get('/login', async (request, reply) => {
     const { return: returnId, page: from } = readQuery(LoginQuery, request)
-    // The “Sign in” link of a page names the page. The server stores the path, and accepts only paths of this site.
+    // The “Sign in” link of a page names the page. The server signs the path, if it is one of this site.
     if (from !== '') return redirectToSignIn(context, request, reply, from)
     if (await readSession(context, request)) return redirectBack(context, reply, returnId)
     return showLogin(context, request, reply, { returnId, login: '', problem: null })

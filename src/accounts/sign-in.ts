@@ -23,10 +23,10 @@ import {
 } from './accounts.ts'
 import { insertSignInFailure, insertSignInLock } from './identity-events.ts'
 import { HashQueueFullError, hashPassword, isPassword, mayUsePassword, needsRehash } from './passwords.ts'
+import { findReturn } from './return-path.ts'
 import { deleteSession, findSession, insertSession } from './sessions.ts'
 import {
   findKnownOrigin,
-  findReturn,
   originLifetimeSeconds,
   rememberOrigin,
   type SignInOrigin,

@@ -3,8 +3,8 @@ import type { AppContext } from '../context.ts'
 import { networkOf } from '../http/client-ip.ts'
 import { readCookie } from '../http/cookies.ts'
 import { PageRedirect } from '../http/page-error.ts'
+import { signAuthorizationLink, signPage } from './return-path.ts'
 import { findSession, type Session } from './sessions.ts'
-import { rememberAuthorizationLink, rememberPage } from './sign-in-memory.ts'
 
 /**
  * Returns the session of the request's browser. Null when nobody is signed in. If the person must have a second
@@ -20,9 +20,7 @@ export async function readSession(
   if (id === null) return null
   const session = await findSession(db, id, networkOf(request.ip), config.requireSecondFactor)
   if (!session?.lacksFactor || mayLackFactor) return session
-  throw new PageRedirect(
-    withReturn('/settings/second-factor', (await rememberRequest(context, request)) ?? ''),
-  )
+  throw new PageRedirect(withReturn('/settings/second-factor', (await signRequest(context, request)) ?? ''))
 }
 
 /**
@@ -38,19 +36,18 @@ export async function requireConfirmation(
 ): Promise<void> {
   if (session.isConfirmed) return
   const isForm = request.method === 'POST'
-  const id = await rememberPage(context.db, networkOf(request.ip), page)
+  const id = await signPage(context.db, page)
   throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
 }
 
-/** Stores the path of a request, to return to it. A form is not stored: people open its page again from the menu. */
-async function rememberRequest({ db }: AppContext, request: FastifyRequest): Promise<string | null> {
+/** Signs the path of a request, to return to it. Nothing returns to a form: people open its page again from the menu. */
+async function signRequest({ db }: AppContext, request: FastifyRequest): Promise<string | null> {
   if (request.method !== 'GET') return null
-  const network = networkOf(request.ip)
   const isLink = request.routeOptions.url === '/oauth2/auth'
-  return isLink ? rememberAuthorizationLink(db, network, request.url) : rememberPage(db, network, request.url)
+  return isLink ? signAuthorizationLink(db, request.url) : signPage(db, request.url)
 }
 
-/** Adds the id of the page to return to, and the parameters `more`, to a path. An empty id is left out. */
+/** Adds the page to return to, and the parameters `more`, to a path. An empty page is left out. */
 export function withReturn(path: string, returnId: string, more: Record<string, string> = {}): string {
   const query = new URLSearchParams({ ...(returnId === '' ? {} : { return: returnId }), ...more }).toString()
   return query === '' ? path : `${path}?${query}`
@@ -66,17 +63,16 @@ export async function redirectToSignIn(
   reply: FastifyReply,
   page = request.url,
 ): Promise<FastifyReply> {
-  const id = await rememberPage(db, networkOf(request.ip), page)
+  const id = await signPage(db, page)
   return reply.redirect(withReturn('/login', id ?? ''), 303)
 }
 
 /** Like `redirectToSignIn`, for a link to the authorization endpoint whose client and redirect URI are checked. */
 export async function redirectLinkToSignIn(
   { db }: AppContext,
-  request: FastifyRequest,
   reply: FastifyReply,
   link: string,
 ): Promise<FastifyReply> {
-  const id = await rememberAuthorizationLink(db, networkOf(request.ip), link)
+  const id = await signAuthorizationLink(db, link)
   return reply.redirect(withReturn('/login', id ?? ''), 303)
 }

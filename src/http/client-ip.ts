@@ -11,10 +11,13 @@ export function bareIp(text: string | undefined): string | null {
   return isIP(bare) === 0 ? null : bare
 }
 
-/** Returns the network of a client IP: a whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. */
-export function networkOf(ip: string): string {
+/**
+ * Returns the network of a client IP: a whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. The
+ * socket of a client that has disconnected may have no IP.
+ */
+export function networkOf(ip: string | undefined): string {
   const bare = bareIp(ip)
-  if (bare === null) return ip
+  if (bare === null) return ip || 'unknown'
   // Also converts an IPv4 in IPv6 notation (::ffff:192.0.2.1) to IPv4.
   const parsed = ipaddr.process(bare)
   if (!(parsed instanceof ipaddr.IPv6)) return parsed.toString()

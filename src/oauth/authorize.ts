@@ -26,7 +26,7 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
     if (session && !session.lacksFactor)
       return await redirectOrAsk(context, request, reply, session, link, asked)
-    if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, request, reply, request.url)
+    if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, reply, request.url)
     throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
   })
 }

@@ -108,7 +108,7 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
     const actor = actorOf(request, session.account.id, 'sign-out')
     await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
     clearCookie(reply, config, 'session')
-    return await redirectLinkToSignIn(context, request, reply, link)
+    return await redirectLinkToSignIn(context, reply, link)
   })
 }
 
@@ -224,7 +224,7 @@ async function redirectToSignInAgain(
   const { request: id } = readForm(ConsentForm, request)
   const pending = await findAuthorizationRequest(context.db, hashSecret(id))
   if (!pending) throw new LinkError('The request has expired. Start again from the application.')
-  return redirectLinkToSignIn(context, request, reply, pending.link)
+  return redirectLinkToSignIn(context, reply, pending.link)
 }
 
 function readChosen(request: FastifyRequest): string[] {

@@ -83,6 +83,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   })
   runJobsWhileListening(app, context, log)
   admitRequests(app)
+  warnOfUntrustedProxies(app)
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
@@ -206,6 +207,24 @@ function requireHttps(app: FastifyInstance): void {
  */
 function trustedProxies(setting: Config['trustProxy']) {
   return typeof setting === 'number' ? (_ip: string, hop: number) => hop < setting : setting
+}
+
+/**
+ * Warns once of a forwarded header from a peer that TRUST_PROXY does not trust. Then everybody behind that proxy has its
+ * IP, and one person who reaches a limit blocks all others.
+ */
+function warnOfUntrustedProxies(app: FastifyInstance): void {
+  let hasWarned = false
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { headers, ip } = request
+    const isForwarded = headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined
+    if (isForwarded && !hasWarned && ip === request.socket.remoteAddress) {
+      hasWarned = true
+      const about = 'a request has a forwarded header from an IP that TRUST_PROXY does not trust'
+      request.log.warn({ ip }, `${about}: if it is your proxy, all people behind it share one network`)
+    }
+    done()
+  })
 }
 
 /** The error format of a URL prefix. */

@@ -4,11 +4,10 @@ import { deleteExpiredInvitations } from '../accounts/invitations.ts'
 import { invitationMail } from '../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
 import { deleteExpiredResets } from '../accounts/password-resets.ts'
-import { deleteExpiredChallenges } from '../accounts/second-factor/passkeys.ts'
+import { deleteExpiredChallenges } from '../accounts/second-factor/passkey-challenges.ts'
 import { deleteExpiredSteps } from '../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
-import { deleteExpiredReturns } from '../accounts/sign-in-memory.ts'
 import { knownAddressMail, requestSignUpJob } from '../accounts/sign-ups.ts'
 import { deleteExpiredProof, deleteExpiredSignIns } from '../accounts/single-sign-on/pending-sign-ins.ts'
 import { noteExpiringTokensJob, tokenExpiryMail } from '../accounts/token-expiry-notices.ts'
@@ -43,7 +42,6 @@ export const jobs: readonly Job[] = [
     deleteExpiredPairs,
     deleteExpiredCodes,
     deleteExpiredRequests,
-    deleteExpiredReturns,
     deleteExpiredSessions,
     deleteExpiredResets,
     deleteExpiredVerifications,

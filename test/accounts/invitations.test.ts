@@ -4,6 +4,7 @@ import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { deleteExpiredInvitations } from '../../src/accounts/invitations.ts'
 import { invite } from '../../src/accounts/invite.ts'
+import { findReturn } from '../../src/accounts/return-path.ts'
 import { commandActor } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
 import { listGroupMembers } from '../../src/repositories/members.ts'
@@ -125,8 +126,9 @@ describe('an invitation to a group', () => {
     const visit = await open(invited, `/invitations?token=${token}`)
     const bob = await anAccount(invited.db)
     const session = `${await signIn(invited.app, bob)}; ${cookiesOf(visit)}`
-    const { rows } = await invited.db.query('select path from sign_in_return')
-    expect(JSON.stringify(rows)).not.toContain(token)
+    const link = `/login?page=${encodeURIComponent(`/invitations?token=${token}`)}`
+    const toSignIn = new URL(String((await open(invited, link)).headers.location), 'http://localhost')
+    expect(await findReturn(invited.db, toSignIn.searchParams.get('return') ?? '')).toBe('/invitations')
     const page = await open(invited, '/invitations', session)
     expect(page.body).toContain(`Accept as ${bob.username}`)
     const accepted = await post(invited.app, '/invitations', session, {

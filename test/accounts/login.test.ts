@@ -1,7 +1,9 @@
+import { randomBytes } from 'node:crypto'
+import { deflateRawSync } from 'node:zlib'
 import argon2 from 'argon2'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { hashPassword } from '../../src/accounts/passwords.ts'
-import { findReturn, rememberAuthorizationLink, rememberPage } from '../../src/accounts/sign-in-memory.ts'
+import { findReturn, signAuthorizationLink, signPage } from '../../src/accounts/return-path.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -34,7 +36,7 @@ describe('GET /login', () => {
 
   it('redirects at once when the browser is signed in already', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
-    const id = await rememberPage(t.db, '192.0.2.1', '/settings/tokens')
+    const id = await signPage(t.db, '/settings/tokens')
     const response = await t.app.inject({ url: `/login?return=${id}`, headers: { cookie } })
     expect(response.statusCode).toBe(303)
     expect(response.headers.location).toBe('/settings/tokens')
@@ -256,57 +258,69 @@ describe('a sign-in under way', () => {
   })
 })
 
-describe('a request of somebody who is not signed in', () => {
-  const t = useApp()
-
-  it('writes nothing for an authorization link whose client or redirect URI is not proven', async () => {
-    const { clientId } = await anApplication(t.db)
-    await t.app.inject('/oauth2/auth?client_id=unknown&response_type=code')
-    await t.app.inject(
-      `/oauth2/auth?client_id=${clientId}&response_type=code&redirect_uri=https://evil.example/`,
-    )
-    await t.app.inject(`/oauth2/auth?client_id=${clientId}&response_type=code&state=${'x'.repeat(9000)}`)
-    expect((await t.db.query('select from sign_in_return')).rowCount).toBe(0)
-    await t.app.inject(`/oauth2/auth?client_id=${clientId}&response_type=code&state=${'x'.repeat(7000)}`)
-    expect((await t.db.query('select from sign_in_return')).rowCount).toBe(1)
-  })
-})
-
 describe('the page to return to', () => {
   const t = useApp()
 
   it.each(['//evil.example', '/\\evil.example', 'https://evil.example', '/\t/evil.example', '/\n', '', 'a'])(
     'is never %j',
     async (path) => {
-      expect(await rememberPage(t.db, '192.0.2.1', path)).toBeNull()
-      expect(await rememberAuthorizationLink(t.db, '192.0.2.1', path)).toBeNull()
+      expect(await signPage(t.db, path)).toBeNull()
+      expect(await signAuthorizationLink(t.db, path)).toBeNull()
     },
   )
 
   it('is a path of at most 1 KB, or a link to the authorization endpoint of at most 8 KB', async () => {
     const kept = async (id: string | null) => id && (await findReturn(t.db, id))
     const path = (length: number) => '/a?b='.padEnd(length, 'x')
-    expect(await kept(await rememberPage(t.db, '192.0.2.1', path(1024)))).toBe(path(1024))
-    expect(await kept(await rememberPage(t.db, '192.0.2.1', path(1025)))).toBe('/a')
-    expect(await rememberPage(t.db, '192.0.2.1', '/'.padEnd(1025, 'x'))).toBeNull()
-    expect(await kept(await rememberAuthorizationLink(t.db, '192.0.2.1', path(8192)))).toBe(path(8192))
-    expect(await rememberAuthorizationLink(t.db, '192.0.2.1', path(8193))).toBeNull()
+    expect(await kept(await signPage(t.db, path(1024)))).toBe(path(1024))
+    expect(await kept(await signPage(t.db, path(1025)))).toBe('/a')
+    expect(await signPage(t.db, '/'.padEnd(1025, 'x'))).toBeNull()
+    expect(await kept(await signAuthorizationLink(t.db, path(8192)))).toBe(path(8192))
+    expect(await signAuthorizationLink(t.db, path(8193))).toBeNull()
   })
 
-  it('is kept for the latest hundred sign-ins of a network, and does not affect other networks', async () => {
-    const other = (await rememberPage(t.db, '192.0.2.2', '/other')) as string
-    const ids = []
-    for (let n = 0; n < 102; n++) ids.push((await rememberPage(t.db, '192.0.2.3', `/${n}`)) as string)
-    const paths = await Promise.all(ids.map((id) => findReturn(t.db, id)))
-    expect(paths.slice(0, 3)).toEqual([null, null, '/2'])
-    expect(paths.slice(2)).not.toContain(null)
-    expect(await findReturn(t.db, other)).toBe('/other')
+  it('survives whatever anybody else opens, because the browser keeps it', async () => {
+    const { clientId } = await anApplication(t.db)
+    const link = `/oauth2/auth?client_id=${clientId}&response_type=code&state=x`
+    const { location } = (await t.app.inject(link)).headers
+    for (let n = 0; n < 105; n++) await t.app.inject(`/login?page=/${n}`)
+    const { username } = await anAccount(t.db)
+    const form = await t.app.inject(String(location))
+    const [, returnTo = ''] = /name="return" value="([^"]+)"/.exec(form.body) ?? []
+    const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnTo }
+    expect((await post(t.app, '/login', cookiesOf(form), fields)).headers.location).toBe(link)
   })
 
-  it('is forgotten after an hour', async () => {
-    const id = (await rememberPage(t.db, '192.0.2.1', '/settings/tokens')) as string
-    await t.db.query(`update sign_in_return set expires_at = now()`)
-    expect(await findReturn(t.db, id)).toBeNull()
+  it('is signed: nobody else can make one, or change it', async () => {
+    const signed = (await signPage(t.db, '/settings/tokens')) ?? ''
+    const packed = deflateRawSync('/settings/account').toString('base64url')
+    expect(await findReturn(t.db, signed)).toBe('/settings/tokens')
+    for (const forged of [
+      `${signed}A`,
+      signed.slice(0, -1),
+      `${signed.slice(0, 43)}${packed}`,
+      `${'A'.repeat(43)}${packed}`,
+      'A'.repeat(43),
+      '/settings/tokens',
+    ]) {
+      expect(await findReturn(t.db, forged)).toBeNull()
+      const form = await t.app.inject(`/login?return=${encodeURIComponent(forged)}`)
+      const { username } = await anAccount(t.db)
+      const fields = { csrf_token: csrfTokenIn(form), username, password, return: forged }
+      expect((await post(t.app, '/login', cookiesOf(form), fields)).headers.location).toBe('/')
+    }
+  })
+
+  it('makes no URL longer than the link, so that proxies which accept the link accept the sign-in', async () => {
+    const state = randomBytes(3000).toString('base64url')
+    for (const link of [
+      `/oauth2/auth?client_id=a&state=${state}`,
+      `/oauth2/auth?state=${'%E6%BC%A2'.repeat(800)}`,
+    ]) {
+      const signed = (await signAuthorizationLink(t.db, link)) ?? ''
+      expect(signed.length).toBeLessThan(link.length * 1.05 + 43)
+      expect(await findReturn(t.db, signed)).toBe(link)
+    }
   })
 })
 

@@ -168,7 +168,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByText('This passkey was not accepted').waitFor()
   })
 
-  it('sign a challenge that works once, in one browser, for five minutes', async () => {
+  it('sign a challenge that works once, in one browser', async () => {
     const { page } = await aDevice()
     await aPersonWithPasskey(page)
     const use = async () => {
@@ -179,10 +179,6 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(await replayed.send()).toBe(303)
     expect(await replayed.send()).toBe(403)
     await page.context().clearCookies()
-
-    const late = await use()
-    await t.db.query('update passkey_challenge set expires_at = now()')
-    expect(await late.send()).toBe(403)
 
     const moved = await use()
     const other = await aDevice()

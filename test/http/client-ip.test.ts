@@ -15,6 +15,8 @@ describe('networkOf', () => {
     ['[2001:db8:1:2::6]:4711', '2001:db8:1:2::/64'],
     ['[2001:db8:1:2::6]', '2001:db8:1:2::/64'],
     ['unknown', 'unknown'],
+    // A client that has disconnected.
+    [undefined, 'unknown'],
   ])('of %s is %s', (ip, network) => {
     expect(networkOf(ip)).toBe(network)
   })

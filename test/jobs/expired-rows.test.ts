@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
 import { deleteExpiredSessions } from '../../src/accounts/sessions.ts'
-import { deleteExpiredReturns } from '../../src/accounts/sign-in-memory.ts'
 import { countAttempt, deleteExpiredAttempts } from '../../src/http/failure-limit.ts'
 import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { deleteExpiredRequests } from '../../src/oauth/authorization-requests.ts'
@@ -15,31 +14,22 @@ describe('the sweep of expired rows', () => {
 
   /** Runs all sweeps of this file once. */
   async function sweep(): Promise<void> {
-    for (const one of [
-      deleteExpiredSessions,
-      deleteExpiredReturns,
-      deleteExpiredAttempts,
-      deleteExpiredRequests,
-    ]) {
+    for (const one of [deleteExpiredSessions, deleteExpiredAttempts, deleteExpiredRequests]) {
       await one(t.db, 2000)
     }
   }
 
-  it('deletes expired sessions, unfinished sign-ins and failures, and keeps the others', async () => {
+  it('deletes expired sessions and failures, and keeps the others', async () => {
     const { account } = await anAuthorizedApplication(t)
     await signIn(t.app, account)
-    await t.app.inject('/oauth2/auth')
     const subject = [{ subject: 'x', attempts: 3, windowSeconds: 60 }]
     await countAttempt(t.db, subject)
     await sweep()
     expect([await count('session'), await count('auth_failure')]).toEqual([1, 1])
     await t.db.query(`update session set expires_at = now() - interval '1 second'`)
     await t.db.query(`update auth_failure set window_ends_at = now() - interval '1 second'`)
-    await t.db.query(`update sign_in_return set expires_at = now() - interval '1 second'`)
     await sweep()
-    expect([await count('session'), await count('auth_failure'), await count('sign_in_return')]).toEqual([
-      0, 0, 0,
-    ])
+    expect([await count('session'), await count('auth_failure')]).toEqual([0, 0])
   })
 
   it('deletes consent pages a day after they expired', async () => {

@@ -181,7 +181,7 @@ describe('GET /oauth2/auth', () => {
     const link = `${authorizeLink(application, { state: 'a b+c&d=é', scope: 'account-email:r' })}&x=%20+%2B`
     const redirect = await open(t, link)
     expect(redirect.statusCode).toBeOneOf([302, 303])
-    expect(redirect.headers.location).toMatch(/^\/login\?return=[\w-]{43}$/)
+    expect(redirect.headers.location).toMatch(/^\/login\?return=[\w-]+$/)
     const cookie = await signIn(t.app, account)
     const back = await open(t, String(redirect.headers.location), cookie)
     expect(back.headers.location).toBe(link)

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { findReturn } from '../../src/accounts/sign-in-memory.ts'
+import { findReturn } from '../../src/accounts/return-path.ts'
 import { type AccountActor, aGroupMember, anAccount, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { listForms } from '../support/form-urls.ts'

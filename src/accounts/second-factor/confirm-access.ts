@@ -2,7 +2,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { actorOf } from '../../http/actor.ts'
-import { networkOf } from '../../http/client-ip.ts'
 import { countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
@@ -14,8 +13,8 @@ import { readSession, redirectToSignIn } from '../visitor.ts'
 import { limitOf, noteFailedFactor, refuseFactor, tooManyFactors } from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
 import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
+import type { ChallengeOwner } from './passkey-challenges.ts'
 import { expiredPasskey, wrongPasskey } from './passkey-sign-in.ts'
-import type { ChallengeOwner } from './passkeys.ts'
 
 const confirmPage = page<{
   factors: FactorSummary
@@ -105,8 +104,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     const { id } = session.account
     const factors = await findFactors(db, id)
     const asksPasskey = factors.passkeys > 0 && allowsPasskeys(config)
-    const network = networkOf(reply.request.ip)
-    const options = asksPasskey ? await startUse(context, ownerOf(session), network) : null
+    const options = asksPasskey ? await startUse(context, ownerOf(session)) : null
     const { hasPassword, issuers } = await findConfirmationWays(db, id)
     const providers = config.providers.filter(({ issuer }) => issuers.includes(issuer))
     return confirmPage(reply, session, { ...shown, factors, options, hasPassword, providers })

@@ -4,15 +4,8 @@ import { z } from 'zod'
 import type { Config } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import { hashSecret } from '../../domain/secrets.ts'
-import {
-  type ChallengeOwner,
-  findPasskey,
-  insertChallenge,
-  listPasskeys,
-  notePasskeyUse,
-  type StoredPasskey,
-  spendChallenge,
-} from './passkeys.ts'
+import { type ChallengeOwner, makeChallenge, spendChallenge } from './passkey-challenges.ts'
+import { findPasskey, listPasskeys, notePasskeyUse, type StoredPasskey } from './passkeys.ts'
 
 /** The context of a ceremony. Passkeys belong to the host of `baseUrl`. */
 export interface CeremonyContext {
@@ -64,17 +57,17 @@ export function allowsPasskeys({ baseUrl }: Pick<Config, 'baseUrl'>): boolean {
   return protocol === 'https:' || hostname === 'localhost' || hostname.endsWith('.localhost')
 }
 
-/** Returns the options for a new passkey of the account, as JSON for the browser, and stores their challenge. */
+/** Returns the options for a new passkey of the account, as JSON for the browser. */
 export async function startRegistration(
   { config, db }: CeremonyContext,
   account: { id: string; username: string; displayName: string },
   owner: ChallengeOwner,
-  network: string,
 ): Promise<string> {
   const { generateRegistrationOptions } = await loadLibrary()
   const known = await listPasskeys(db, account.id)
   const options = await generateRegistrationOptions({
     rpName: 'svc',
+    challenge: await makeChallenge(db, owner),
     rpID: hostOf(config),
     userName: account.username,
     userDisplayName: account.displayName || account.username,
@@ -83,7 +76,6 @@ export async function startRegistration(
     excludeCredentials: known.map(({ credentialId: id, transports }) => ({ id, transports })),
     authenticatorSelection: { residentKey: 'preferred', userVerification: 'preferred' },
   })
-  await insertChallenge(db, options.challenge, owner, network)
   return JSON.stringify(options)
 }
 
@@ -121,22 +113,18 @@ export async function finishRegistration(
 }
 
 /**
- * Returns the options for the use of a passkey, as JSON for the browser, and stores their challenge. Without an account,
+ * Returns the options for the use of a passkey, as JSON for the browser. Without an account,
  * any passkey of this host signs in, and its device must check the person (PIN, finger or face): it replaces the password.
  */
-export async function startUse(
-  { config, db }: CeremonyContext,
-  owner: ChallengeOwner,
-  network: string,
-): Promise<string> {
+export async function startUse({ config, db }: CeremonyContext, owner: ChallengeOwner): Promise<string> {
   const { generateAuthenticationOptions } = await loadLibrary()
   const known = owner.accountId === null ? [] : await listPasskeys(db, owner.accountId)
   const options = await generateAuthenticationOptions({
+    challenge: await makeChallenge(db, owner),
     rpID: hostOf(config),
     userVerification: owner.accountId === null ? 'required' : 'preferred',
     allowCredentials: known.map(({ credentialId: id, transports }) => ({ id, transports })),
   })
-  await insertChallenge(db, options.challenge, owner, network)
   return JSON.stringify(options)
 }
 

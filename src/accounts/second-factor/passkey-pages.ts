@@ -1,11 +1,10 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { rowId } from '../../domain/row-id.ts'
 import { actorOf } from '../../http/actor.ts'
-import { networkOf } from '../../http/client-ip.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { pageNotFound } from '../../http/page-error.ts'
@@ -15,7 +14,8 @@ import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '
 import { codesPage, factorHome, lastRequiredFactor, nextPage, showFactors } from './factor-page.ts'
 import { removePasskey } from './factors.ts'
 import { allowsPasskeys, finishRegistration, startRegistration } from './passkey-ceremony.ts'
-import { type ChallengeOwner, insertPasskey, listPasskeys } from './passkeys.ts'
+import type { ChallengeOwner } from './passkey-challenges.ts'
+import { insertPasskey, listPasskeys } from './passkeys.ts'
 import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
 
 const newPage = page<{ options: string; returnId: string; name: string; problem: string | null }>(
@@ -41,7 +41,7 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
     if (!session) return redirectToSignIn(context, request, reply)
     await requireConfirmation(context, request, session)
     const { return: returnId } = readQuery(ReturnQuery, request)
-    return showNew(request, reply, session, { returnId, name: '', problem: null })
+    return showNew(reply, session, { returnId, name: '', problem: null })
   })
 
   app.post(url, async (request, reply) => {
@@ -50,7 +50,7 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
     const { return: returnId, credential, name } = readForm(PasskeyForm, request)
     await requireConfirmation(context, request, session, withReturn(`${url}/new`, returnId))
     const again = (problem: string, status: number) =>
-      showNew(request, reply.code(status), session, { returnId, name, problem })
+      showNew(reply.code(status), session, { returnId, name, problem })
     if (name === '' || !isPlainText(name)) return again('Give the passkey a name, on one line.', 400)
     const made = await finishRegistration(context, credential, ownerOf(session))
     if (!made)
@@ -109,13 +109,11 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
   })
 
   async function showNew(
-    request: FastifyRequest,
     reply: FastifyReply,
     session: Session,
     shown: { returnId: string; name: string; problem: string | null },
   ): Promise<FastifyReply> {
-    const network = networkOf(request.ip)
-    const options = await startRegistration(context, session.account, ownerOf(session), network)
+    const options = await startRegistration(context, session.account, ownerOf(session))
     return newPage(reply, session, { ...shown, options })
   }
 }

@@ -14,7 +14,7 @@ import { completeSignIn, redirectBack } from '../sign-in.ts'
 import { readSession, withReturn } from '../visitor.ts'
 import { type FactorRefusal, limitOf, noteFailedFactor, tooManyFactors } from './check-factor.ts'
 import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
-import type { ChallengeOwner } from './passkeys.ts'
+import type { ChallengeOwner } from './passkey-challenges.ts'
 import { finishStep } from './second-step.ts'
 import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
 
@@ -111,7 +111,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       {
         username: waiting?.step.username ?? null,
         isLink: (waiting?.step.proofHash ?? null) !== null,
-        options: await startUse(context, ownerOf(browser, waiting), networkOf(request.ip)),
+        options: await startUse(context, ownerOf(browser, waiting)),
         returnId,
         back: withReturn(waiting ? '/login/second-factor' : '/login', returnId),
         problem,

@@ -1,18 +1,8 @@
 import type pg from 'pg'
-import { type Queryable, surplusOf, sweepOf } from '../../database/database.ts'
-import { hashSecret } from '../../domain/secrets.ts'
+import type { Queryable } from '../../database/database.ts'
 
 /** How many passkeys an account may have. */
 export const maxPasskeys = 20
-/** How long a person may take to unlock a passkey. */
-const challengeSeconds = 300
-/**
- * The maximum number of stored challenges that anyone in a network can request, and of each account in a network. They
- * do not compete: a neighbor without the password cannot remove the challenge of a second step.
- */
-const maxChallengesPerNetwork = 100
-const maxChallengesPerAccount = 20
-
 /** A passkey, for its owner. */
 export interface Passkey {
   id: string
@@ -115,49 +105,3 @@ export async function deleteAllPasskeys(db: Queryable, accountId: string): Promi
   const { rowCount } = await db.query('delete from passkey where account_id = $1', [accountId])
   return rowCount ?? 0
 }
-
-/** The purpose of a challenge, and its owner. */
-export interface ChallengeOwner {
-  /** The cookie of the browser that must present it. */
-  browser: string
-  /** Null in a sign-in without a password, where the account is not known yet. */
-  accountId: string | null
-  purpose: 'register' | 'second-step' | 'sign-in' | 'confirm'
-}
-
-/** Stores a challenge, in base64url, for five minutes. */
-export async function insertChallenge(
-  db: Queryable,
-  challenge: string,
-  { browser, accountId, purpose }: ChallengeOwner,
-  network: string,
-): Promise<void> {
-  const [owner, kept] =
-    accountId === null
-      ? ['network = $5 and account_id is null', maxChallengesPerNetwork - 1]
-      : ['network = $5 and account_id = $3', maxChallengesPerAccount - 1]
-  await db.query(
-    `with ${surplusOf('passkey_challenge', 'challenge_hash', owner, kept)}
-     insert into passkey_challenge (challenge_hash, browser_hash, account_id, purpose, network, expires_at)
-     values ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))`,
-    [hashSecret(challenge), hashSecret(browser), accountId, purpose, network, challengeSeconds],
-  )
-}
-
-/** Uses up a challenge. False when it is unknown, used, expired, or belongs to another owner. */
-export async function spendChallenge(
-  db: Queryable,
-  challenge: string,
-  { browser, accountId, purpose }: ChallengeOwner,
-): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `delete from passkey_challenge
-      where challenge_hash = $1 and browser_hash = $2 and account_id is not distinct from $3::bigint
-        and purpose = $4 and expires_at > now()`,
-    [hashSecret(challenge), hashSecret(browser), accountId, purpose],
-  )
-  return rowCount === 1
-}
-
-/** Deletes at most `limit` expired challenges. Returns how many it deleted. */
-export const deleteExpiredChallenges = sweepOf('passkey_challenge', 'challenge_hash')

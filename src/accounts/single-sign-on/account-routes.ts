@@ -53,7 +53,7 @@ const linkPage = page<{ label: string; action: string }>('accounts/link-provider
 
 const ProofQuery = z.object({ proof: text })
 const ChoiceForm = z.object({ proof: text, decision: z.enum(['link', 'new']), password: text })
-const ReturnQuery = z.object({ return: text.refine((id) => /^(?:[\w-]{43})?$/.test(id)) })
+const ReturnQuery = z.object({ return: text })
 const UnlinkForm = z.object({ issuer: text })
 
 /**

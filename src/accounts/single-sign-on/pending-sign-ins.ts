@@ -11,7 +11,7 @@ const maxSignInsPerNetwork = 1000
 /** A sign-in that has not come back from the provider yet. */
 export interface ProviderSignIn {
   provider: string
-  /** The id of the page to return to; empty for the home page. */
+  /** The page to return to, as `signPage` returned it; empty for the home page. */
   returnId: string
   /** The signed-in account that is linked or confirmed. Null for a sign-in. */
   accountId: string | null

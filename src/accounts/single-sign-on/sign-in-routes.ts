@@ -10,6 +10,7 @@ import { leaveNotice } from '../../http/notice.ts'
 import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { findCredentialsById } from '../accounts.ts'
 import { showLogin } from '../login.ts'
+import { findReturn } from '../return-path.ts'
 import type { FactorKind } from '../second-factor/check-factor.ts'
 import { confirmSession } from '../sessions.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
@@ -47,8 +48,7 @@ export async function providerSignInRoutes(
 ): Promise<void> {
   app.get('/login/oidc/:provider', { exposeHeadRoute: false }, async (request: ProviderRequest, reply) => {
     const provider = theProvider(context, request)
-    const { return: given } = readQuery(StartQuery, request)
-    const returnId = /^[\w-]{43}$/.test(given) ? given : ''
+    const { return: returnId } = readQuery(StartQuery, request)
     if (await readSession(context, request)) return redirectBack(context, reply, returnId)
     return startProviderSignIn(context, request, reply, provider, {
       returnId,
@@ -93,11 +93,17 @@ export async function startProviderSignIn(
   about: Omit<ProviderSignIn, 'provider'>,
 ): Promise<FastifyReply> {
   const { config, db } = context
-  const { accountId, returnId, isConfirmation } = about
+  const { accountId, isConfirmation } = about
+  // Only a value that this server signed is stored.
+  const returnId = (await findReturn(db, about.returnId)) === null ? '' : about.returnId
   const { name } = provider.settings
   // All tabs of a browser share one cookie. Each tab has its own state.
   const browser = readCookie(request, config, 'provider') ?? makeOpaqueId()
-  const secrets = await insertSignIn(db, browser, networkOf(request.ip), { provider: name, ...about })
+  const secrets = await insertSignIn(db, browser, networkOf(request.ip), {
+    provider: name,
+    ...about,
+    returnId,
+  })
   try {
     const redirectUri = `${config.baseUrl}/login/oidc/${name}/callback`
     const url = await provider.authorizationUrl(redirectUri, secrets, isConfirmation)

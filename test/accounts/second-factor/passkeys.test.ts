@@ -1,5 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import {
+  deleteExpiredChallenges,
+  makeChallenge,
+  spendChallenge,
+} from '../../../src/accounts/second-factor/passkey-challenges.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPersonWithTotp, codeOf, halfSignIn } from '../../support/factor-actors.ts'
@@ -68,39 +73,26 @@ describe('GET /login/passkey', () => {
     expect(refused.body).toContain('was not accepted')
   })
 
-  it('keeps a hundred challenges of a network', async () => {
-    for (let n = 0; n < 105; n++) await t.app.inject('/login/passkey')
-    const { rows } = await t.db.query('select count(*)::int as count from passkey_challenge')
-    expect(rows[0].count).toBeLessThanOrEqual(100)
-  })
-
-  it('keeps the challenge of a second step while others in the network ask for challenges', async () => {
+  it('stores nothing for a challenge, so that nobody can remove the challenge of somebody else', async () => {
     const person = await aPersonWithTotp(t)
     const { cookie } = await halfSignIn(t.app, person)
-    const headers = { cookie }
-    const count = async () => {
-      const { rows } = await t.db.query(
-        'select count(*)::int as count from passkey_challenge where account_id = $1',
-        [person.id],
-      )
-      return rows[0].count
+    const owner = { browser: 'x', accountId: person.id, purpose: 'second-step' } as const
+    const challenge = (await makeChallenge(t.db, owner)).toString('base64url')
+    for (let n = 0; n < 105; n++) {
+      await t.app.inject('/login/passkey')
+      await t.app.inject({ url: '/login/passkey', headers: { cookie } })
     }
-    await t.app.inject({ url: '/login/passkey', headers })
-    for (let n = 0; n < 105; n++) await t.app.inject('/login/passkey')
-    expect(await count()).toBe(1)
-    for (let n = 0; n < 25; n++) await t.app.inject({ url: '/login/passkey', headers })
-    expect(await count()).toBe(20)
     const { rows } = await t.db.query(
-      'select count(*)::int as count from passkey_challenge where account_id is null',
+      'select (select count(*) from passkey_challenge) + (select count(*) from spent_challenge) as count',
     )
-    expect(rows[0].count).toBe(100)
+    expect(rows).toEqual([{ count: '0' }])
+    expect(await spendChallenge(t.db, challenge, owner)).toBe(true)
   })
 
   it('does not count a page without its challenge as a failed second step', async () => {
     const person = await aPersonWithTotp(t)
     const half = await halfSignIn(t.app, person)
     const page = await t.app.inject({ url: '/login/passkey', headers: { cookie: half.cookie } })
-    await t.db.query('delete from passkey_challenge where account_id = $1', [person.id])
     const challenge = Buffer.from(JSON.stringify({ challenge: randomBytes(32).toString('base64url') }))
     const clientDataJSON = challenge.toString('base64url')
     const response = { clientDataJSON, authenticatorData: 'a', signature: 'a' }
@@ -127,6 +119,53 @@ describe('GET /login/passkey', () => {
       t.app.inject({ method: 'POST', url: '/login/passkey', headers, payload, remoteAddress: '192.0.2.77' })
     for (let n = 0; n < 100; n++) await send()
     expect((await send()).statusCode).toBe(429)
+  })
+})
+
+describe('a challenge', () => {
+  const t = useApp()
+  const owner = { browser: 'one', accountId: '7', purpose: 'confirm' } as const
+
+  it('works once, also in twenty racing requests', async () => {
+    const challenge = (await makeChallenge(t.db, owner)).toString('base64url')
+    const spent = await Promise.all(Array.from({ length: 20 }, () => spendChallenge(t.db, challenge, owner)))
+    expect(spent.filter(Boolean)).toHaveLength(1)
+    expect(await spendChallenge(t.db, challenge, owner)).toBe(false)
+    expect(await spendChallenge(t.db, `${challenge}=`, owner)).toBe(false)
+  })
+
+  it.each([
+    ['browser', { browser: 'two' }],
+    ['account', { accountId: '8' }],
+    ['account, or none', { accountId: null }],
+    ['purpose', { purpose: 'second-step' }],
+  ] as const)('belongs to its %s', async (_what, other) => {
+    const challenge = (await makeChallenge(t.db, owner)).toString('base64url')
+    expect(await spendChallenge(t.db, challenge, { ...owner, ...other })).toBe(false)
+    expect(await spendChallenge(t.db, challenge, owner)).toBe(true)
+  })
+
+  it('works until it expires, and cannot be made or changed by anybody else', async () => {
+    const expired = await makeChallenge(t.db, owner, -1)
+    expect(await spendChallenge(t.db, expired.toString('base64url'), owner)).toBe(false)
+    // A later expiry breaks the signature.
+    const prolonged = Buffer.from(expired)
+    prolonged.writeDoubleBE(Date.now() / 1000 + 300, 16)
+    for (const forged of [prolonged, randomBytes(56), randomBytes(32), Buffer.alloc(0)])
+      expect(await spendChallenge(t.db, forged.toString('base64url'), owner)).toBe(false)
+    expect((await t.db.query('select from spent_challenge where expires_at < now()')).rowCount).toBe(0)
+  })
+
+  it('is forgotten some time after it expired', async () => {
+    const challenge = (await makeChallenge(t.db, owner)).toString('base64url')
+    await spendChallenge(t.db, challenge, owner)
+    const count = async () => (await t.db.query('select from spent_challenge')).rowCount ?? 0
+    const before = await count()
+    await deleteExpiredChallenges(t.db, 100)
+    expect(await count()).toBe(before)
+    await t.db.query('update spent_challenge set expires_at = now()')
+    await deleteExpiredChallenges(t.db, 100)
+    expect(await count()).toBe(0)
   })
 })
 

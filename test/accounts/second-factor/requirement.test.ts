@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
 import { invite } from '../../../src/accounts/invite.ts'
+import { findReturn } from '../../../src/accounts/return-path.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import {
   aGroup,
@@ -93,8 +94,8 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     const cookie = await signIn(t.app, account)
     const led = await t.app.inject({ url: pathname + search, headers: { cookie } })
     expect(led.headers.location).toMatch(/^\/settings\/second-factor\?return=/)
-    const { rows } = await t.db.query(`select path from sign_in_return where path like '/invitations%'`)
-    expect(rows).toEqual([{ path: '/invitations' }])
+    const signed = new URL(String(led.headers.location), 'http://localhost').searchParams.get('return') ?? ''
+    expect(await findReturn(t.db, signed)).toBe('/invitations')
     await enrol(t, account, cookie)
     const page = await t.app.inject({
       url: '/invitations',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { rememberPage } from '../../../src/accounts/sign-in-memory.ts'
+import { signPage } from '../../../src/accounts/return-path.ts'
 import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
@@ -44,7 +44,7 @@ const actionsOf = async (username: string | null) =>
 
 describe('GET /login with providers', () => {
   it('links to each of them, and keeps the page to return to', async () => {
-    const id = await rememberPage(t.db, '192.0.2.1', '/settings/tokens')
+    const id = await signPage(t.db, '/settings/tokens')
     const { body } = await t.app.inject(`/login?return=${id}`)
     expect(body).toContain(`href="/login/oidc/acme?return=${id}">Sign in with Acme &amp; Co</a>`)
     expect(body).toContain(`href="/login/oidc/strict?return=${id}">Sign in with Strict</a>`)
@@ -56,7 +56,7 @@ describe('a first sign-in with a provider', () => {
   it('makes an account of the verified claims, and returns to the page that required the sign-in', async () => {
     const eve = aPerson()
     const browser = new Walker(t)
-    const id = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
+    const id = (await signPage(t.db, '/settings/tokens')) ?? ''
     const end = await browser.signIn(acme, eve.subject, id)
     expect([end.statusCode, end.headers.location]).toEqual([303, '/settings/tokens'])
     expect(await usernameOf(browser)).toBe(eve.subject)
@@ -258,7 +258,7 @@ describe('a person with the email or name of an account', () => {
 
   it('links it with its password, and does not change its profile', async () => {
     const ann = await anAccount(t.db)
-    const id = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
+    const id = (await signPage(t.db, '/settings/tokens')) ?? ''
     const eve = aPerson(acme, { preferred_username: ann.username })
     const browser = new Walker(t)
     const { headers } = await browser.signIn(acme, eve.subject, id)
@@ -521,7 +521,7 @@ describe('a link with an account that has a second factor', () => {
     const ann = await aPersonWithTotp(t)
     const eve = aPerson(acme, { preferred_username: ann.username })
     const browser = new Walker(t)
-    const returnId = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
+    const returnId = (await signPage(t.db, '/settings/tokens')) ?? ''
     const { headers } = await browser.signIn(acme, eve.subject, returnId)
     // The second step renews the proof, so that a long thought about the password spends no recovery code in vain.
     await t.db.query(`update proven_identity set expires_at = now() + interval '1 minute'`)
