@@ -7,7 +7,7 @@ import { Command } from 'commander'
 import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { countTotpFactors } from '../accounts/second-factor/totp-factors.ts'
 import { isAlive } from '../database/embedded-postgres/cluster.ts'
-import { nameNewFile } from '../database/new-file.ts'
+import { nameNewFile, syncFolder } from '../database/new-file.ts'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
@@ -116,7 +116,7 @@ async function writeFile<T>(path: string, write: (output: Writable) => Promise<T
     await nameNewFile(partial, path).catch((error: NodeJS.ErrnoException) => {
       throw error.code === 'EEXIST' ? alreadyExists(path) : error
     })
-    await sync(dirname(path))
+    await syncFolder(dirname(path))
     return result
   } finally {
     process.off('exit', remove)
@@ -134,15 +134,6 @@ async function removeLeftovers(path: string): Promise<void> {
     const [, pid] = /^(\d+)-[0-9a-f]{8}\.partial$/.exec(name.slice(basename(path).length + 1)) ?? []
     if (pid === undefined || (Number(pid) !== process.pid && isAlive(Number(pid)))) continue
     await rm(join(dirname(path), name), { force: true })
-  }
-}
-
-async function sync(folder: string): Promise<void> {
-  const handle = await open(folder)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 

@@ -2,6 +2,7 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:cr
 import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Config } from '../../config.ts'
+import { syncFolder } from '../../database/new-file.ts'
 
 /** The settings that decide the keys. */
 export type KeySettings = Pick<Config, 'secretKey' | 'previousSecretKey' | 'dataDir'>
@@ -65,6 +66,7 @@ export async function readKeyFile(settings: Pick<KeySettings, 'dataDir'>): Promi
 /** Writes the key file, the current key first. Readers see the old file or the new one. */
 export async function writeKeyFile(settings: Pick<KeySettings, 'dataDir'>, lines: string[]): Promise<void> {
   await rename(await writePartial(settings, lines), keyFileOf(settings))
+  await syncFolder(settings.dataDir)
 }
 
 /** Returns a new key as text: 32 random bytes in base64url. */
@@ -123,6 +125,8 @@ async function createKeyFile(settings: Pick<KeySettings, 'dataDir'>): Promise<st
   } finally {
     await rm(partial, { force: true })
   }
+  // Also when another process was faster: its name for the file may not be durable yet.
+  await syncFolder(settings.dataDir)
   const [key] = await readKeyFile(settings)
   return key as string
 }

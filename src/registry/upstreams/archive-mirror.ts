@@ -71,21 +71,16 @@ export interface ArchiveMirrorContext {
   maxArchiveBytes: number
   /** How many milliseconds a request waits. Only tests shorten it. */
   patience?: number
+  /** How often a running fetch extends its turn, in milliseconds. */
+  extendEvery?: number
   /** Counts a fetch by its outcome, and its bytes. */
   note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
 }
 
 /** Opens the archive mirror of a process. All processes together run one fetch of an archive at a time. */
 export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
-  const {
-    db,
-    client,
-    archives,
-    room,
-    maxArchiveBytes,
-    patience = patienceMilliseconds,
-    note = () => {},
-  } = context
+  const { db, client, archives, room, maxArchiveBytes, note = () => {} } = context
+  const { patience = patienceMilliseconds, extendEvery = extendMilliseconds } = context
   const flights = new Map<string, Promise<unknown>>()
   const findArchive = shareStatements((wanted: WantedArchive[]) => findMirroredArchives(db, wanted))
   const takeTurn = shareStatements((ids: string[]) => takeFetchTurns(db, ids))
@@ -110,7 +105,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
         void extendFetchTurn(db, archive.id).catch((error) =>
           log.warn({ err: error }, 'a fetch lost its turn'),
         ),
-      extendMilliseconds,
+      extendEvery,
     )
     let received: ReceivedArchive | null = null
     // Before that, the client gets nothing of it.

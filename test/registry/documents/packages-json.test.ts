@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { refreshRoot } from '../../../src/registry/documents/render.ts'
+import { saveRootDocument } from '../../../src/registry/documents/documents.ts'
+import { encodeDocument } from '../../../src/registry/documents/encodings.ts'
 import { noteListingChange } from '../../../src/registry/tables/packages.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
@@ -75,14 +76,20 @@ describe('packages.json while names are published', () => {
   it('is not replaced by a rendering that began earlier', async () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0', { name: 'acme/a' })
-    await readRoot(publisher)
-    const refreshes = []
-    for (let i = 0; i < 30; i += 1) {
-      await addNames(publisher, [`acme/b${i}`])
-      refreshes.push(refreshRoot(t.db, publisher.repository.id, 'http://svc.test'))
-    }
-    await Promise.all(refreshes)
-    expect((await readRoot(publisher)).names).toHaveLength(31)
+    const before = await readRoot(publisher)
+    const repositoryId = publisher.repository.id
+    const { rows } = await t.db.query<{ revision: string; plain: Buffer }>(
+      'select revision, plain from root_document where repository_id = $1',
+      [repositoryId],
+    )
+    const [earlier] = rows
+    await publisher.push('1.0.0', { name: 'acme/b' })
+    const after = await readRoot(publisher)
+    expect([before.names, after.names]).toEqual([['acme/a'], ['acme/a', 'acme/b']])
+    const late = { repositoryId, baseUrl: 'http://svc.test', revision: earlier?.revision as string }
+    await saveRootDocument(t.db, late, await encodeDocument(earlier?.plain as Buffer))
+    // A request would render the document again, and hide an earlier one behind a new Last-Modified.
+    expect(await readRoot(publisher)).toEqual(after)
   })
 
   it('serves what a running earlier release has rendered', async () => {

@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { transaction } from '../../../src/database/database.ts'
+import { aMember } from '../../support/actors.ts'
 import { useListeningApp } from '../../support/listening.ts'
 import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher, basic, type Publisher } from '../../support/registry-actors.ts'
@@ -195,17 +196,28 @@ describe('an upload whose body is already on its way', () => {
     expect(t.log()).not.toContain('"level":50')
   })
 
-  it('publishes nothing when the token is revoked during the upload', async () => {
+  it.each<[string, number, (publisher: Publisher) => Promise<unknown>]>([
+    [
+      'the token is revoked',
+      401,
+      ({ account }) =>
+        t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id]),
+    ],
+    [
+      'the role of the account becomes guest, which may still pull',
+      403,
+      ({ account, repository }) => aMember(t.db, account, repository, 'guest'),
+    ],
+  ])('publishes nothing when, during the upload, %s', async (_, status, change) => {
     const publisher = await aPublisher(t)
     const zip = aPackageZip('acme/lib')
     const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }
     const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, { ...head, Connection: 'close' })
     socket.write(zip.subarray(0, 100))
     await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
-    const { id } = publisher.account
-    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [id])
+    await change(publisher)
     socket.write(zip.subarray(100))
-    expect(await text(socket)).toMatch(/^HTTP\/1.1 401 .*"errcode":16/s)
+    expect(await text(socket)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*"errcode":16`, 's'))
     const { rows } = await t.db.query('select from package where repository_id = $1', [
       publisher.repository.id,
     ])

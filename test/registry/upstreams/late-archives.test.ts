@@ -27,7 +27,7 @@ it('a request for an archive whose bytes are late gets 503, and the fetch goes o
   const archives = await openArchiveStore(t.config)
   const { maxArchiveBytes } = t.config
   const mirror = openArchiveMirror(
-    { db: t.db, client, archives, room: openStorageRoom(t), maxArchiveBytes, patience: 50 },
+    { db: t.db, client, archives, room: openStorageRoom(t), maxArchiveBytes, patience: 50, extendEvery: 20 },
     openLog('silent'),
   )
   const wanted = {
@@ -41,7 +41,16 @@ it('a request for an archive whose bytes are late gets 503, and the fetch goes o
   await expect(mirror.serve(wanted), 'the first request').rejects.toMatchObject(late)
   await expect(mirror.serve(wanted), 'a request that waits for it').rejects.toMatchObject(late)
 
+  // Another process would fetch it too if the turn of this one ended.
   const response = await asked
+  await t.db.query(`update mirrored_archive set fetching_until = now() + interval '1 second'`)
+  const turn = async () => {
+    const { rows } = await t.db.query(
+      'select fetching_until > now() + interval \'30 seconds\' as "isLong" from mirrored_archive',
+    )
+    return rows
+  }
+  await expect.poll(turn).toEqual([{ isLong: true }])
   response.end(aPackageZip('late/lib'))
   await mirror.settle()
   expect(await mirror.serve(wanted)).toMatchObject({ kind: 'stored' })
