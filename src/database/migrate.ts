@@ -4,9 +4,20 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { projectRoot } from '../config.ts'
 import { type Actor, advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
+import { isLostToAnother } from './errors.ts'
+import { inOneTransaction, type MigrationEffects, readEffects } from './migration-effects.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
-import { applyFunctions, isNewText, listFunctionTexts, readFunctions } from './sql-functions.ts'
+import {
+  applyFunctions,
+  type FunctionTexts,
+  isNewText,
+  listFunctionTexts,
+  objectName,
+  readFunctions,
+  wordsOf,
+} from './sql-functions.ts'
 import { withoutTimeouts } from './table-copy.ts'
+import { findTableLocks, lockBudgetMilliseconds, takeTableLocks } from './table-locks.ts'
 
 /** All SQL files, in the order in which they are applied. */
 export interface Schema {
@@ -25,13 +36,11 @@ const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
  */
 export const firstOperatorNumber = 1000
 
-/**
- * How long a migration waits for a lock, while later statements wait behind it. Then it lets them pass. Longer than
- * PostgreSQL's `deadlock_timeout` (1 s): only after that time does PostgreSQL cancel an autovacuum that holds the lock.
- */
-const lockMilliseconds = 2500
-/** The longest pause before it tries again. */
+/** The pauses before a migration tries again to get its locks, in milliseconds. */
+const firstPauseMilliseconds = 250
 const maxPauseMilliseconds = 10_000
+/** How often a process looks whether another one still migrates, in milliseconds. */
+const turnMilliseconds = 50
 
 /** What happens while migrations are applied. */
 export interface MigrateReport {
@@ -45,13 +54,14 @@ export interface MigrateReport {
 export const builtInMigrations = resolve(projectRoot, 'migrations')
 
 /**
- * Applies every file that this database lacks and returns their names. The built-in migrations and the changed SQL
- * functions are applied in one transaction, so no process ever sees new tables with old functions. After that, each of
- * the operator's files is applied in its own transaction. Processes that start together take turns. `migrationsDir` is
- * null when there is no such folder. Files may be missing: an older release may run beside a newer one, or the operator
- * may keep a file elsewhere.
- * A backup holds a weak lock on every table for as long as it runs. So a migration waits only a moment for a lock, and
- * starts again later: in between, other statements run.
+ * Applies every file that this database lacks, beside running processes of this and the previous release, and returns
+ * their names. Each migration is a transaction, together with the functions of its triggers (`nextUnit`); then one
+ * transaction replaces the changed functions and views; then the operator's files follow. Processes that start together
+ * take turns. `migrationsDir` is null when there is no such folder. Files may be missing: an older release may run beside
+ * a newer one, or the operator may keep a file elsewhere.
+ *
+ * A transaction takes all its locks before it changes anything, and waits only a moment for them (`takeTableLocks`). If
+ * others hold one, such as a backup, which locks every table weakly, it lets them pass and starts again later.
  * Throws when an applied migration was changed. Throws an Error that names the file when a file fails.
  */
 export async function migrate(
@@ -62,25 +72,131 @@ export async function migrate(
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
   const migrations = [...schema.builtIn, ...schema.operators]
-  let isReported = false
+  const known = new Set(migrations.map(({ name }) => name))
+  const done: string[] = []
+  let isFirst = true
   return withOwnConnection(pool, async (client) => {
-    const { done, seeds } = await withPatience(client, waiting, async () => {
-      const applied = await listApplied(client)
-      for (const migration of migrations) refuseChange(migration, applied)
-      const known = new Set(migrations.map(({ name }) => name))
-      const missing = [...applied.keys()].filter((name) => !known.has(name))
-      if (missing.length > 0 && !isReported) reportMissing(missing)
-      isReported = true
-      const isNew = ({ name }: SqlFile) => !applied.has(name)
-      const changed = await changeSchema(client, schema.builtIn.filter(isNew), schema.functions)
-      return { done: changed, seeds: schema.operators.filter(isNew) }
-    })
-    for (const seed of seeds) {
-      // Another process may have applied the file already, so take the lock again for each file.
-      if (await withPatience(client, waiting, () => applyIfMissing(client, seed))) done.push(seed)
+    for (;;) {
+      const step = await withPatience(client, waiting, async () => {
+        const isNewDatabase = !(await isMigrated(client))
+        const applied = await listApplied(client)
+        for (const migration of migrations) refuseChange(migration, applied)
+        const missing = [...applied.keys()].filter((name) => !known.has(name))
+        if (isFirst && missing.length > 0) reportMissing(missing)
+        isFirst = false
+        const unit = nextUnit(schema, applied, await listFunctionTexts(client), isNewDatabase)
+        if (unit !== null) await applyUnit(pool, client, unit)
+        return unit
+      })
+      if (step === null) return done
+      done.push(...[...step.migrations, ...step.newFunctions].map(({ name }) => name))
     }
-    return done.map(({ name }) => name)
   })
+}
+
+/** Files that are committed together. */
+export interface MigrationUnit {
+  migrations: SqlFile[]
+  /** The functions and views that are replaced after the migrations, in dependency order. */
+  functions: SqlFile[]
+  /** Those of them whose text is new to the database. */
+  newFunctions: SqlFile[]
+  effects: MigrationEffects[]
+}
+
+/**
+ * Returns the files to apply next, or null.
+ *
+ * A migration creates a trigger function empty, or drops one, and its file in functions/ has the definition. Between two
+ * commits the triggers of the running release must do their work. So the definition is applied with the migration, and
+ * with it every later migration that has something which the definition needs.
+ */
+export function nextUnit(
+  schema: Schema,
+  applied: ReadonlyMap<string, string>,
+  texts: FunctionTexts,
+  isNewDatabase = false,
+): MigrationUnit | null {
+  const isNew = ({ name }: SqlFile) => !applied.has(name)
+  const pending = schema.builtIn.filter(isNew)
+  const changed = schema.functions.filter((file) => isNewText(file, texts))
+  const unit = (migrations: SqlFile[], functions: readonly SqlFile[]): MigrationUnit => ({
+    migrations,
+    functions: [...functions],
+    newFunctions: functions.filter((file) => isNewText(file, texts)),
+    effects: migrations.map(readEffects),
+  })
+  // Nothing else uses a new database, and one transaction is fast.
+  if (isNewDatabase) return unit(pending, schema.functions)
+  if (pending.length === 0) {
+    if (changed.length > 0) return unit([], schema.functions)
+    const [own] = schema.operators.filter(isNew)
+    return own === undefined ? null : unit([own], [])
+  }
+  const effects = pending.map(readEffects)
+  const definitions = new Set<SqlFile>()
+  let count = 1
+  for (let i = 0; i < count; i += 1) {
+    for (const file of definitionsOf(effects[i] as MigrationEffects, schema.functions, changed))
+      definitions.add(file)
+    const words = new Set([...definitions].flatMap((file) => [...wordsOf(file)]))
+    const last = effects.findLastIndex(({ introduced }) => [...introduced].some((name) => words.has(name)))
+    count = Math.max(count, last + 1)
+  }
+  return unit(
+    pending.slice(0, count),
+    schema.functions.filter((file) => definitions.has(file)),
+  )
+}
+
+/** Returns the files of functions that a migration creates or drops, and the changed ones that these use. */
+function definitionsOf(
+  { redefined, cascades }: MigrationEffects,
+  functions: readonly SqlFile[],
+  changed: readonly SqlFile[],
+): readonly SqlFile[] {
+  if (cascades) return functions
+  const wanted = new Set<string>()
+  // The files are in dependency order, so a file comes after those that it uses.
+  return functions.toReversed().filter((file) => {
+    const name = objectName(file)
+    if (!redefined.has(name) && !(wanted.has(name) && changed.includes(file))) return false
+    for (const word of wordsOf(file)) wanted.add(word)
+    return true
+  })
+}
+
+/** Applies the files of a unit in the client's transaction. */
+async function applyUnit(pool: pg.Pool, client: pg.Client, unit: MigrationUnit): Promise<void> {
+  const [first, ...others] = unit.migrations
+  if (first !== undefined && others.length === 0 && unit.functions.length === 0 && unit.effects[0]?.commits) {
+    await withOwnConnection(pool, (worker) => runOutsideTransaction(worker, first))
+    await noteApplied(client, first)
+    return
+  }
+  await takeTableLocks(client, await findTableLocks(client, unit.effects))
+  for (const migration of unit.migrations) await apply(client, migration)
+  if (unit.functions.length > 0) await applyFunctions(client, unit.functions, await listFunctionTexts(client))
+}
+
+/**
+ * Runs a migration that commits by itself. It has one statement, which may be repeated after a failure: it builds an
+ * index concurrently, or changes rows in steps. The transaction of `migrate` keeps the lock on another connection.
+ */
+async function runOutsideTransaction(worker: pg.Client, migration: SqlFile): Promise<void> {
+  const isIndex = /\bindex concurrently\b/i.test(migration.sql)
+  // To build an index concurrently, PostgreSQL waits for all older transactions. No request waits for that.
+  await worker.query(`set statement_timeout = 0; set lock_timeout = ${isIndex ? 0 : lockBudgetMilliseconds}`)
+  if (isIndex) {
+    // A build that was interrupted leaves an index that no query uses.
+    const { rows } = await worker.query<{ name: string }>(
+      `select c.relname as name from pg_index i join pg_class c on c.oid = i.indexrelid
+        where not i.indisvalid and pg_table_is_visible(c.oid) and c.relname = any ($1)`,
+      [[...wordsOf(migration)]],
+    )
+    for (const { name } of rows) await worker.query(`drop index concurrently ${pg.escapeIdentifier(name)}`)
+  }
+  await runSqlFile(worker, migration)
 }
 
 /**
@@ -105,37 +221,38 @@ export async function withMigrationLock<T>(
 
 /** Runs work in a transaction with the lock. On a failure the caller closes the connection, which rolls back. */
 async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
-  await client.query('begin')
-  // A pooler may lend a connection on which svc has set limits before, so remove them.
-  await withoutTimeouts(client)
-  // A session's lock would stay on a connection that a pooler lends to others.
-  await client.query('select pg_advisory_xact_lock($1)', [advisoryLocks.migrations])
+  for (;;) {
+    await client.query('begin')
+    // A pooler may lend a connection on which svc has set limits before, so remove them.
+    await withoutTimeouts(client)
+    // A session's lock would stay on a connection that a pooler lends to others. Do not wait in PostgreSQL: a waiting
+    // statement is an old transaction, for which the build of an index waits.
+    const { rows } = await client.query<{ isMine: boolean }>(
+      'select pg_try_advisory_xact_lock($1) as "isMine"',
+      [advisoryLocks.migrations],
+    )
+    if (rows[0]?.isMine) break
+    await client.query('rollback')
+    await sleep(turnMilliseconds)
+  }
   const result = await work()
   await client.query('commit')
   return result
 }
 
-/** Runs work as `inLockedTransaction` does, and again as long as it waits too long for a lock. */
+/** Runs work as `inLockedTransaction` does, and again as long as others are in the way. */
 async function withPatience<T>(client: pg.Client, onWait: () => void, work: () => Promise<T>): Promise<T> {
-  for (let pause = lockMilliseconds; ; pause = Math.min(pause * 2, maxPauseMilliseconds)) {
+  for (let pause = firstPauseMilliseconds; ; pause = Math.min(pause * 2, maxPauseMilliseconds)) {
     try {
-      return await inLockedTransaction(client, async () => {
-        await client.query(`set local lock_timeout = ${lockMilliseconds}`)
-        return work()
-      })
+      return await inLockedTransaction(client, work)
     } catch (error) {
-      if (!isLockTimeout(error)) throw error
+      if (!isLostToAnother(error instanceof Error && error.cause !== undefined ? error.cause : error))
+        throw error
       await client.query('rollback')
-      if (pause === lockMilliseconds) onWait()
+      if (pause === firstPauseMilliseconds) onWait()
       await sleep(pause)
     }
   }
-}
-
-/** Returns whether an error, or its cause, is PostgreSQL's `lock_not_available`. */
-function isLockTimeout(error: unknown): boolean {
-  const thrown = error instanceof Error && error.cause !== undefined ? error.cause : error
-  return thrown instanceof pg.DatabaseError && thrown.code === '55P03'
 }
 
 /**
@@ -148,7 +265,7 @@ export async function buildSchema(
   { builtIn, functions, operators }: Schema,
 ): Promise<void> {
   await listApplied(client)
-  for (const migration of builtIn) await runSqlFile(client, migration)
+  for (const { path, sql } of builtIn) await runSqlFile(client, { path, sql: inOneTransaction(sql) })
   await applyFunctions(client, functions, new Map())
   for (const migration of operators) {
     await client.query('savepoint operator_migration')
@@ -158,20 +275,6 @@ export async function buildSchema(
       await client.query('rollback to savepoint operator_migration')
     }
   }
-}
-
-/** Applies built-in migrations and changed functions. Returns the files that were new to this database. */
-async function changeSchema(
-  client: pg.Client,
-  missing: readonly SqlFile[],
-  functions: readonly SqlFile[],
-): Promise<SqlFile[]> {
-  const texts = await listFunctionTexts(client)
-  const changed = functions.filter((file) => isNewText(file, texts))
-  if (missing.length === 0 && changed.length === 0) return []
-  for (const migration of missing) await apply(client, migration)
-  await applyFunctions(client, functions, texts)
-  return [...missing, ...changed]
 }
 
 /** Returns the names of the files that this database lacks, in the order in which they would be applied. */
@@ -263,8 +366,13 @@ function refuseChange({ name, path, checksum }: SqlFile, applied: Map<string, st
   )
 }
 
-async function apply(client: pg.Client, { name, path, sql, checksum }: SqlFile): Promise<void> {
-  await runSqlFile(client, { path, sql })
+async function apply(client: pg.Client, migration: SqlFile): Promise<void> {
+  const { path, sql } = migration
+  await runSqlFile(client, { path, sql: inOneTransaction(sql) })
+  await noteApplied(client, migration)
+}
+
+async function noteApplied(client: pg.Client, { name, checksum }: SqlFile): Promise<void> {
   await client.query('insert into applied_migration (name, checksum) values ($1, $2)', [name, checksum])
 }
 

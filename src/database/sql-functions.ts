@@ -7,7 +7,7 @@ import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 const fileName = /^[a-z][a-z0-9_]*\.sql$/
 
 /** All texts that a function file has had in this database: name → checksums, the current one last. */
-type FunctionTexts = Map<string, string[]>
+export type FunctionTexts = Map<string, string[]>
 
 /**
  * Reads the SQL functions and views below `migrations/functions`. Each file has one object and is named after it.
@@ -45,11 +45,13 @@ function inDependencyOrder(files: SqlFile[]): SqlFile[] {
   return [...ordered]
 }
 
-function wordsOf({ sql }: SqlFile): Set<string> {
+/** Returns the words of a file without its comments. */
+export function wordsOf({ sql }: SqlFile): Set<string> {
   return new Set(sql.replace(/--.*/g, '').match(/\w+/g))
 }
 
-function objectName({ name }: SqlFile): string {
+/** Returns the name of the function or view that a file defines. */
+export function objectName({ name }: SqlFile): string {
   return name.slice('functions/'.length, -'.sql'.length)
 }
 

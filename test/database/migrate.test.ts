@@ -1,7 +1,8 @@
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { commandActor, openDatabase } from '../../src/database/database.ts'
 import {
   builtInMigrations,
@@ -16,6 +17,7 @@ import {
   writeAndApplyMigration,
   writeMigration,
 } from '../../src/database/operator-migrations.ts'
+import { lockBudgetMilliseconds } from '../../src/database/table-locks.ts'
 import { anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -30,6 +32,14 @@ describe('migrate', () => {
   afterAll(() => rm(folder, { recursive: true }))
 
   const write = (name: string, sql: string) => writeFile(join(folder, name), sql)
+  const waitsForLock = (table: string) =>
+    vi.waitUntil(async () => {
+      const { rowCount } = await database.db.query(
+        'select from pg_locks where not granted and relation = $1::regclass',
+        [table],
+      )
+      return rowCount === 1
+    }, 10_000)
 
   it('applies the operator’s files after the schema’s, once, in the order of their names', async () => {
     await write('0102_fill.sql', 'insert into seed values (1)')
@@ -114,15 +124,50 @@ describe('migrate', () => {
     expect(waits).toBe(1)
   })
 
-  it('waits long enough that PostgreSQL cancels an autovacuum that holds the lock', async () => {
+  it('waits until PostgreSQL has cancelled an autovacuum, and requests do not wait behind it', async () => {
+    await write('0108_vacuumed.sql', 'alter table account add column vacuumed boolean')
+    const vacuum = await database.db.connect()
+    await vacuum.query('begin; lock table account in share update exclusive mode')
+    let waits = 0
+    const migrating = migrate(database.db, folder, builtInMigrations, {
+      waiting() {
+        waits += 1
+      },
+    })
+    await waitsForLock('account')
+    await database.db.query('update account set display_name = display_name')
+    // Longer than a migration waits for requests.
+    await sleep(2 * lockBudgetMilliseconds)
+    await vacuum.query('commit')
+    vacuum.release()
+    expect(await migrating).toEqual(['0108_vacuumed.sql'])
+    expect(waits).toBe(0)
+  })
+
+  it('gives up before PostgreSQL ends a transaction that waits for it and that it waits for', async () => {
     await write(
-      '0108_limits.sql',
-      `create table limits as
-       select current_setting('lock_timeout')::interval as lock, current_setting('deadlock_timeout')::interval as deadlock`,
+      '0109_two_tables.sql',
+      'alter table account add column two boolean; alter table repository add column two boolean',
     )
-    expect(await migrate(database.db, folder)).toEqual(['0108_limits.sql'])
-    const { rows } = await database.db.query('select lock >= 2 * deadlock as "isLonger" from limits')
-    expect(rows).toEqual([{ isLonger: true }])
+    const request = await database.db.connect()
+    await request.query('begin; select from repository')
+    const migrating = migrate(database.db, folder)
+    await waitsForLock('repository')
+    // The migration has the lock of this table.
+    await request.query('select from account')
+    await request.query('commit')
+    request.release()
+    expect(await migrating).toEqual(['0109_two_tables.sql'])
+  })
+
+  it('begins again after a deadlock', async () => {
+    await database.db.query('create sequence attempt')
+    await write(
+      '0110_deadlock.sql',
+      `do $$ begin if nextval('attempt') < 3 then raise exception using errcode = '40P01'; end if; end $$`,
+    )
+    expect(await migrate(database.db, folder)).toEqual(['0110_deadlock.sql'])
+    expect((await database.db.query('select last_value::int as n from attempt')).rows).toEqual([{ n: 3 }])
   })
 
   it('works without a folder of the operator', async () => {

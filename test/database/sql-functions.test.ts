@@ -1,7 +1,7 @@
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import { builtInMigrations, migrate, pendingMigrations, readSchema } from '../../src/database/migrate.ts'
 import { useDatabase } from '../support/database.ts'
@@ -71,14 +71,14 @@ describe('SQL functions and views below migrations/functions', () => {
     expect(await ask('select cost from a_first')).toEqual(['21'])
   })
 
-  it('are rolled back with the migrations of their release when one fails', async () => {
+  it('stay as they were when one fails, while the migrations before it are committed', async () => {
     await write('0003_more.sql', 'insert into item values (1)')
     await write('functions/zero.sql', 'create or replace view zero as select 1 / nothing as n from item')
     await expect(run()).rejects.toThrow(/functions\/zero\.sql failed: column "nothing" does not exist/)
-    expect(await pending()).toEqual(['0003_more.sql', 'functions/zero.sql'])
-    expect(await ask('select n from item')).toEqual(['7'])
+    expect(await pending()).toEqual(['functions/zero.sql'])
+    expect(await ask('select n from item order by n')).toEqual(['1', '7'])
     await rm(join(builtIn, 'functions/zero.sql'))
-    expect(await run()).toEqual(['0003_more.sql'])
+    expect(await run()).toEqual([])
   })
 
   it('are not put back to an earlier text by a process of an older release', async () => {
@@ -127,6 +127,27 @@ describe('SQL functions and views below migrations/functions', () => {
     await rm(join(builtIn, 'functions/slow.sql'))
   })
 
+  it('are applied in the transaction of the migration that creates their trigger, with what they need', async () => {
+    await write(
+      '0004_trigger.sql',
+      `create table item_log (n int);
+       create function log_item() returns trigger language plpgsql as 'begin return null; end';
+       create trigger item_is_logged after insert on item for each row execute function log_item()`,
+    )
+    await write('0005_column.sql', 'alter table item_log add column price_then bigint')
+    await write('0006_fails.sql', 'select 1 / 0')
+    await write(
+      'functions/log_item.sql',
+      `create or replace function log_item() returns trigger language plpgsql as
+       $$ begin insert into item_log (n, price_then) values (new.n, price(new.n::bigint)); return null; end $$`,
+    )
+    await expect(run()).rejects.toThrow('0006_fails.sql failed')
+    await ask('insert into item values (20)')
+    expect(await ask('select n, price_then from item_log')).toEqual([20, '100'])
+    await rm(join(builtIn, '0006_fails.sql'))
+    expect(await run()).toEqual([])
+  })
+
   it('may not use each other in a circle', async () => {
     await write('functions/hen.sql', 'create view hen as select * from egg')
     await write('functions/egg.sql', 'create view egg as select * from hen')
@@ -137,6 +158,63 @@ describe('SQL functions and views below migrations/functions', () => {
     await rm(join(builtIn, 'functions/hen.sql'))
     await write('functions/Egg-2.sql', '')
     await expect(run()).rejects.toThrow('must be named after its SQL function or view')
+  })
+})
+
+describe('a migration that commits by itself', () => {
+  const database = useDatabase('template1')
+  let builtIn: string
+  beforeAll(async () => {
+    builtIn = await mkdtemp(join(tmpdir(), 'svc-test-schema-'))
+    await writeFile(
+      join(builtIn, '0001_item.sql'),
+      'create table item as select n from generate_series(1, 10) as n',
+    )
+    expect(await migrate(database.db, null, builtIn)).toEqual(['0001_item.sql'])
+  })
+  afterAll(() => rm(builtIn, { recursive: true }))
+  const ask = async (sql: string) => (await database.db.query({ text: sql, rowMode: 'array' })).rows.flat()
+
+  it('changes rows in steps, and continues after a locked row', async () => {
+    await writeFile(
+      join(builtIn, '0002_steps.sql'),
+      `do $$ begin loop
+         update item set n = -n where n = (select min(n) from item where n > 0);
+         exit when not found;
+         commit;
+       end loop; end $$`,
+    )
+    const request = await database.db.connect()
+    await request.query('begin; select from item where n = 5 for update')
+    const migrating = migrate(database.db, null, builtIn)
+    await vi.waitUntil(async () => (await ask('select count(*)::int from item where n < 0'))[0] === 4)
+    await request.query('commit')
+    request.release()
+    expect(await migrating).toEqual(['0002_steps.sql'])
+    expect(await ask('select max(n) from item')).toEqual([-1])
+  })
+
+  it('builds an index beside writes and other starts, and replaces the rest of an interrupted build', async () => {
+    await ask('insert into item values (-1)')
+    await expect(ask('create unique index concurrently item_n on item (n)')).rejects.toThrow(
+      'could not create',
+    )
+    await ask('delete from item where ctid = (select max(ctid) from item where n = -1)')
+    await writeFile(
+      join(builtIn, '0003_index.sql'),
+      'create unique index concurrently if not exists item_n on item (n)',
+    )
+    const request = await database.db.connect()
+    await request.query('begin; insert into item values (1000)')
+    const pools = Array.from({ length: 3 }, () => openDatabase({ ...database.connection, max: 1 }, () => {}))
+    const migrating = Promise.all(pools.map((pool) => migrate(pool, null, builtIn)))
+    await vi.waitUntil(async () => (await ask('select 1 from pg_locks where not granted')).length > 0, 10_000)
+    await ask('insert into item values (1001)')
+    await request.query('commit')
+    request.release()
+    expect((await migrating).flat()).toEqual(['0003_index.sql'])
+    expect(await ask(`select indisvalid from pg_index where indrelid = 'item'::regclass`)).toEqual([true])
+    await Promise.all(pools.map((pool) => pool.end()))
   })
 })
 
@@ -155,7 +233,7 @@ describe('the built-in schema', () => {
     const files = await readSchema(builtInMigrations)
     const expected = [...files.builtIn.slice(11), ...files.functions].map(({ name }) => name)
     expect(expected).toContain('functions/live_token.sql')
-    expect(await migrate(database.db, builtInMigrations)).toEqual(expected)
+    expect((await migrate(database.db, builtInMigrations)).toSorted()).toEqual(expected.toSorted())
     await rm(old, { recursive: true })
   })
 
