@@ -1,4 +1,3 @@
-import pg from 'pg'
 import { isDeadlock, isOutage } from './errors.ts'
 
 /**
@@ -20,6 +19,7 @@ interface Waiting<Call, Result> {
 /** The calls of one statement that has not started yet. */
 interface Batch<Call, Result> {
   calls: Waiting<Call, Result>[]
+  size: number
   /**
    * Each batch has its own map. When V8 copies a long-lived map to a new table, the old table keeps its entries until the
    * next full garbage collection.
@@ -31,10 +31,10 @@ interface Batch<Call, Result> {
  * Lets simultaneous calls share one statement (DESIGN §5). `runMany` returns results in the order of the calls. A call
  * that arrives while `maxStatements` run waits for the next one. The next statement begins after the call, so it sees
  * everything that was committed before.
- * When the database refuses a statement, nothing was changed. Each of its calls is then repeated alone, so that only
- * the calls that cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the
- * statement fail.
+ * When a statement fails, nothing was changed. Each of its calls is then repeated alone, so that only the calls that
+ * cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the statement fail.
  * Use `maxStatements: 1` for a transaction of many statements. It costs less when more calls share it.
+ * With `sizeOf`, the calls of a statement are at most `maxSize` together. A larger call has its own statement.
  * With `keyOf`, calls of the same key that wait for the same statement share one call and its result. Use it only for
  * statements that read, and for results that nobody changes.
  */
@@ -42,8 +42,15 @@ export function shareStatements<Call, Result>(
   runMany: (calls: Call[]) => Promise<Result[]>,
   {
     maxStatements = defaultStatements,
+    maxSize = Number.POSITIVE_INFINITY,
+    sizeOf = () => 0,
     keyOf,
-  }: { maxStatements?: number; keyOf?: (call: Call) => string } = {},
+  }: {
+    maxStatements?: number
+    maxSize?: number
+    sizeOf?: (call: Call) => number
+    keyOf?: (call: Call) => string
+  } = {},
 ): (call: Call) => Promise<Result> {
   const waiting: Batch<Call, Result>[] = []
   let running = 0
@@ -87,10 +94,11 @@ export function shareStatements<Call, Result>(
     }
   }
 
-  function lastBatch(): Batch<Call, Result> {
+  /** Returns the batch for a new call of this size. */
+  function lastBatch(size: number): Batch<Call, Result> {
     const last = waiting.at(-1)
-    if (last && last.calls.length < maxCalls) return last
-    const added = { calls: [], byKey: new Map() }
+    if (last && last.calls.length < maxCalls && last.size + size <= maxSize) return last
+    const added = { calls: [], size: 0, byKey: new Map() }
     waiting.push(added)
     return added
   }
@@ -99,7 +107,10 @@ export function shareStatements<Call, Result>(
     const key = keyOf?.(call)
     const same = key === undefined ? undefined : waiting.at(-1)?.byKey.get(key)
     if (same) return same.result
-    const { calls, byKey } = lastBatch()
+    const size = sizeOf(call)
+    const batch = lastBatch(size)
+    batch.size += size
+    const { calls, byKey } = batch
     const settle = {} as Pick<Waiting<Call, Result>, 'resolve' | 'reject'>
     const result = new Promise<Result>((resolve, reject) => Object.assign(settle, { resolve, reject }))
     const added = { call, result, ...settle }
@@ -111,11 +122,11 @@ export function shareStatements<Call, Result>(
 }
 
 /**
- * Returns whether the statement itself was the reason for its rollback, or a deadlock, in which it lost to another
- * transaction. A retry after a timeout would time out again.
+ * Returns whether a call may succeed alone: the database refused the statement, the statement lost to another transaction
+ * in a deadlock, or its values could not be sent. A retry after a timeout would time out again.
  */
 function isRefusal(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && (!isOutage(error) || isDeadlock(error))
+  return error instanceof Error && (!isOutage(error) || isDeadlock(error))
 }
 
 /**
@@ -147,14 +158,15 @@ const byteaOid = 17
  * Returns a parameter of the type `bytea[]` in PostgreSQL's binary format. As text, each byte would be two hexadecimal
  * digits, which takes both sides three times as long to write and read.
  */
-export function byteaArray(elements: readonly Buffer[]): Buffer {
+export function byteaArray(elements: readonly Uint8Array[]): Buffer {
   const lengths = elements.reduce((sum, { length }) => sum + 4 + length, 0)
   const array = Buffer.allocUnsafe(20 + lengths)
   // One dimension, no nulls, the type, the number of elements, and the index of the first one.
   let end = [1, 0, byteaOid, elements.length, 1].reduce((at, field) => array.writeInt32BE(field, at), 0)
   for (const element of elements) {
     end = array.writeInt32BE(element.length, end)
-    end += element.copy(array, end)
+    array.set(element, end)
+    end += element.length
   }
   return array
 }

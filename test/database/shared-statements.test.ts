@@ -3,7 +3,7 @@ import { byteaArray, shareStatements } from '../../src/database/shared-statement
 import { useDatabase } from '../support/database.ts'
 
 /** A statement that returns its calls in capitals when the test lets it, and the calls it received so far. */
-function aStatement(options?: { keyOf: (call: string) => string }) {
+function aStatement(options?: Parameters<typeof shareStatements<string, string>>[1]) {
   const asked: string[][] = []
   const ends: (() => void)[] = []
   const ask = shareStatements(
@@ -13,7 +13,9 @@ function aStatement(options?: { keyOf: (call: string) => string }) {
         ends.push(() =>
           calls.includes('bad')
             ? reject(new Error('refused'))
-            : resolve(calls.map((one) => one.toUpperCase())),
+            : calls.includes('lost')
+              ? reject(new Error('Connection terminated'))
+              : resolve(calls.map((one) => one.toUpperCase())),
         )
       }),
     options,
@@ -75,16 +77,40 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(asked.map((calls) => calls.length)).toEqual([32, 32, 32, 4])
   })
 
-  it('fails the calls of a statement that fails, and no others', async () => {
+  it('fails the calls of a statement whose connection is lost, and no others', async () => {
     const { ask, begin, end } = aStatement()
-    const failing = ['a', 'bad'].map((call) => ask(call).catch((error: Error) => error.message))
+    const failing = ['a', 'lost'].map((call) => ask(call).catch((error: Error) => error.message))
     await begin()
     end(0)
-    expect(await Promise.all(failing)).toEqual(['refused', 'refused'])
+    expect(await Promise.all(failing)).toEqual(['Connection terminated', 'Connection terminated'])
     const later = ask('c')
     await begin()
     end(1)
     expect(await later).toBe('C')
+  })
+
+  it('repeats the calls of a failed statement one by one, so that a bad one fails alone', async () => {
+    const { asked, ask, begin, end } = aStatement()
+    const results = ['a', 'bad', 'b'].map((call) => ask(call).catch((error: Error) => error.message))
+    for (let i = 0; i < 4; i += 1) {
+      await begin()
+      end(i)
+    }
+    expect(await Promise.all(results)).toEqual(['A', 'refused', 'B'])
+    expect(asked).toEqual([['a', 'bad', 'b'], ['a'], ['bad'], ['b']])
+  })
+
+  it('puts calls on one statement only up to their size together, and a larger call on its own', async () => {
+    const { asked, ask, begin, end } = aStatement({ sizeOf: ({ length }) => length, maxSize: 4 })
+    const calls = ['aa', 'bb', 'c', 'large', 'd', 'ee']
+    const results = Promise.all(calls.map(ask))
+    for (let i = 0; i < 4; i += 1) {
+      await begin()
+      await begin()
+      end(i)
+    }
+    expect(await results).toEqual(calls.map((call) => call.toUpperCase()))
+    expect(asked).toEqual([['aa', 'bb'], ['c'], ['large'], ['d', 'ee']])
   })
 
   it('also runs waiting calls when the statements before have failed', async () => {
@@ -140,10 +166,10 @@ describe('statements that calls share (DESIGN §5)', () => {
 
   it('fails all calls that share a refused one', async () => {
     const { ask, begin, end } = aStatement({ keyOf: (call) => call })
-    const failing = ['bad', 'bad', 'a'].map((call) => ask(call).catch((error: Error) => error.message))
+    const failing = ['bad', 'bad'].map((call) => ask(call).catch((error: Error) => error.message))
     await begin()
     end(0)
-    expect(await Promise.all(failing)).toEqual(['refused', 'refused', 'refused'])
+    expect(await Promise.all(failing)).toEqual(['refused', 'refused'])
     const later = ask('bad').catch((error: Error) => error.message)
     await begin()
     end(1)

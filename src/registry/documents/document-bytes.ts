@@ -12,10 +12,10 @@ export interface DocumentBytes {
 /**
  * How many bytes of a document one statement reads. pg decodes them in one step, which takes about 10 ms for each MiB.
  */
-const pieceBytes = 512 * 1024
+export const pieceBytes = 512 * 1024
 
 /** A piece of a document, and the size of the whole document. */
-interface DocumentPiece extends DocumentBytes {
+export interface DocumentPiece extends DocumentBytes {
   size: number
 }
 
@@ -73,7 +73,7 @@ export async function findFilterBytes(db: Queryable, repositoryId: string): Prom
 }
 
 /** Reads all pieces of one revision of a document. Begins again when the document changes in between. */
-async function joinPieces(
+export async function joinPieces(
   read: (offset: number) => Promise<DocumentPiece | null>,
 ): Promise<DocumentBytes | null> {
   let pieces: DocumentPiece[] = []

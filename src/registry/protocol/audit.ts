@@ -3,7 +3,7 @@ import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { findAdvisories } from '../tables/package-warnings.ts'
-import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
+import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryText } from './http.ts'
 
 /** The maximum number of names in one request. Packagist has the same limit. */
 const maxNames = 1000
@@ -33,8 +33,15 @@ export async function auditRoute(
       )
     }
     const theirs = await upstreamQueries.listAdvisories(found.foreign)
-    const ours = found.own.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])
-    return sendRegistryJson(reply, 200, { advisories: { ...theirs, ...Object.fromEntries(ours) } })
+    const listed = new Map(Object.entries(theirs).map(([name, list]) => [name, list.map(({ text }) => text)]))
+    for (const { name, advisories } of found.own)
+      listed.set(
+        name,
+        advisories.map((advisory) => JSON.stringify(composerAdvisory(advisory))),
+      )
+    // The advisories of upstreams are JSON already. They can have megabytes.
+    const members = Array.from(listed, ([name, texts]) => `${JSON.stringify(name)}:[${texts.join(',')}]`)
+    return sendRegistryText(reply, `{"advisories":{${members.join(',')}}}`)
   })
 }
 

@@ -118,6 +118,14 @@ export function sendRegistryJson(reply: FastifyReply, status: number, body: obje
     .send(encodeJson(body))
 }
 
+/** Sends JSON that is a text already. */
+export function sendRegistryText(reply: FastifyReply, json: string): FastifyReply {
+  return reply
+    .code(200)
+    .headers({ 'content-type': jsonType, 'cache-control': 'private, no-cache' })
+    .send(Buffer.from(json))
+}
+
 /** Returns a Buffer, because Fastify appends a charset to the content type of a string. */
 function encodeJson(body: object): Buffer {
   return Buffer.from(JSON.stringify(body))

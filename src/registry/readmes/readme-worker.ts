@@ -1,4 +1,4 @@
-import { parentPort } from 'node:worker_threads'
+import { serveThread } from '../../domain/threads.ts'
 import { highlightLines } from './highlight.ts'
 import { renderMarkdown } from './markdown.ts'
 
@@ -11,10 +11,7 @@ export type RenderTask =
     }
   | { code: string; language: string }
 
-// This runs in a worker thread. It sends `ready` first, and then the result of each message: HTML, or lines of HTML.
-parentPort?.on('message', (task: RenderTask) =>
-  parentPort?.postMessage(
-    'code' in task ? highlightLines(task.code, task.language) : renderMarkdown(task.markdown, task),
-  ),
+// The result is HTML, or lines of HTML.
+serveThread((task: RenderTask) =>
+  'code' in task ? highlightLines(task.code, task.language) : renderMarkdown(task.markdown, task),
 )
-parentPort?.postMessage('ready')

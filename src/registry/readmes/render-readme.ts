@@ -1,8 +1,6 @@
-import { once } from 'node:events'
-import { Worker } from 'node:worker_threads'
 import type { Queryable } from '../../database/database.ts'
 import { cleanText } from '../../domain/plain-text.ts'
-import { limitConcurrency } from '../../domain/time-slices.ts'
+import { openThreads } from '../../domain/threads.ts'
 import type { Job } from '../../jobs/job.ts'
 import { readReadme } from '../archives/archive-files.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
@@ -36,61 +34,25 @@ const maxCodeMilliseconds = 1_000
 /** At most this many tasks wait for the thread. Code then has no colours, so that READMEs are rendered first. */
 const maxWaiting = 4
 
-const resourceLimits = { maxOldGenerationSizeMb: 256 }
-
-/**
- * Starts the thread. When svc runs from source (tests, `npm run dev`), the thread first registers tsx, to read
- * TypeScript.
- */
-function startThread(): Worker {
-  if (!import.meta.url.endsWith('.ts')) {
-    return new Worker(new URL('./readme-worker.js', import.meta.url), { resourceLimits })
-  }
-  const { href } = new URL('./readme-worker.ts', import.meta.url)
-  const script = `import('tsx/esm/api').then(({ register }) => { register(); return import('${href}') })`
-  return new Worker(script, { eval: true, resourceLimits })
-}
-
 /**
  * Opens a renderer. It renders in a worker thread, because Markdown would block the event loop. The first README starts
  * the thread.
  */
 export function openReadmeRenderer(): ReadmeRenderer {
-  const inTurn = limitConcurrency(1)
-  let worker: Worker | null = null
+  const threads = openThreads<RenderTask>(new URL('./readme-worker', import.meta.url), {
+    count: 1,
+    maxHeapMegabytes: 256,
+  })
   let waiting = 0
 
-  async function startWorker(): Promise<Worker> {
-    const started = startThread()
-    await once(started, 'message')
-    // Without a listener, an error between two READMEs would end the process.
-    started.on('error', () => {})
-    started.on('exit', () => {
-      if (worker === started) worker = null
-    })
-    return started
-  }
-
-  /**
-   * Returns the result. When the rendering takes too long or the thread fails, it returns null and replaces the thread.
-   */
+  /** Returns the result. Null when the rendering takes too long, or fails. */
   async function renderInThread<Result = string>(
     task: RenderTask,
     milliseconds = maxMilliseconds,
   ): Promise<Result | null> {
-    worker ??= await startWorker()
-    const rendering = worker
-    // Only a README in progress keeps the process alive.
-    rendering.ref()
     try {
-      rendering.postMessage(task)
-      const timeout = AbortSignal.timeout(milliseconds)
-      const [result] = (await once(rendering, 'message', { signal: timeout })) as [Result]
-      rendering.unref()
-      return result
+      return await threads.run<Result>(task, { milliseconds })
     } catch {
-      worker = null
-      await rendering.terminate()
       return null
     }
   }
@@ -100,10 +62,10 @@ export function openReadmeRenderer(): ReadmeRenderer {
       if (!readme) return { format: 'none', content: '' }
       const text = cleanText(readme.text.replace(/\r\n?/g, '\n'))
       if (!readme.isMarkdown) return { format: 'text', content: text }
-      const coloured = await inTurn(() => renderInThread({ markdown: text, hasColours: true }))
+      const coloured = await renderInThread({ markdown: text, hasColours: true })
       if (coloured !== null && Buffer.byteLength(coloured) <= maxColouredBytes)
         return { format: 'html', content: coloured }
-      const plain = await inTurn(() => renderInThread({ markdown: text, hasColours: false }))
+      const plain = await renderInThread({ markdown: text, hasColours: false })
       if (plain !== null && Buffer.byteLength(plain) <= maxContentBytes)
         return { format: 'html', content: plain }
       return { format: 'text', content: text }
@@ -112,14 +74,12 @@ export function openReadmeRenderer(): ReadmeRenderer {
       if (code.length > maxCodeCharacters || waiting >= maxWaiting) return null
       waiting += 1
       try {
-        return await inTurn(() => renderInThread<string[]>({ code, language }, maxCodeMilliseconds))
+        return await renderInThread<string[]>({ code, language }, maxCodeMilliseconds)
       } finally {
         waiting -= 1
       }
     },
-    async close() {
-      await worker?.terminate()
-    },
+    close: threads.close,
   }
 }
 

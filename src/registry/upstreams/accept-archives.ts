@@ -4,8 +4,10 @@ import { errcode, RegistryError } from '../errors.ts'
 import { insertEventList } from '../tables/events.ts'
 import { checkContextOf, type MirrorContext } from './check-document.ts'
 import type { UpstreamChange } from './configure.ts'
+import { urlOfArchive } from './documents/packed-content.ts'
+import { keepOffered } from './documents/run-task.ts'
 import { checkInTurn } from './mirror.ts'
-import { renderMirror, unpackContent } from './store-documents.ts'
+import { renderMirror } from './store-documents.ts'
 import {
   type AcceptedArchive,
   listVersionArchives,
@@ -41,9 +43,9 @@ export async function acceptArchives(
     await lockMirror(tx, first.packageId)
     // The rules and the alarm may have changed meanwhile.
     const alarmed = acceptable(await listVersionArchives(tx, repositoryId, packageName, version), changed)
-    const offered = await listOffered(tx, first.packageId, documents)
+    const offered = await listOffered(tx, first.packageId, documents, alarmed.map(urlOfArchive))
     // Nothing could replace stored bytes that the upstream no longer offers, and lock files may need them.
-    const archives = alarmed.filter((archive) => !archive.isStored || offered.has(urlOf(archive)))
+    const archives = alarmed.filter((archive) => !archive.isStored || offered.has(urlOfArchive(archive)))
     if (archives.length === 0) {
       throw refusal(
         `the upstream no longer offers this archive of ${packageName}: svc still serves the stored bytes`,
@@ -113,24 +115,20 @@ async function checkDocuments(
   return found
 }
 
-/** Lists the archives in documents of a package. The transaction has locked the row of the package. */
+/** Returns which of the archives are in documents of a package. The transaction has locked the row of the package. */
 async function listOffered(
   tx: pg.PoolClient,
   packageId: string,
   documents: readonly boolean[],
+  archives: readonly string[],
 ): Promise<ReadonlySet<string>> {
   const offered = new Set<string>()
   for (const isDev of documents) {
     const packed = await findMirrorContent(tx, packageId, isDev)
-    const content = packed && (await unpackContent(packed))
-    for (const { dist } of content?.versions ?? []) if (dist !== null) offered.add(urlOf(dist))
+    const found = packed ? await keepOffered({ owner: packageId, isUrgent: true }, packed, archives) : []
+    for (const archive of found) offered.add(archive)
   }
   return offered
-}
-
-/** Returns the part of an archive's URL that identifies it within its package. */
-function urlOf({ versionPath, reference }: { versionPath: string; reference: string }): string {
-  return `${versionPath}/${reference}`
 }
 
 function refusal(why: string): RegistryError {

@@ -1,16 +1,12 @@
-import { promisify } from 'node:util'
-import { gunzip } from 'node:zlib'
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
-import { makePause } from '../../domain/time-slices.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { mayKnow, parseObject } from './client/upstream-root.ts'
-import { completeAdvisories } from './documents/complete-advisories.ts'
-import type { UpstreamContent } from './documents/judge-document.ts'
+import { mayKnow } from './client/upstream-root.ts'
+import type { AdvisoryText } from './documents/complete-advisories.ts'
+import { advisoriesOfPacked, runTask } from './documents/run-task.ts'
 import { listStoredContents } from './tables/upstream-documents.ts'
 import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
@@ -20,15 +16,15 @@ const freshMilliseconds = 5 * 60_000
 const documentBatch = 10
 /** The size of a gzipped document whose advisories are read. Larger ones would delay other requests for too long. */
 const maxStoredBytes = 4 * 1024 * 1024
-/** The size of the advisories of one name. Several hundred of them have about half of that. */
-const maxNameCharacters = 1024 * 1024
+/** The size of the advisories in one response. An upstream can have a document of this size. */
+const maxResponseCharacters = 16 * 1024 * 1024
 /** The size of the advisories that a process keeps. Anybody may ask about new names, and upstreams return any size. */
-const maxKeptCharacters = 32 * 1024 * 1024
+const maxKeptCharacters = 8 * 1024 * 1024
 
 /** The advisories of a name at an upstream. `advisories` is null when the upstream told nothing about the name. */
 interface KnownAdvisories {
   readAt: number
-  advisories: JsonObject[] | null
+  advisories: AdvisoryText[] | null
 }
 
 /** A name whose advisories are wanted. The function `package_origin` has allowed to send it to these upstreams. */
@@ -44,7 +40,9 @@ export interface AuditedName {
  * about a name that is not bound yet. Names that no upstream knows are left out. Throws errcode 14 when an upstream
  * fails, because an empty list would mean "no advisories".
  */
-export type ListUpstreamAdvisories = (names: readonly AuditedName[]) => Promise<Record<string, JsonObject[]>>
+export type ListUpstreamAdvisories = (
+  names: readonly AuditedName[],
+) => Promise<Record<string, AdvisoryText[]>>
 
 /** Opens the advisories of a process, with their cache. */
 export function openUpstreamAdvisories(
@@ -60,7 +58,7 @@ export function openUpstreamAdvisories(
   async function listOf(
     upstreamId: string,
     asked: readonly AuditedName[],
-  ): Promise<[string, JsonObject[]][]> {
+  ): Promise<[string, AdvisoryText[]][]> {
     const keyOf = ({ name }: AuditedName) => `${upstreamId} ${name}`
     // The response needs them even if the cache drops them meanwhile.
     const known = new Map<string, KnownAdvisories>()
@@ -96,7 +94,7 @@ export function openUpstreamAdvisories(
         )
       }
     }
-    return asked.flatMap((one): [string, JsonObject[]][] => {
+    return asked.flatMap((one): [string, AdvisoryText[]][] => {
       const advisories = known.get(one.name)?.advisories ?? null
       // Without an entry, Composer asks other repositories: this one does not know whether it has the package.
       if (advisories === null || (advisories.length === 0 && !one.isBound)) return []
@@ -104,7 +102,7 @@ export function openUpstreamAdvisories(
     })
   }
 
-  function read(upstream: Upstream, names: readonly string[]): Promise<Map<string, JsonObject[]>> {
+  function read(upstream: Upstream, names: readonly string[]): Promise<Map<string, AdvisoryText[]>> {
     const url = upstream.root?.advisoriesUrl ?? null
     if (url !== null) return request(upstream, url, names)
     return readStored(upstream, upstream.root?.hasAdvisoriesInDocuments ? names : [])
@@ -114,25 +112,27 @@ export function openUpstreamAdvisories(
     upstream: Upstream,
     url: string,
     names: readonly string[],
-  ): Promise<Map<string, JsonObject[]>> {
+  ): Promise<Map<string, AdvisoryText[]>> {
     if (names.length === 0) return new Map()
     const form = new URLSearchParams(names.map((name): [string, string] => ['packages[]', name])).toString()
-    const fetched = await client.for(upstream).fetchDocument(url, { form, milliseconds: requestMilliseconds })
+    const fetched = await client
+      .for(upstream)
+      .fetchDocument(url, (bytes) => runTask({ owner: upstream.id }, 'parseAdvisories', bytes, names, url), {
+        form,
+        milliseconds: requestMilliseconds,
+      })
     if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
-    const { advisories } = parseObject(fetched.text, 'the advisories')
-    // PHP writes an empty object as `[]`.
-    const said = Array.isArray(advisories) && advisories.length === 0 ? {} : advisories
-    if (!isJsonObject(said)) throw new UpstreamError(`${url} returned no advisories`)
-    return new Map(names.map((name) => [name, readAdvisories(said[name], name)]))
+    const found = fetched.content
+    return new Map(names.map((name, i) => [name, found[i] ?? []]))
   }
 
   /** Reads the advisories in stored documents, for an upstream that has them only there. */
   async function readStored(
     upstream: Upstream,
     names: readonly string[],
-  ): Promise<Map<string, JsonObject[]>> {
-    const found = new Map<string, JsonObject[]>()
-    const pause = makePause()
+  ): Promise<Map<string, AdvisoryText[]>> {
+    const found = new Map<string, AdvisoryText[]>()
+    let characters = 0
     for (let start = 0; start < names.length; start += documentBatch) {
       const batch = names.slice(start, start + documentBatch)
       for (const { name, content } of await listStoredContents(db, upstream.id, batch, maxStoredBytes)) {
@@ -143,12 +143,10 @@ export function openUpstreamAdvisories(
           )
           continue
         }
-        const text = await promisify(gunzip)(content)
-        // Most documents have no advisory. The search for its key is much cheaper than the parser.
-        if (!text.includes('"advisoryId"')) continue
-        await pause()
-        const { extra } = JSON.parse(text.toString()) as UpstreamContent
-        const advisories = readAdvisories(extra['security-advisories'], name)
+        const advisories = await advisoriesOfPacked({ owner: upstream.id }, content, name)
+        characters += sizeOf(advisories)
+        if (characters > maxResponseCharacters)
+          throw new UpstreamError('the advisories are too large together')
         if (advisories.length > 0) found.set(name, advisories)
       }
     }
@@ -164,29 +162,20 @@ export function openUpstreamAdvisories(
       )
     }
     const found = await Promise.all(Array.from(byUpstream, ([id, asked]) => listOf(id, asked)))
-    const merged = new Map<string, JsonObject[]>()
+    const merged = new Map<string, AdvisoryText[]>()
     for (const [name, advisories] of found.flat()) {
       const known = merged.get(name) ?? []
       const ids = new Set(known.map(({ advisoryId }) => advisoryId))
       merged.set(name, [...known, ...advisories.filter(({ advisoryId }) => !ids.has(advisoryId))])
     }
+    if (sizeOf([...merged.values()].flat()) > maxResponseCharacters)
+      throw unavailable(new UpstreamError('the advisories of the upstreams are too large together'))
     return Object.fromEntries(merged)
   }
 }
 
-/**
- * Returns the advisories of a list that Composer can read. Throws `UpstreamError` when they are too large: a part of them
- * would mean "no other advisories".
- */
-function readAdvisories(listed: Json | undefined, name: string): JsonObject[] {
-  const advisories = completeAdvisories(listed)
-  if (sizeOf(advisories) > maxNameCharacters)
-    throw new UpstreamError(`the advisories of ${name} are larger than ${maxNameCharacters} characters`)
-  return advisories
-}
-
-function sizeOf(advisories: readonly JsonObject[]): number {
-  return JSON.stringify(advisories).length
+function sizeOf(advisories: readonly AdvisoryText[]): number {
+  return advisories.reduce((sum, { text }) => sum + text.length, 0)
 }
 
 function unavailable(error: UpstreamError): RegistryError {

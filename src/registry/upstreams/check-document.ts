@@ -6,10 +6,11 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
-import { isInline, mayKnow, metadataUrlOf, parseObject } from './client/upstream-root.ts'
-import { judgeDocument, type UpstreamContent } from './documents/judge-document.ts'
+import { isInline, mayKnow, metadataUrlOf } from './client/upstream-root.ts'
+import type { PackedDocument } from './documents/packed-content.ts'
+import { judgeInlinePackage, judgePackage } from './documents/run-task.ts'
 import { freshRoot, inlinePackages, type RootContext, rootContextOf } from './fresh-root.ts'
-import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
+import { type CheckedDocument, sizeOfDocument, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { findBoundPackage } from './tables/mirrored-packages.ts'
 import type { SavedMirror } from './tables/rendered-mirrors.ts'
@@ -27,8 +28,10 @@ import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 /** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
 const restSeconds = 5
 const maxRestSeconds = 300
-/** The size of the lists of names, in characters, of the upstreams that a process keeps. */
-const maxUpstreamCharacters = 16 * 1024 * 1024
+/** The size of the lists of names, in bytes, of the upstreams that a process keeps. */
+const maxUpstreamBytes = 16 * 1024 * 1024
+/** The size of the documents that are stored in one transaction. A larger document is stored alone. */
+const maxStoredBytes = 4 * 1024 * 1024
 
 /** The parts that requests to upstreams need. Concurrent checks share their statements and commits. */
 export interface CheckContext extends RootContext {
@@ -63,20 +66,22 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
     takeTurn: shareStatements((keys: DocumentKey[]) => takeCheckTurns(db, keys, freshSeconds)),
     findUpstream: shareStatements((ids: string[]) => findUpstreams(db, ids)),
     upstreams: new LRUCache({
-      maxSize: maxUpstreamCharacters,
+      maxSize: maxUpstreamBytes,
       sizeCalculation: ({ upstream }) => sizeOf(upstream),
     }),
     store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents), {
       maxStatements: 1,
+      maxSize: maxStoredBytes,
+      sizeOf: sizeOfDocument,
     }),
     note,
   }
 }
 
-/** Returns how many characters an upstream's lists of names have, and 1,000 for everything else. */
+/** Returns how many bytes an upstream's lists of names take: 24 for each name, and 1,000 for everything else. */
 function sizeOf({ root }: Upstream): number {
   const lists = root ? [root.names, root.patterns, root.inlineNames, root.vendors] : []
-  const sizes = lists.map((list) => (list ?? []).reduce((sum, { length }) => sum + length, 0))
+  const sizes = lists.map((list) => (list ?? []).reduce((sum, { length }) => sum + length + 24, 0))
   return sizes.reduce((sum, size) => sum + size, 1000)
 }
 
@@ -109,11 +114,8 @@ export async function checkDocument(context: CheckContext, key: DocumentKey): Pr
   try {
     const result = await fetchContent(context, upstream, { packageName, isDev, lastModified })
     note(upstream, result.kind)
-    if (result.kind === 'found') {
-      const packed = await packContent(result.content)
-      const saved = await context.store({ ...result, upstream, packageName, isDev, packed })
-      return saved ? { outcome: 'found', saved } : { outcome: 'missing' }
-    }
+    if (result.kind === 'found')
+      return result.saved ? { outcome: 'found', saved: result.saved } : { outcome: 'missing' }
     if (result.kind === 'missing' && (await forgetUnbound(db, key))) return { outcome: 'missing' }
     await saveNoContent(db, key, result.kind)
     if (!isDev) await noteGone(context, upstream, packageName, result.kind === 'missing')
@@ -149,36 +151,45 @@ async function readUpstream(
   return upstream
 }
 
-type FetchResult =
-  | { kind: 'found'; content: UpstreamContent; dropped: string[]; lastModified: string | null }
-  | { kind: 'unchanged' }
-  | { kind: 'missing' }
+/** `saved` is null when the name was bound to another upstream meanwhile. */
+type FetchResult = { kind: 'found'; saved: SavedMirror | null } | { kind: 'unchanged' } | { kind: 'missing' }
 
+/** Requests a document, and stores it. */
 async function fetchContent(
   context: CheckContext,
   given: Upstream,
   { packageName, isDev, lastModified }: { packageName: string; isDev: boolean; lastModified: string | null },
 ): Promise<FetchResult> {
   const upstream = await freshRoot(context, given, packageName)
-  const { root } = upstream
+  const { root, id: owner } = upstream
   if (root === null) throw new UpstreamError(`packages.json of ${upstream.name} was never read`)
+
+  /** Undefined when the document does not contain the package. */
+  const store = async (read: PackedDocument | null, about: { lastModified: string | null }) =>
+    read === null ? undefined : context.store({ ...read, ...about, upstream, packageName, isDev })
+
   if (!mayKnow(root, packageName)) return { kind: 'missing' }
   if (isInline(root, packageName)) {
     const versions = (await inlinePackages(context, upstream)).get(packageName)
-    const document = { packages: { [packageName]: versions } } as Parameters<typeof judgeDocument>[0]
-    if (versions !== undefined)
-      return judged(judgeDocument(document, packageName, isDev ? 'dev' : 'main'), null)
+    if (versions !== undefined) {
+      const part = isDev ? 'dev' : 'main'
+      const read = await judgeInlinePackage({ owner }, versions, packageName, part)
+      return stored(await store(read, { lastModified: null }))
+    }
   }
   if (root.metadataUrl === null) return { kind: 'missing' }
   const url = metadataUrlOf(root.metadataUrl, packageName, isDev)
-  const fetched = await context.client.for(upstream).fetchDocument(url, { lastModified })
-  if (fetched.kind !== 'found') return fetched
-  const document = parseObject(fetched.text, `the metadata of ${packageName}`)
-  return judged(judgeDocument(document, packageName), fetched.lastModified)
+  const fetched = await context.client.for(upstream).fetchDocument(
+    url,
+    // The document is stored before its bytes leave the memory, so that no queue of large documents grows.
+    async (bytes, about) => store(await judgePackage({ owner }, bytes, packageName), about),
+    { lastModified },
+  )
+  return fetched.kind === 'found' ? stored(fetched.content) : fetched
 }
 
-function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | null): FetchResult {
-  return read === null ? { kind: 'missing' } : { kind: 'found', ...read, lastModified }
+function stored(saved: SavedMirror | null | undefined): FetchResult {
+  return saved === undefined ? { kind: 'missing' } : { kind: 'found', saved }
 }
 
 async function findUpstreams(db: pg.Pool, ids: readonly string[]): Promise<(Upstream | null)[]> {

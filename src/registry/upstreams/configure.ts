@@ -14,9 +14,8 @@ import { isOperator } from '../tables/operators.ts'
 import { noteListingChange } from '../tables/packages.ts'
 import type { UpstreamClient, UpstreamRequests, UpstreamRights } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { readRoot, rootUrlOf } from './client/upstream-root.ts'
 import { isPattern, maxPatterns } from './documents/patterns.ts'
-import { textOf } from './fresh-root.ts'
+import { type ReadRoot, readRoot } from './fresh-root.ts'
 import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
   lockRemovedUpstreams,
@@ -71,7 +70,11 @@ export async function addUpstream(
   await transaction(db, requireLimit)
   const isTrusted = await isOperator(db, author)
   const rights = { usesCredentials: isTrusted, reachesPrivateHosts: isTrusted }
-  const { root, lastModified } = await fetchRoot(client.for({ url, credentialHosts: [], ...rights }), url)
+  const { root, lastModified } = await fetchRoot(
+    client.for({ url, credentialHosts: [], ...rights }),
+    url,
+    repositoryId,
+  )
   const name = wanted.name ?? new URL(url).hostname.replace(/[^a-z0-9]+/g, '.').slice(0, 64)
   return transaction(db, (tx) =>
     explainRule(async () => {
@@ -192,13 +195,11 @@ export async function approvePackages(
 }
 
 /** Reads packages.json of an upstream. Throws errcode 9 with the reason when it cannot be used. */
-async function fetchRoot(client: UpstreamRequests, url: string) {
+async function fetchRoot(client: UpstreamRequests, url: string, repositoryId: string): Promise<ReadRoot> {
   try {
-    const rootUrl = rootUrlOf(url)
-    const fetched = await client.fetchDocument(rootUrl)
-    if (fetched.kind !== 'found') throw new UpstreamError(`${rootUrl} does not exist`)
-    const { root } = await readRoot(url, fetched.text, async (include) => textOf(client, include))
-    return { root, lastModified: fetched.lastModified }
+    const read = await readRoot(client, { url, owner: repositoryId })
+    if (read === 'unchanged') throw new UpstreamError('packages.json of the upstream has no content')
+    return read
   } catch (error) {
     if (!(error instanceof UpstreamError)) throw error
     throw new RegistryError(errcode.failedPrecondition, `the upstream cannot be used: ${error.message}`, {

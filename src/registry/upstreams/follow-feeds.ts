@@ -1,14 +1,10 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { enqueueNew, type Job, type JobContext } from '../../jobs/job.ts'
-import { quarantineList } from '../documents/packages-json.ts'
-import { isConstraint } from '../manifest/constraint.ts'
-import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
-import { isPackageName } from '../manifest/package-name.ts'
 import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
 import { openUpstreamClient, type UpstreamRequests } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { parseObject } from './client/upstream-root.ts'
+import { runTask } from './documents/run-task.ts'
 import { freshRoot } from './fresh-root.ts'
 import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
@@ -218,39 +214,24 @@ async function followFeed(
   // Use less than the interval of the schedule, because the schedule has jitter.
   const turn = await takeFeedTurn(db, upstreamId, feedSeconds / 2)
   if (!turn) return
-  const since = turn.since ?? (await firstTimestamp(client, url))
-  const changes = parseObject(await feedText(client, withSince(url, since)), 'the change feed')
-  const { actions, timestamp } = changes
-  if (!Array.isArray(actions) || !isTimestamp(timestamp))
-    throw new UpstreamError('the change feed has another format')
-  const named = actions.filter(isJsonObject)
-  const isResync = named.some(({ type }) => type === 'resync')
+  const owner = { owner: upstreamId }
+  const read = <T>(at: string, use: (bytes: Buffer) => Promise<T>) => readFeed(client, at, use)
+  const since = turn.since ?? (await read(url, (bytes) => runTask(owner, 'parseTimestamp', bytes)))
+  const { timestamp, isResync, documents } = await read(withSince(url, since), (bytes) =>
+    runTask(owner, 'parseChanges', bytes),
+  )
   if (isResync) await markAllStale(db, upstreamId)
-  const documents = named.flatMap(documentOf)
   if (documents.length > 0) await markStale(db, upstreamId, documents)
-  await saveFeedPosition(db, upstreamId, String(timestamp), { isRestart: turn.since === null || isResync })
+  await saveFeedPosition(db, upstreamId, timestamp, { isRestart: turn.since === null || isResync })
 }
 
-/**
- * Returns the document of a change. `vendor/package~dev` is the document of development versions. None for a name that no
- * package can have.
- */
-function documentOf({ type, package: name }: JsonObject): { packageName: string; isDev: boolean }[] {
-  if ((type !== 'update' && type !== 'delete') || typeof name !== 'string') return []
-  const packageName = name.toLowerCase().replace(/~dev$/, '')
-  return isPackageName(packageName) ? [{ packageName, isDev: name.endsWith('~dev') }] : []
-}
-
-/** Returns the first timestamp. A request without `since` gets it in a response with status 400. */
-async function firstTimestamp(client: UpstreamRequests, url: string): Promise<string> {
-  const { timestamp } = parseObject(await feedText(client, url), 'the change feed')
-  if (!isTimestamp(timestamp)) throw new UpstreamError('the change feed has no timestamp')
-  return String(timestamp)
-}
-
-async function feedText(client: UpstreamRequests, url: string): Promise<string> {
-  const fetched = await client.fetchDocument(url, { takesBadRequest: true })
-  if (fetched.kind === 'found') return fetched.text
+async function readFeed<T>(
+  client: UpstreamRequests,
+  url: string,
+  use: (bytes: Buffer) => Promise<T>,
+): Promise<T> {
+  const fetched = await client.fetchDocument(url, use, { takesBadRequest: true })
+  if (fetched.kind === 'found') return fetched.content
   throw new UpstreamError(`${url} does not exist`)
 }
 
@@ -258,10 +239,6 @@ function withSince(url: string, since: string): string {
   const asked = new URL(url)
   asked.searchParams.set('since', since)
   return asked.href
-}
-
-function isTimestamp(value: unknown): value is number | string {
-  return /^\d{1,16}$/.test(String(value))
 }
 
 /** Requests stale documents that were used recently. Stops at the first failure, because the others would fail too. */
@@ -280,30 +257,13 @@ async function readSummary({ db, client }: CheckContext, upstream: Upstream): Pr
   if (root === null) return
   if (root.filterSummaryUrl === null) {
     // The upstream may have had a list before.
-    if (await hasSummaryFlags(db, id)) await transaction(db, (tx) => saveSummaryFlags(tx, id, []))
+    if (await hasSummaryFlags(db, id))
+      await transaction(db, (tx) => saveSummaryFlags(tx, id, Buffer.from('[]')))
     return
   }
-  const fetched = await client.for(upstream).fetchDocument(root.filterSummaryUrl, {
-    milliseconds: summaryMilliseconds,
-  })
-  if (fetched.kind !== 'found') return
-  const listed = listedMalware(parseObject(fetched.text, 'the filter summary'))
-  if (listed === null) return
-  const flags = Object.entries(listed).filter(
-    (pair): pair is [string, string] =>
-      isPackageName(pair[0]) && typeof pair[1] === 'string' && isConstraint(pair[1]),
-  )
-  await transaction(db, (tx) => saveSummaryFlags(tx, id, flags))
-}
-
-/** Returns the malware list of a summary. Null for another format. PHP writes an empty object as `[]`. */
-function listedMalware({ filter }: JsonObject): JsonObject | null {
-  if (isEmpty(filter)) return {}
-  const listed = isJsonObject(filter) ? filter[quarantineList] : undefined
-  if (isEmpty(listed)) return {}
-  return isJsonObject(listed) ? listed : null
-}
-
-function isEmpty(value: Json | undefined): boolean {
-  return typeof value === 'object' && value !== null && Object.keys(value).length === 0
+  const read = async (bytes: Buffer) => {
+    const flags = await runTask({ owner: id }, 'parseMalwareList', bytes)
+    if (flags !== null) await transaction(db, (tx) => saveSummaryFlags(tx, id, flags))
+  }
+  await client.for(upstream).fetchDocument(root.filterSummaryUrl, read, { milliseconds: summaryMilliseconds })
 }

@@ -1,20 +1,24 @@
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
+import { limitConcurrency } from '../../domain/time-slices.ts'
 import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import {
+  completeRoot,
   type InlinePackages,
   mayKnow,
-  readRoot,
   rootUrlOf,
   type UpstreamRoot,
 } from './client/upstream-root.ts'
+import { runTask, type TaskOwner } from './documents/run-task.ts'
 import { saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
 
 /** The time after which packages.json of an upstream is read again. */
 const rootMilliseconds = 10 * 60_000
-/** The size of the texts whose inline packages a process keeps. */
-const maxInlineCharacters = 256 * 1024 * 1024
+/** The size of the inline packages that a process keeps, in bytes. */
+const maxInlineBytes = 128 * 1024 * 1024
+/** How many upstreams with inline packages a process reads at once. Each of them can have 64 MiB. */
+const maxInlineReads = 4
 
 /** The parts that reads of packages.json need. */
 export interface RootContext {
@@ -27,6 +31,8 @@ export interface RootContext {
   inline: LRUCache<string, InlineUpstream>
   /** The running reads of these packages, by upstream. */
   inlineReads: Map<string, Promise<InlinePackages>>
+  /** Lets only some upstreams be read at once. */
+  readInTurn: <T>(task: () => Promise<T>) => Promise<T>
 }
 
 /** The packages in packages.json of an upstream and in its includes. */
@@ -34,7 +40,6 @@ interface InlineUpstream {
   readAt: number
   lastModified: string | null
   packages: InlinePackages
-  characters: number
 }
 
 /** Returns the context of reads. Nothing was read yet. */
@@ -43,11 +48,20 @@ export function rootContextOf(parts: Pick<RootContext, 'db' | 'client' | 'freshS
     ...parts,
     roots: new Map(),
     inline: new LRUCache({
-      maxSize: maxInlineCharacters,
-      sizeCalculation: ({ characters }) => characters + 1,
+      maxSize: maxInlineBytes,
+      sizeCalculation: ({ packages }) => sizeOfPackages(packages),
     }),
     inlineReads: new Map(),
+    readInTurn: limitConcurrency(maxInlineReads),
   }
+}
+
+/** Returns the size of packages in bytes. Each part takes about 200 bytes more than its JSON. */
+function sizeOfPackages(packages: InlinePackages): number {
+  let size = 1
+  for (const parts of packages.values())
+    size += parts.reduce((sum, { byteLength }) => sum + byteLength + 200, 0)
+  return size
 }
 
 /**
@@ -89,22 +103,44 @@ function isOfEarlierRelease({ inlineNames, hasAdvisoriesInDocuments }: UpstreamR
 }
 
 /** Reads packages.json of an upstream again. */
-async function refreshRoot({ db, client }: RootContext, upstream: Upstream): Promise<Upstream> {
-  const requests = client.for(upstream)
-  const fetched = await requests.fetchDocument(rootUrlOf(upstream.url), {
-    lastModified:
-      upstream.root === null || isOfEarlierRelease(upstream.root) || upstream.root.vendors === undefined
-        ? null
-        : upstream.rootLastModified,
-  })
-  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(upstream.url)} does not exist`)
-  if (fetched.kind === 'unchanged') {
-    await saveRoot(db, upstream.id, { root: null, lastModified: null })
+async function refreshRoot({ db, client, readInTurn }: RootContext, upstream: Upstream): Promise<Upstream> {
+  const { id, url } = upstream
+  const lastModified =
+    upstream.root === null || isOfEarlierRelease(upstream.root) || upstream.root.vendors === undefined
+      ? null
+      : upstream.rootLastModified
+  const read = await readInTurn(() => readRoot(client.for(upstream), { url, owner: id, lastModified }))
+  if (read === 'unchanged') {
+    await saveRoot(db, id, { root: null, lastModified: null })
     return upstream
   }
-  const { root } = await readRoot(upstream.url, fetched.text, (url) => textOf(requests, url))
-  await saveRoot(db, upstream.id, { root, lastModified: fetched.lastModified })
-  return { ...upstream, root, rootLastModified: fetched.lastModified, rootCheckedAt: new Date() }
+  await saveRoot(db, id, read)
+  return { ...upstream, root: read.root, rootLastModified: read.lastModified, rootCheckedAt: new Date() }
+}
+
+/** The packages.json of an upstream, with its includes. */
+export interface ReadRoot {
+  root: UpstreamRoot
+  packages: InlinePackages
+  lastModified: string | null
+}
+
+/** Reads packages.json of an upstream and its includes. Throws `UpstreamError` when it cannot be used. */
+export async function readRoot(
+  requests: UpstreamRequests,
+  { url, owner, lastModified = null }: TaskOwner & { url: string; lastModified?: string | null },
+): Promise<ReadRoot | 'unchanged'> {
+  const fetched = await requests.fetchDocument(
+    rootUrlOf(url),
+    (bytes) => runTask({ owner }, 'parseRoot', bytes, url),
+    { lastModified },
+  )
+  if (fetched.kind === 'unchanged') return 'unchanged'
+  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(url)} does not exist`)
+  const completed = await completeRoot(fetched.content, (include) =>
+    contentOf(requests, include, (bytes) => runTask({ owner }, 'parseInclude', bytes, include)),
+  )
+  return { ...completed, lastModified: fetched.lastModified }
 }
 
 /**
@@ -117,7 +153,8 @@ export async function inlinePackages(context: RootContext, upstream: Upstream): 
   const known = inline.get(id)
   if (known && Date.now() - known.readAt < freshSeconds * 1000) return known.packages
   const reading =
-    inlineReads.get(id) ?? readInline(context, upstream, known).finally(() => inlineReads.delete(id))
+    inlineReads.get(id) ??
+    context.readInTurn(() => readInline(context, upstream, known)).finally(() => inlineReads.delete(id))
   inlineReads.set(id, reading)
   return reading
 }
@@ -128,22 +165,24 @@ async function readInline(
   known: InlineUpstream | undefined,
 ): Promise<InlinePackages> {
   const { id, url } = upstream
-  const requests = client.for(upstream)
-  const fetched = await requests.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
-  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(url)} does not exist`)
-  if (fetched.kind === 'unchanged') {
+  const lastModified = known?.lastModified ?? null
+  const read = await readRoot(client.for(upstream), { url, owner: id, lastModified })
+  if (read === 'unchanged') {
     if (known) known.readAt = Date.now()
     return known?.packages ?? new Map()
   }
-  const read = await readRoot(url, fetched.text, (include) => textOf(requests, include))
-  const { packages, characters } = read
-  inline.set(id, { readAt: Date.now(), lastModified: fetched.lastModified, packages, characters })
+  const { packages } = read
+  inline.set(id, { readAt: Date.now(), lastModified: read.lastModified, packages })
   return packages
 }
 
-/** Returns the text of a document. Throws `UpstreamError` when it is missing. */
-export async function textOf(client: UpstreamRequests, url: string): Promise<string> {
-  const fetched = await client.fetchDocument(url)
-  if (fetched.kind === 'found') return fetched.text
+/** Returns what `use` makes of a document. Throws `UpstreamError` when the document is missing. */
+export async function contentOf<T>(
+  client: UpstreamRequests,
+  url: string,
+  use: (bytes: Buffer) => Promise<T>,
+): Promise<T> {
+  const fetched = await client.fetchDocument(url, use)
+  if (fetched.kind === 'found') return fetched.content
   throw new UpstreamError(`${url} does not exist`)
 }

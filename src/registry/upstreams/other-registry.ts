@@ -1,19 +1,14 @@
 import { versionSortKey } from '../manifest/composer-version.ts'
-import type { Json } from '../manifest/manifest-json.ts'
+import type { JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
-import type { UpstreamRequests } from './client/fetch.ts'
+import type { FetchedDocument, UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
-import {
-  type InlinePackages,
-  metadataUrlOf,
-  parseObject,
-  readRoot,
-  rootUrlOf,
-  type UpstreamRoot,
-} from './client/upstream-root.ts'
+import { type InlinePackages, metadataUrlOf, type UpstreamRoot } from './client/upstream-root.ts'
+import { inlineDocument } from './documents/document-tasks.ts'
 import { judgeDocument, type UpstreamVersion } from './documents/judge-document.ts'
+import { parseObject } from './documents/parse-object.ts'
 import { matchesVersion } from './documents/patterns.ts'
-import { textOf } from './fresh-root.ts'
+import { readRoot } from './fresh-root.ts'
 
 /** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
 const maxListParts = 1000
@@ -41,9 +36,9 @@ export interface ReadPackage {
 
 /** Reads packages.json of another registry. Throws `UpstreamError` when it cannot be used. */
 export async function openRegistry(client: UpstreamRequests, url: string): Promise<OtherRegistry> {
-  const text = await textOf(client, rootUrlOf(url))
-  const { root, packages } = await readRoot(url, text, (include) => textOf(client, include))
-  return { client, root, packages }
+  const read = await readRoot(client, { url, owner: url })
+  if (read === 'unchanged') throw new UpstreamError('packages.json of the registry has no content')
+  return { client, root: read.root, packages: read.packages }
 }
 
 /**
@@ -82,9 +77,11 @@ async function listedNames(client: UpstreamRequests, listUrl: string): Promise<s
   for (let part = 1; url !== null; part += 1) {
     if (part > maxListParts)
       throw new UpstreamError(`the list of packages has more than ${maxListParts} parts`)
-    const fetched = await client.fetchDocument(url)
+    const fetched: FetchedDocument<JsonObject> = await client.fetchDocument(url, async (bytes) =>
+      parseObject(bytes, 'the list of packages'),
+    )
     if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
-    const { packageNames } = parseObject(fetched.text, 'the list of packages')
+    const { packageNames } = fetched.content
     if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
     for (const given of packageNames) {
       const name = typeof given === 'string' ? toLowerAscii(given) : ''
@@ -159,8 +156,10 @@ async function readPart(registry: OtherRegistry, name: string, isDev: boolean): 
 }
 
 async function findDocument({ client, root, packages }: OtherRegistry, name: string, isDev: boolean) {
-  if (root.metadataUrl === null || packages.has(name))
-    return { packages: { [name]: packages.get(name) as Json } }
-  const fetched = await client.fetchDocument(metadataUrlOf(root.metadataUrl, name, isDev))
-  return fetched.kind === 'found' ? parseObject(fetched.text, `the metadata of ${name}`) : null
+  const parts = packages.get(name) ?? []
+  if (root.metadataUrl === null || parts.length > 0) return inlineDocument(parts, name)
+  const fetched = await client.fetchDocument(metadataUrlOf(root.metadataUrl, name, isDev), async (bytes) =>
+    parseObject(bytes, `the metadata of ${name}`),
+  )
+  return fetched.kind === 'found' ? fetched.content : null
 }

@@ -1,30 +1,22 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
-import { cleanLine, shortenText } from '../../domain/plain-text.ts'
-import { makePause } from '../../domain/time-slices.ts'
-import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
+import type { JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type ListUpstreamAdvisories, openUpstreamAdvisories } from './advisories.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
-import { jsonForPhp } from './documents/judge-document.ts'
-import { matchesGlob } from './documents/patterns.ts'
+import { metadataUrlOf, type UpstreamRoot } from './client/upstream-root.ts'
+import { runTask, type TaskOwner } from './documents/run-task.ts'
+import type { UpstreamResult } from './documents/search-results.ts'
 import { listForeignNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, type Upstream } from './tables/upstreams.ts'
 import { mentionClaimedVendor } from './tables/vendor-claims.ts'
 
 /** The timeout of requests to an upstream during a search. */
 const searchMilliseconds = 5_000
-/** How many names of a list are compared with the repository's own names. */
+/** How many names are compared with the repository's own names. */
 const maxNames = 1000
 const maxResults = 100
-
-/** A search result of an upstream, in Composer's format. */
-export interface UpstreamResult {
-  name: string
-  description: string
-}
 
 /**
  * Requests to upstreams other than metadata: advisories, searches, lists and providers. The requests never contain a
@@ -49,16 +41,19 @@ export function openUpstreamQueries(
   async function askAll<T>(
     upstreams: readonly Upstream[],
     urlOf: (root: UpstreamRoot) => string | null,
-    read: (document: JsonObject) => T[],
+    read: (owner: TaskOwner, bytes: Uint8Array) => Promise<T[]>,
   ): Promise<T[]> {
     const results = await Promise.all(
       upstreams.map(async (upstream) => {
-        const { name, root } = upstream
+        const { id: owner, name, root } = upstream
         const url = root && urlOf(root)
         if (!url) return []
         try {
-          const fetched = await client.for(upstream).fetchDocument(url, { milliseconds: searchMilliseconds })
-          return fetched.kind === 'found' ? read(parseObject(fetched.text, 'the response')) : []
+          const options = { milliseconds: searchMilliseconds }
+          const fetched = await client
+            .for(upstream)
+            .fetchDocument(url, (bytes) => read({ owner }, bytes), options)
+          return fetched.kind === 'found' ? fetched.content : []
         } catch (error) {
           if (!(error instanceof UpstreamError)) throw error
           log.warn({ err: error, upstream: name }, 'an upstream could not be searched')
@@ -109,7 +104,7 @@ export function openUpstreamQueries(
           searchUrl
             ?.replaceAll('%query%', encodeURIComponent(words.join(' ')))
             .replaceAll('%type%', encodeURIComponent(type ?? '')) ?? null,
-        ({ results }) => (Array.isArray(results) ? results.filter(isJsonObject).flatMap(readResult) : []),
+        (owner, bytes) => runTask(owner, 'parseSearch', bytes),
       )
       return (await foreignOnly(repositoryId, results)).slice(0, maxResults)
     },
@@ -122,6 +117,7 @@ export function openUpstreamQueries(
         .filter((part) => /[a-z0-9]/.test(part))
       const upstreams = await upstreamsFor(repositoryId, words, patterns)
       if (upstreams.length === 0) return []
+      const wanted = [vendor && `${vendor}/*`, filter].filter((pattern) => pattern !== '')
       const names = await askAll(
         upstreams,
         ({ listUrl }) => {
@@ -131,15 +127,9 @@ export function openUpstreamQueries(
           if (filter !== '') url.searchParams.set('filter', filter)
           return url.href
         },
-        ({ packageNames }) =>
-          Array.isArray(packageNames) ? packageNames.filter((name) => typeof name === 'string') : [],
+        (owner, bytes) => runTask(owner, 'parseNames', bytes, wanted),
       )
-      const wanted = await matching(names, [vendor && `${vendor}/*`, filter])
-      const found = await foreignOnly(
-        repositoryId,
-        wanted.map((name) => ({ name })),
-      )
-      return found.map(({ name }) => name)
+      return (await foreignOnly(repositoryId, names)).map(({ name }) => name)
     },
 
     async listProviders(repositoryId, name) {
@@ -149,33 +139,9 @@ export function openUpstreamQueries(
       const providers = await askAll(
         upstreams,
         ({ providersUrl }) => providersUrl && metadataUrlOf(providersUrl, name, false),
-        ({ providers }) =>
-          Array.isArray(providers)
-            ? providers
-                .filter(isJsonObject)
-                .filter((one) => typeof one['name'] === 'string' && jsonForPhp(one) !== null)
-            : [],
+        (owner, bytes) => runTask(owner, 'parseProviders', bytes),
       )
-      return foreignOnly(repositoryId, providers as (JsonObject & { name: string })[])
+      return foreignOnly(repositoryId, providers)
     },
   }
-}
-
-/** Returns the names that match all patterns. Many upstreams ignore the filter of a request, and send all names. */
-async function matching(names: readonly string[], patterns: readonly string[]): Promise<string[]> {
-  const given = patterns.filter((pattern) => pattern !== '')
-  const pause = makePause()
-  const found: string[] = []
-  for (const name of names) {
-    if (given.every((pattern) => matchesGlob(pattern, name))) found.push(name)
-    await pause()
-  }
-  return found
-}
-
-function readResult({ name, description, virtual }: JsonObject): UpstreamResult[] {
-  if (typeof name !== 'string' || virtual === true) return []
-  if (typeof description !== 'string') return [{ name, description: '' }]
-  // A first cut bounds the work.
-  return [{ name, description: shortenText(cleanLine(description.slice(0, 2000)), 500) }]
 }

@@ -1,17 +1,10 @@
-import { promisify } from 'node:util'
-import { gunzip, gzip, gzipSync } from 'node:zlib'
 import type pg from 'pg'
 import { together, transaction } from '../../database/database.ts'
+import { limitConcurrency, makePause } from '../../domain/time-slices.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
-import { encodeDocument } from '../documents/encodings.ts'
 import { commandLine, insertEventList, type NewEvent } from '../tables/events.ts'
-import {
-  malwareFlags,
-  type UpstreamContent,
-  type UpstreamDist,
-  type UpstreamVersion,
-} from './documents/judge-document.ts'
-import { offer, replacedNames } from './documents/offer.ts'
+import type { ContentSummary, PackedDocument } from './documents/packed-content.ts'
+import { renderPacked, summarizePacked } from './documents/run-task.ts'
 import { settleShasums } from './settle-shasums.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { type BoundPackage, bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
@@ -23,7 +16,6 @@ import {
   lockMirror,
   type MirrorRules,
   noteArchives,
-  noteMetapackages,
   type RenderedMirror,
   type SavedMirror,
   saveMirrors,
@@ -32,16 +24,16 @@ import { saveContents } from './tables/upstream-documents.ts'
 import type { Upstream } from './tables/upstreams.ts'
 
 /** A document that an upstream has just served. */
-export interface CheckedDocument {
+export interface CheckedDocument extends PackedDocument {
   upstream: Upstream
   packageName: string
   isDev: boolean
-  content: UpstreamContent
-  /** The result of `packContent`. */
-  packed: Buffer
-  /** The versions that were left out, each with the reason. */
-  dropped: string[]
   lastModified: string | null
+}
+
+/** Returns the size of a document in bytes. */
+export function sizeOfDocument({ size }: CheckedDocument): number {
+  return size
 }
 
 /**
@@ -62,10 +54,11 @@ export async function storeDocuments(
       return bound ? [{ document, bound, isOurs: bound.upstreamId === document.upstream.id }] : []
     })
     const ours = active.filter(({ isOurs }) => isOurs)
-    const sources = ours.map(({ document: { isDev, content }, bound: { id } }) => ({
+    const sources = ours.map(({ document: { isDev, packed, summary }, bound: { id } }) => ({
       packageId: id,
       isDev,
-      content,
+      packed,
+      summary,
     }))
     const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
     const [, , saved] = await together([
@@ -94,7 +87,7 @@ async function saveActive(tx: pg.PoolClient, active: readonly ActiveDocument[]):
     active.map(({ document }) => ({
       ...document,
       upstreamId: document.upstream.id,
-      replaces: [...new Set(replacedNames(document.content).map(vendorOf))],
+      replaces: [...new Set(document.summary.replaced.map(vendorOf))],
     })),
   )
   const announced = new Set<string>()
@@ -128,29 +121,18 @@ export async function renderMirror(
   await lockMirror(tx, packageId)
   const packed = await findMirrorContent(tx, packageId, isDev)
   if (packed === null) return false
-  await renderAll(tx, [{ packageId, isDev, content: await unpackContent(packed) }], baseUrl)
+  const owner = { owner: packageId, isUrgent: true }
+  const summary = await summarizePacked(owner, packed)
+  await renderAll(tx, [{ packageId, isDev, packed, summary }], baseUrl)
   return true
-}
-
-/** Up to this size, content is compressed on the main thread. The thread pool would cost more than the work. */
-const smallBytes = 64 * 1024
-
-/** Returns the stored form of content: gzipped JSON. */
-export async function packContent(content: UpstreamContent): Promise<Buffer> {
-  const text = Buffer.from(JSON.stringify(content))
-  return text.length <= smallBytes ? gzipSync(text, { level: 4 }) : promisify(gzip)(text, { level: 4 })
-}
-
-/** Returns content from its stored form. */
-export async function unpackContent(packed: Buffer): Promise<UpstreamContent> {
-  return JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
 }
 
 /** A document to render. The transaction has locked the row of its package. */
 interface MirrorSource {
   packageId: string
   isDev: boolean
-  content: UpstreamContent
+  packed: Uint8Array
+  summary: ContentSummary
 }
 
 /** Renders documents, stores them, and returns them in their order. */
@@ -159,55 +141,44 @@ async function renderAll(
   sources: readonly MirrorSource[],
   baseUrl: string,
 ): Promise<SavedMirror[]> {
-  const dists = sources.flatMap((source, i) => distsOf(source, i))
+  const listed = sources.map(({ packageId, summary }) => ({ packageId, ...summary }))
   const [rules, fixed] = await together([
     listMirrorRules(tx, sources),
-    noteArchives(
-      tx,
-      dists.map(({ packageId, version, normalized, dist }) => ({ ...dist, packageId, version, normalized })),
-    ),
+    noteArchives(tx, listed),
     describeMirrors(
       tx,
-      sources
-        .filter(({ isDev }) => !isDev)
-        .map(({ packageId, content }) => ({ packageId, ...aboutPackage(content) })),
+      sources.filter(({ isDev }) => !isDev).map(({ packageId, summary }) => ({ packageId, ...summary })),
     ),
   ])
   const ownNames = await listOwnOfAll(tx, sources, rules)
-  const firstSeen = await listSeen(tx, sources, rules)
+  const firstSeen = await listFirstSeen(
+    tx,
+    listed.map((source, i) => ({ ...source, isAged: rules[i]?.minimumAgeHours !== 0 })),
+  )
   const shasums = await settleShasums(
     tx,
-    fixed.map((archive) => {
-      const { version, dist, sourceIndex } = dists[archive.place] as SourceDist
-      return { ...archive, version, dist, rules: rules[sourceIndex] as MirrorRules }
-    }),
+    fixed.map((archive) => ({ ...archive, rules: rules[archive.place] as MirrorRules })),
   )
+  const [inTurn, pause] = [limitConcurrency(2), makePause()]
   const rendered = await Promise.all(
-    sources.map(async ({ packageId, isDev, content }, i): Promise<RenderedMirror> => {
-      const rule = rules[i] as MirrorRules
-      const { verdict, repositoryId, path, packageName } = rule
-      const registry = registryUrl(baseUrl, path)
-      const { text, dueAt } = offer(content, {
-        ...rule,
-        ownNames: ownNames.get(repositoryId) ?? new Set(),
-        firstSeenAt: (version) => firstSeen.get(version) ?? rule.now,
-        shasumOf: ({ dist }) => (dist === null ? undefined : shasums.get(dist)),
-        distUrl: ({ dist }) =>
-          `${registry}dist/${packageName}/${dist?.versionPath}/${dist?.reference}.${dist?.type}`,
-      })
-      return { verdict, packageId, isDev, baseUrl, dueAt, ...(await encodeDocument(Buffer.from(text))) }
-    }),
+    sources.map(({ packageId, isDev, packed }, i) =>
+      inTurn(async (): Promise<RenderedMirror> => {
+        await pause()
+        const rule = rules[i] as MirrorRules
+        const { verdict, repositoryId, path } = rule
+        const offered = await renderPacked({ owner: packageId, isUrgent: true }, packed, {
+          ...rule,
+          ownNames: ownNames.get(repositoryId) ?? [],
+          firstSeen: firstSeen[i] ?? '{}',
+          shasums: shasums.get(i) ?? {},
+          registryUrl: registryUrl(baseUrl, path),
+        })
+        return { verdict, packageId, isDev, baseUrl, ...offered }
+      }),
+    ),
   )
   // `describeMirrors` may lock the repository. It comes first, because a rename locks the repository before its documents.
   return saveMirrors(tx, rendered)
-}
-
-function aboutPackage({ versions, extra }: UpstreamContent) {
-  const description = versions[0]?.entry['description']
-  return {
-    description: typeof description === 'string' ? description.replaceAll('\0', '').slice(0, 500) : null,
-    flags: malwareFlags(extra),
-  }
 }
 
 /** Returns the replaced and provided names that are a repository's own, by repository. */
@@ -215,66 +186,19 @@ async function listOwnOfAll(
   tx: pg.PoolClient,
   sources: readonly MirrorSource[],
   rules: readonly MirrorRules[],
-): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const wanted = new Map<string, Set<string>>()
-  for (const [i, { content }] of sources.entries()) {
+  for (const [i, { summary }] of sources.entries()) {
     const { repositoryId } = rules[i] as MirrorRules
     const names = wanted.get(repositoryId) ?? new Set()
-    wanted.set(repositoryId, new Set([...names, ...replacedNames(content)]))
+    for (const name of summary.replaced) names.add(name)
+    wanted.set(repositoryId, names)
   }
-  const found = new Map<string, ReadonlySet<string>>()
+  const found = new Map<string, readonly string[]>()
   for (const [repositoryId, names] of wanted) {
-    if (names.size > 0) found.set(repositoryId, await listOwnNames(tx, repositoryId, [...names]))
+    if (names.size > 0) found.set(repositoryId, [...(await listOwnNames(tx, repositoryId, [...names]))])
   }
   return found
-}
-
-/**
- * Returns the times at which versions were first seen. Only versions without a publication time need this, for the
- * minimum age. Those without an archive are noted here, even without a minimum age, because an upstream may get one later.
- */
-async function listSeen(
-  tx: pg.PoolClient,
-  sources: readonly MirrorSource[],
-  rules: readonly MirrorRules[],
-): Promise<ReadonlyMap<UpstreamVersion, Date>> {
-  const undated = sources.flatMap(({ packageId, content }, i) =>
-    content.versions
-      .filter(({ publishedAt }) => publishedAt === null)
-      .map((version) => ({ packageId, version, isAged: rules[i]?.minimumAgeHours !== 0 })),
-  )
-  const metapackages = undated.filter(({ version }) => version.dist === null)
-  const archives = undated.filter(({ version, isAged }) => isAged && version.dist !== null)
-  const seen = [
-    ...(metapackages.length === 0
-      ? []
-      : await noteMetapackages(
-          tx,
-          metapackages.map(({ packageId, version: { normalized } }) => ({ packageId, normalized })),
-        )),
-    ...(archives.length === 0
-      ? []
-      : await listFirstSeen(
-          tx,
-          archives.map(({ packageId, version }) => ({ packageId, ...(version.dist as UpstreamDist) })),
-        )),
-  ]
-  return new Map([...metapackages, ...archives].map(({ version }, i) => [version, seen[i] as Date]))
-}
-
-/** The archive of a version, and the index of the document that contains it. */
-interface SourceDist {
-  sourceIndex: number
-  packageId: string
-  version: string
-  normalized: string
-  dist: UpstreamDist
-}
-
-function distsOf({ packageId, content }: MirrorSource, sourceIndex: number): SourceDist[] {
-  return content.versions.flatMap(({ version, normalized, dist }) =>
-    dist === null ? [] : [{ sourceIndex, packageId, version, normalized, dist }],
-  )
 }
 
 function vendorOf(name: string): string {

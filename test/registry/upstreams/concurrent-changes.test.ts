@@ -350,7 +350,7 @@ describe('a malware summary that has not changed', () => {
     const save = (given: readonly (readonly [string, string])[]) =>
       transaction(t.db, async (tx) => {
         await tx.query(`set local lock_timeout = '200ms'`)
-        await saveSummaryFlags(tx, upstreamId, given)
+        await saveSummaryFlags(tx, upstreamId, Buffer.from(JSON.stringify(given)))
       })
     await save(flags)
     await transaction(t.db, async (tx) => {

@@ -134,7 +134,7 @@ describe('packages.json of a hostile upstream', () => {
     const includes = Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`inc${i}.json`, { sha1: '' }]))
     upstream.put('/many/packages.json', { packages: [], includes })
     for (const name of Object.keys(includes))
-      upstream.put(`/many/${name}`, `{"packages":{},"x":"${'x'.repeat(20_000_000)}"}`)
+      upstream.put(`/many/${name}`, `{"packages":{},"x":"${'x'.repeat(10_000_000)}"}`)
     const caller = await aCaller(t)
     const refused = await caller.call('POST', '/upstreams', { url: `${upstream.url}/many` })
     expect([refused.statusCode, refused.json().errmsg]).toEqual([400, expect.stringContaining('too large')])

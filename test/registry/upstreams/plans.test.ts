@@ -4,7 +4,8 @@ import { hashSecret } from '../../../src/domain/secrets.ts'
 import type { RegistryRequest } from '../../../src/registry/access.ts'
 import { listAnyDocuments } from '../../../src/registry/documents/documents.ts'
 import { judgeDocument } from '../../../src/registry/upstreams/documents/judge-document.ts'
-import { packContent, storeDocuments } from '../../../src/registry/upstreams/store-documents.ts'
+import { packDocument } from '../../../src/registry/upstreams/documents/packed-content.ts'
+import { storeDocuments } from '../../../src/registry/upstreams/store-documents.ts'
 import {
   findMirroredArchives,
   listMirroredDownloads,
@@ -72,11 +73,9 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       }))
       const judged = judgeDocument({ packages: { [packageName]: entries } }, packageName)
       if (!judged) throw new Error('the document has no package')
-      const document = { ...judged, upstream, packageName, isDev: false, lastModified: null }
-      const packed = await packContent(judged.content)
-      expect(await storeDocuments(db, baseUrl, [{ ...document, packed }])).toMatchObject([
-        { verdict: 'upstream' },
-      ])
+      const packed = packDocument(judged)
+      const document = { ...packed, upstream, packageName, isDev: false, lastModified: null }
+      expect(await storeDocuments(db, baseUrl, [document])).toMatchObject([{ verdict: 'upstream' }])
       const terms = { baseUrl, freshSeconds: 60 }
       const wanted = { repositoryId: repository.id, packageName, isDev: false }
       const [found] = await listFoundMirrors(db, [wanted], terms)

@@ -3,9 +3,10 @@ import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../../config.ts'
+import { limitConcurrency } from '../../../domain/time-slices.ts'
 import { type AuthFileEvents, openAuthFile } from './auth-file.ts'
 import { openPublicAgent } from './public-hosts.ts'
-import { headerOf, lastModifiedOf, nextOf, readBody, refused } from './response.ts'
+import { headerOf, lastModifiedOf, nextOf, refused, useBody } from './response.ts'
 import { ClosedClientError, toUpstreamError, UpstreamError } from './upstream-error.ts'
 
 const maxRedirects = 5
@@ -13,19 +14,29 @@ const documentMilliseconds = 30_000
 const archiveMilliseconds = 10 * 60_000
 const closeMilliseconds = 3_000
 
+/** How many large documents a process has in memory at once. */
+const maxLargeDocuments = 8
+
 /**
- * A response to a request for a document. `next` is the link to the next part as sent: `Link` with `rel="next"`
+ * A response to a request for a document. `content` is what the caller has made of its bytes. `next` is the link to the next part as sent: `Link` with `rel="next"`
  * (RFC 8288). It can be relative, invalid, or of another origin. It is null when there is no next part.
  */
-export type FetchedDocument =
-  | { kind: 'found'; text: string; lastModified: string | null; next: string | null }
+export type FetchedDocument<T> =
+  | { kind: 'found'; content: T; lastModified: string | null; next: string | null }
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
 /** Sends requests to an upstream. Connects to public hosts only (see `openPublicAgent`). */
 export interface UpstreamRequests {
-  /** Sends GET or POST for a JSON document. Throws `UpstreamError` for statuses other than 200, 304, 404 and 410. */
-  fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
+  /**
+   * Sends GET or POST for a JSON document, and gives its bytes to `use`. A large document is in memory only until `use`
+   * returns. Throws `UpstreamError` for statuses other than 200, 304, 404 and 410, and the error of `use`.
+   */
+  fetchDocument: <T>(
+    url: string,
+    use: (bytes: Buffer, about: { lastModified: string | null }) => Promise<T>,
+    options?: DocumentOptions,
+  ) => Promise<FetchedDocument<T>>
   /** Sends GET for an archive. Throws `UpstreamError` unless the status is 200. The caller reads or destroys the body. */
   fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
 }
@@ -81,6 +92,8 @@ export function openUpstreamClient(
   }
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
 
+  const inMemory = limitConcurrency(maxLargeDocuments)
+
   /** The requests that run, until the ends of their bodies. */
   const running = new Set<Promise<unknown>>()
   let closing: Promise<void> | undefined
@@ -132,10 +145,11 @@ export function openUpstreamClient(
   const open = (rights: UpstreamRights): UpstreamRequests => ({
     async fetchDocument(
       url,
+      use,
       { lastModified = null, form, milliseconds = documentMilliseconds, takesBadRequest = false } = {},
     ) {
       const signal = AbortSignal.timeout(milliseconds)
-      return explain(url, async () => {
+      const found = await explain(url, async () => {
         const response = await send(url, {
           signal,
           rights,
@@ -149,19 +163,24 @@ export function openUpstreamClient(
         })
         const { statusCode } = response
         if (statusCode === 200 || (statusCode === 400 && takesBadRequest)) {
-          return {
-            kind: 'found',
-            text: await readBody(response),
-            lastModified: lastModifiedOf(response),
-            next: nextOf(response),
-          }
+          const about = { lastModified: lastModifiedOf(response), next: nextOf(response) }
+          // The error of `use` is no error of the network.
+          const used = await useBody(response, inMemory, async (bytes) => {
+            const [result] = await Promise.allSettled([use(bytes, about)])
+            return result
+          })
+          return { kind: 'found' as const, used, ...about }
         }
         await response.body.dump({ limit: 64 * 1024 })
         // A response to a request without a condition must not be 304: nothing would be stored.
-        if (statusCode === 304 && lastModified !== null) return { kind: 'unchanged' }
-        if (statusCode === 404 || statusCode === 410) return { kind: 'missing' }
+        if (statusCode === 304 && lastModified !== null) return { kind: 'unchanged' as const }
+        if (statusCode === 404 || statusCode === 410) return { kind: 'missing' as const }
         throw refused(url, response)
       })
+      if (found.kind !== 'found') return found
+      const { used, ...about } = found
+      if (used.status === 'rejected') throw used.reason
+      return { ...about, content: used.value }
     },
 
     async fetchArchive(url) {

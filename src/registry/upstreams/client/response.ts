@@ -3,52 +3,58 @@ import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
 import type { Dispatcher } from 'undici'
 import { UpstreamError } from './upstream-error.ts'
 
-/** The maximum size of a decompressed document. The largest document of Packagist has about 30 MB. */
-const maxDocumentBytes = 64 * 1024 * 1024
+/** The maximum size of a decompressed document. A small body can be a zip bomb. */
+const maxDocumentBytes = 16 * 1024 * 1024
 const maxOutput = { maxOutputLength: maxDocumentBytes }
-/**
- * The maximum number of values in a document. An empty object has two bytes, but JSON.parse needs a hundred bytes and a
- * microsecond for it.
- */
-const maxValues = 5_000_000
-/** A document of this size cannot have too many values. */
-const smallDocumentBytes = 1024 * 1024
+/** Up to this size, a document needs no place in memory. */
+const smallBodyBytes = 256 * 1024
 /** Up to this size, a body is decompressed on the main thread. */
 const smallGzipBytes = 16 * 1024
-const [comma, brace, bracket] = [0x2c, 0x7b, 0x5b]
+
+/** Runs a task when there is a place for its document in memory. */
+export type InMemory = <T>(task: () => Promise<T>) => Promise<T>
 
 /**
- * Returns the body as text. `maxDocumentBytes` also limits the decompressed text, because a small body can be a zip
- * bomb.
+ * Reads the body of a document, and returns what `use` makes of its bytes. A large document has a place in memory from
+ * then on until `use` returns, because many of them at once would need gigabytes.
  */
-export async function readBody(response: Dispatcher.ResponseData): Promise<string> {
+export async function useBody<T>(
+  response: Dispatcher.ResponseData,
+  inMemory: InMemory,
+  use: (bytes: Buffer) => Promise<T>,
+): Promise<T> {
+  const body = (response.body as AsyncIterable<Buffer>)[Symbol.asyncIterator]()
+  const coding = headerOf(response, 'content-encoding')
   const chunks: Buffer[] = []
   let size = 0
-  try {
-    for await (const chunk of response.body as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > maxDocumentBytes) throw tooLarge()
-      chunks.push(chunk)
+
+  /** Reads the body up to a size. Returns whether that is all of it. */
+  async function readUpTo(limit: number): Promise<boolean> {
+    while (size <= limit) {
+      const { done, value } = await body.next()
+      if (done) return true
+      chunks.push(value)
+      size += value.length
     }
+    return false
+  }
+
+  try {
+    const isSmall = await readUpTo(smallBodyBytes)
+    const decoded = isSmall ? decodeSmall(Buffer.concat(chunks), coding) : null
+    if (decoded) return await use(decoded)
+    return await inMemory(async () => {
+      if (!isSmall && !(await readUpTo(maxDocumentBytes))) throw tooLarge()
+      return use(await decode(Buffer.concat(chunks.splice(0)), coding))
+    })
   } finally {
     response.body.destroy()
   }
-  const bytes = await decode(Buffer.concat(chunks), headerOf(response, 'content-encoding'))
-  refuseManyValues(bytes)
-  return bytes.toString()
-}
-
-/** Throws for a document with too many values. Each value follows a bracket or a comma. */
-function refuseManyValues(bytes: Buffer): void {
-  if (bytes.length <= smallDocumentBytes) return
-  let values = 0
-  for (const byte of bytes) if (byte === comma || byte === brace || byte === bracket) values += 1
-  if (values > maxValues) throw new UpstreamError(`a document has more than ${maxValues} values`)
 }
 
 async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {
   try {
-    if (coding === 'gzip') return gunzipSmall(bytes) ?? (await promisify(gunzip)(bytes, maxOutput))
+    if (coding === 'gzip') return await promisify(gunzip)(bytes, maxOutput)
     if (coding === 'br') return await promisify(brotliDecompress)(bytes, maxOutput)
     return bytes
   } catch (error) {
@@ -60,10 +66,11 @@ async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {
  * Decompresses a small document on the main thread. For a usual document, the thread pool would take six times as long.
  * Null when the document is larger.
  */
-function gunzipSmall(bytes: Buffer): Buffer | null {
-  if (bytes.length > smallGzipBytes) return null
+function decodeSmall(bytes: Buffer, coding: string | null): Buffer | null {
+  if (coding !== 'gzip' && coding !== 'br') return bytes
+  if (coding === 'br' || bytes.length > smallGzipBytes) return null
   try {
-    return gunzipSync(bytes, { maxOutputLength: 16 * smallGzipBytes })
+    return gunzipSync(bytes, { maxOutputLength: smallBodyBytes })
   } catch (error) {
     if (isTooLarge(error)) return null
     throw error

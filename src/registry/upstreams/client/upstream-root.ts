@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { isPlainText } from '../../../domain/plain-text.ts'
-import { isJsonObject, type JsonObject } from '../../manifest/manifest-json.ts'
+import { isJsonObject } from '../../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../manifest/package-name.ts'
+import { parseObject } from '../documents/parse-object.ts'
 import { matchesGlob } from '../documents/patterns.ts'
 import { UpstreamError } from './upstream-error.ts'
 
@@ -35,13 +36,43 @@ export interface UpstreamRoot {
   filterSummaryUrl: string | null
 }
 
-/** The versions of packages, by name. Each value is a list of versions, or an object by version. */
-export type InlinePackages = ReadonlyMap<string, unknown>
+/**
+ * The packages in packages.json of an upstream and in its includes, by name: the versions as JSON, from one or several of
+ * these documents.
+ */
+export type InlinePackages = ReadonlyMap<string, readonly Uint8Array[]>
+
+/** The packages of one document. */
+export interface PackedPackages {
+  names: string[]
+  /** The versions of each package as JSON, one after another. */
+  bytes: Uint8Array
+  /** Where the versions of each package end. */
+  ends: number[]
+  /** The size of the document. */
+  documentBytes: number
+}
+
+/** The content of an upstream's packages.json. */
+export interface RootDocument {
+  /** Without the names of the packages in its `includes`. */
+  root: UpstreamRoot
+  packages: PackedPackages
+  /** The URLs of the documents with more packages. */
+  includes: string[]
+  /** The reason why packages.json has no packages, if the `includes` have none. */
+  emptyReason: string | null
+}
 
 /** Bounds for packages.json together with its includes. */
 const maxIncludes = 1000
-const maxCharacters = 128 * 1024 * 1024
+const maxInlineBytes = 64 * 1024 * 1024
 const includeMilliseconds = 60_000
+/** Bounds for lists of names. They are read with the row of the upstream, and each name is compared with all patterns. */
+const maxNames = 50_000
+const maxNameCharacters = 1024 * 1024
+const maxPatterns = 1000
+const maxPatternCharacters = 32 * 1024
 
 const text = z.string().min(1).max(2000)
 const loose = <T extends z.ZodType>(schema: T) => schema.optional().catch(undefined)
@@ -70,26 +101,32 @@ export function rootUrlOf(url: string): string {
 }
 
 /**
- * Reads an upstream's packages.json. Without metadata-url, it also reads the `includes` with `fetchText`. With it,
- * Composer ignores them. Throws `UpstreamError` when the upstream is not a Composer repository, supports only Composer 1,
- * or is too large.
- * `characters` is the size of all that was read.
+ * Parses an upstream's packages.json. Throws `UpstreamError` when the upstream is not a Composer repository, or supports
+ * only Composer 1.
  */
-export async function readRoot(
-  url: string,
-  body: string,
-  fetchText: (url: string) => Promise<string>,
-): Promise<{ root: UpstreamRoot; packages: InlinePackages; characters: number }> {
-  const parsed = Root.safeParse(parseObject(body, 'packages.json'))
+export function parseRoot(bytes: Uint8Array, url: string): RootDocument {
+  const parsed = Root.safeParse(parseObject(bytes, 'packages.json'))
   if (!parsed.success)
     throw new UpstreamError('packages.json of the upstream does not describe a Composer repository')
   const said = parsed.data
   const absolute = (link: string | undefined) =>
     link === undefined ? null : resolveLink(link, rootUrlOf(url))
+  const names = said['available-packages']?.map(toLowerAscii).filter(isPackageName) ?? null
+  const patterns = said['available-package-patterns']?.map(toLowerAscii).filter(isPlainText) ?? null
+  // Without the lists, svc asks the upstream about every name.
+  const areListed =
+    isBounded(names ?? [], maxNames, maxNameCharacters) &&
+    isBounded(patterns ?? [], maxPatterns, maxPatternCharacters)
+  const metadataUrl = absolute(said['metadata-url'])
+  // Beside metadata-url, Composer does not count inline packages without versions.
+  const packages = packPackages(said.packages, {
+    documentBytes: bytes.length,
+    skipsEmpty: metadataUrl !== null,
+  })
   const root: UpstreamRoot = {
-    metadataUrl: absolute(said['metadata-url']),
-    names: said['available-packages']?.map(toLowerAscii).filter(isPackageName) ?? null,
-    patterns: said['available-package-patterns']?.map(toLowerAscii).filter(isPlainText) ?? null,
+    metadataUrl,
+    names: areListed ? names : null,
+    patterns: areListed ? patterns : null,
     searchUrl: absolute(said.search),
     listUrl: absolute(said.list),
     providersUrl: absolute(said['providers-api']),
@@ -98,57 +135,106 @@ export async function readRoot(
     changesUrl: absolute(said['metadata-changes-url']),
     filterSummaryUrl: absolute(said.filter?.['summary-url']),
   }
-  const packages = new Map<string, unknown>()
-  addPackages(packages, said.packages)
-  if (root.metadataUrl !== null) return { ...partialRoot(root, packages), characters: body.length }
+  if (metadataUrl !== null) {
+    if (!metadataUrl.includes('%package%'))
+      throw new UpstreamError('metadata-url of the upstream lacks %package%')
+    // A change feed need not report changes of packages.json. Without it, svc asks for every package again.
+    const changesUrl = packages.names.length === 0 ? root.changesUrl : null
+    return { root: { ...root, changesUrl }, packages, includes: [], emptyReason: null }
+  }
   const includes = Object.keys(said.includes ?? {})
   if (includes.length > maxIncludes)
     throw new UpstreamError(`packages.json of the upstream has more than ${maxIncludes} includes`)
-  // Only one level of includes is read. Satis writes one level, although Composer reads more.
-  const start = Date.now()
-  let characters = body.length
-  for (const path of includes) {
-    if (Date.now() - start > includeMilliseconds)
-      throw new UpstreamError('the includes of the upstream did not arrive in time')
-    const content = await fetchText(resolveLink(path, rootUrlOf(url)))
-    characters += content.length
-    if (characters > maxCharacters)
-      throw new UpstreamError('packages.json of the upstream is too large with its includes')
-    addPackages(packages, readInclude(parseObject(content, path), path))
-  }
   const isForComposer1 = ['provider-includes', 'providers-url', 'providers-lazy-url'].some(
     (key) => said[key as keyof typeof said] !== undefined,
   )
-  if (packages.size === 0 && isForComposer1) {
-    throw new UpstreamError(
-      'the upstream offers metadata for Composer 1 only (provider-includes): it needs metadata-url, packages or includes',
-    )
-  }
-  if (said.packages === undefined && said.includes === undefined) {
+  if (!isForComposer1 && said.packages === undefined && said.includes === undefined) {
     throw new UpstreamError(
       'packages.json of the upstream has neither metadata-url nor packages nor includes',
     )
   }
-  return {
-    root: { ...root, inlineNames: [...packages.keys()], vendors: vendorsOf(packages) },
-    packages,
-    characters,
+  const emptyReason = isForComposer1
+    ? 'the upstream offers metadata for Composer 1 only (provider-includes): it needs metadata-url, packages or includes'
+    : null
+  return { root, packages, includes: includes.map((path) => resolveLink(path, rootUrlOf(url))), emptyReason }
+}
+
+/**
+ * Parses an include of packages.json. An error in JSON with status 200 must not mean that it has no packages. Only one
+ * level of includes is read. Satis writes one level, although Composer reads more.
+ */
+export function parseInclude(bytes: Uint8Array, url: string): PackedPackages {
+  const what = new URL(url).pathname
+  const { packages, includes } = parseObject(bytes, what)
+  const hasPackages = isJsonObject(packages) || Array.isArray(packages)
+  if (hasPackages || (packages === undefined && includes !== undefined))
+    return packPackages(packages, { documentBytes: bytes.length })
+  throw new UpstreamError(`${what} of the upstream has no packages`)
+}
+
+/**
+ * Returns an upstream's packages.json with its includes, which `fetchInclude` reads. Beside metadata-url, Composer ignores
+ * includes. Throws `UpstreamError` when the upstream has no packages, or is too large.
+ */
+export async function completeRoot(
+  { root, packages: first, includes, emptyReason }: RootDocument,
+  fetchInclude: (url: string) => Promise<PackedPackages>,
+): Promise<{ root: UpstreamRoot; packages: InlinePackages }> {
+  const packages = new Map<string, Uint8Array[]>()
+  const start = Date.now()
+  let size = first.documentBytes
+  addPackages(packages, first)
+  for (const url of includes) {
+    if (Date.now() - start > includeMilliseconds)
+      throw new UpstreamError('the includes of the upstream did not arrive in time')
+    const include = await fetchInclude(url)
+    addPackages(packages, include)
+    size += include.documentBytes
+    if (size > maxInlineBytes)
+      throw new UpstreamError('packages.json of the upstream is too large with its includes')
+    if (!isBounded([...packages.keys()], maxNames, maxNameCharacters)) throw tooManyPackages()
+  }
+  const inlineNames = [...packages.keys()]
+  if (inlineNames.length === 0 && emptyReason !== null) throw new UpstreamError(emptyReason)
+  return { root: { ...root, inlineNames, vendors: vendorsOf(packages) }, packages }
+}
+
+function isBounded(texts: readonly string[], maxTexts: number, maxCharacters: number): boolean {
+  return texts.length <= maxTexts && texts.reduce((sum, { length }) => sum + length, 0) <= maxCharacters
+}
+
+function tooManyPackages(): UpstreamError {
+  return new UpstreamError('packages.json of the upstream has too many packages')
+}
+
+/** Returns the packages of a document. Throws `UpstreamError` when it has too many of them. */
+function packPackages(
+  packages: unknown,
+  { documentBytes, skipsEmpty = false }: { documentBytes: number; skipsEmpty?: boolean },
+): PackedPackages {
+  const listed = isJsonObject(packages) ? Object.entries(packages) : []
+  const kept = listed
+    .map(([name, versions]) => [toLowerAscii(name), versions] as const)
+    .filter(([name, versions]) => isPackageName(name) && !(skipsEmpty && versionList(versions).length === 0))
+  const names = kept.map(([name]) => name)
+  if (!isBounded(names, maxNames, maxNameCharacters)) throw tooManyPackages()
+  const parts = kept.map(([, versions]) => Buffer.from(JSON.stringify(versions)))
+  let end = 0
+  const ends = parts.map(({ length }) => (end += length))
+  return { names, bytes: Buffer.concat(parts), ends, documentBytes }
+}
+
+function addPackages(all: Map<string, Uint8Array[]>, { names, bytes, ends }: PackedPackages): void {
+  for (const [i, name] of names.entries()) {
+    const versions = bytes.subarray(ends[i - 1] ?? 0, ends[i])
+    const parts = all.get(name)
+    if (parts) parts.push(versions)
+    else all.set(name, [versions])
   }
 }
 
 function vendorsOf(packages: InlinePackages): string[] {
   return [...new Set(Array.from(packages.keys(), (name) => name.slice(0, name.indexOf('/'))))]
-}
-
-/** Returns the parts of a packages.json with metadata-url. Composer does not count inline packages without versions. */
-function partialRoot(root: UpstreamRoot, inline: InlinePackages) {
-  if (!root.metadataUrl?.includes('%package%'))
-    throw new UpstreamError('metadata-url of the upstream lacks %package%')
-  const packages = new Map([...inline].filter(([, versions]) => versionList(versions).length > 0))
-  const inlineNames = [...packages.keys()]
-  // A change feed need not report changes of packages.json. Without it, svc asks for every package again.
-  const changesUrl = inlineNames.length === 0 ? root.changesUrl : null
-  return { root: { ...root, inlineNames, vendors: vendorsOf(packages), changesUrl }, packages }
 }
 
 /** Returns whether the versions of a package are in packages.json of the upstream, or may be there. */
@@ -167,37 +253,6 @@ export function mayKnow({ names, patterns, inlineNames }: UpstreamRoot, packageN
 /** Returns the URL of a package's document. */
 export function metadataUrlOf(template: string, packageName: string, isDev: boolean): string {
   return template.replaceAll('%package%', `${packageName}${isDev ? '~dev' : ''}`)
-}
-
-/** Parses a JSON object of an upstream. Throws `UpstreamError` for anything else, such as an error page in HTML. */
-export function parseObject(body: string, what: string): JsonObject {
-  let content: unknown
-  try {
-    content = JSON.parse(body)
-  } catch {
-    throw new UpstreamError(`${what} of the upstream is not JSON`)
-  }
-  if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content as JsonObject
-  throw new UpstreamError(`${what} of the upstream is not a JSON object`)
-}
-
-/** Returns the packages of an include. An error in JSON with status 200 must not mean that it has none. */
-function readInclude({ packages, includes }: JsonObject, path: string): unknown {
-  const hasPackages = isJsonObject(packages) || Array.isArray(packages)
-  if (hasPackages || (packages === undefined && includes !== undefined)) return packages
-  throw new UpstreamError(`${path} of the upstream has no packages`)
-}
-
-function addPackages(all: Map<string, unknown>, packages: unknown): void {
-  if (typeof packages !== 'object' || packages === null || Array.isArray(packages)) return
-  for (const [name, versions] of Object.entries(packages)) {
-    const lower = toLowerAscii(name)
-    if (isPackageName(lower)) all.set(lower, mergeVersions(all.get(lower), versions))
-  }
-}
-
-function mergeVersions(known: unknown, more: unknown): unknown {
-  return known === undefined ? more : [...versionList(known), ...versionList(more)]
 }
 
 /** Returns the entries of `packages.<name>`, which is a list or an object by version. */

@@ -1,7 +1,14 @@
 import { isConstraint } from '../../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../manifest/manifest-json.ts'
+import { UpstreamError } from '../client/upstream-error.ts'
 import { versionList } from '../client/upstream-root.ts'
-import { jsonForPhp } from './judge-document.ts'
+import { jsonForPhp, type UpstreamContent } from './judge-document.ts'
+import { parseObject } from './parse-object.ts'
+
+/** The size of the advisories of one name. Several hundred of them have about half of that. */
+const maxNameCharacters = 1024 * 1024
+/** The number of advisories of all names together. */
+const maxAdvisories = 50_000
 
 /** The keys that Composer reads if they are there. Another type than text ends `composer audit` with an error. */
 const optionalTexts = ['cve', 'link', 'severity']
@@ -21,6 +28,43 @@ interface ReadAdvisory {
   reportedAt: string | null
 }
 
+/** An advisory as `composer audit` reads it. */
+export interface AdvisoryText {
+  advisoryId: string
+  /** The advisory as JSON. */
+  text: string
+}
+
+/**
+ * Parses the response of an API for advisories, and returns those of the names that the request had, in the order of
+ * these names. Throws `UpstreamError` when it has another format, or when they are too large: a part of them would mean
+ * "no other advisories".
+ */
+export function parseAdvisories(bytes: Uint8Array, names: readonly string[], url: string): AdvisoryText[][] {
+  const { advisories } = parseObject(bytes, 'the advisories')
+  // PHP writes an empty object as `[]`.
+  const said = Array.isArray(advisories) && advisories.length === 0 ? {} : advisories
+  if (!isJsonObject(said)) throw new UpstreamError(`${url} returned no advisories`)
+  const found = names.map((name) => advisoryTexts(said[name], name))
+  if (found.flat().length > maxAdvisories) throw new UpstreamError(`${url} returned too many advisories`)
+  return found
+}
+
+/** Returns the advisories in stored content. Throws `UpstreamError` when they are too large. */
+export function contentAdvisories({ extra }: UpstreamContent, packageName: string): AdvisoryText[] {
+  return advisoryTexts(extra['security-advisories'], packageName)
+}
+
+function advisoryTexts(listed: Json | undefined, name: string): AdvisoryText[] {
+  const texts = completeAdvisories(listed).map((advisory) => ({
+    advisoryId: advisory['advisoryId'] as string,
+    text: JSON.stringify(advisory),
+  }))
+  if (texts.reduce((sum, { text }) => sum + text.length, 0) > maxNameCharacters)
+    throw new UpstreamError(`the advisories of ${name} are larger than ${maxNameCharacters} characters`)
+  return texts
+}
+
 /**
  * Returns the advisories of a document as `composer update` may read them. An advisory without a readable title, sources
  * or date stays partial: only its id and its versions. Composer 2.9 and later then ask the API for the full one, which
@@ -38,7 +82,7 @@ export function documentAdvisories(listed: Json | undefined): JsonObject[] {
  * title, sources or reportedAt are missing, and when one of the keys cannot be read. Leaves out advisories without id or
  * versions.
  */
-export function completeAdvisories(listed: Json | undefined): JsonObject[] {
+function completeAdvisories(listed: Json | undefined): JsonObject[] {
   return read(listed).map(({ kept, advisoryId, title, sources, reportedAt }) => ({
     ...kept,
     title: title ?? advisoryId,

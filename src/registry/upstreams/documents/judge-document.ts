@@ -55,12 +55,17 @@ export interface UpstreamContent {
 }
 
 /**
- * Bounds for a document. A minified document of a few bytes can expand to many gigabytes, and a list of short
- * constraints can take hours to compare with many versions.
+ * Bounds for a document when its entries are expanded. A minified document of a few bytes can expand to many gigabytes,
+ * and a list of short constraints can take hours to compare with many versions. Nothing is expanded before the bounds
+ * are checked.
  */
 const maxVersions = 100_000
-const maxExpandedCharacters = 128 * 1024 * 1024
+const maxExpandedCharacters = 16 * 1024 * 1024
+/** A value of two characters needs a hundred bytes of memory. */
+const maxExpandedValues = 1_000_000
 const maxComparedCharacters = 20_000_000
+/** The size of the flags of malware. They are stored with the package, and shown. */
+const maxFlagCharacters = 256 * 1024
 /** How many versions that were left out are listed. */
 const maxDropped = 1000
 /** PHP's json_decode refuses a whole document with more than 512 levels. */
@@ -70,6 +75,29 @@ const maxLevels = 400
 const distTypes = ['zip', 'tar', 'gzip', 'xz', 'rar']
 /** Keys that only a registry may set. */
 const removedKeys = ['notification-url', 'transport-options', 'installation-source']
+
+/** A document whose values are checked, but whose entries are not expanded yet. */
+export interface UnexpandedDocument {
+  packageName: string
+  isMinified: boolean
+  /** The given keys of each entry. Null stands for an entry that is not an object. */
+  entries: (readonly GivenKey[] | null)[]
+  extra: JsonObject
+  /** The size of the expanded document. */
+  characters: number
+}
+
+/** A key of an entry. Null removes a key that the previous entry has. */
+type GivenKey = readonly [string, CheckedValue | null]
+
+/** A value of an entry. The entries of a minified document share it, so it is checked only once. */
+interface CheckedValue {
+  value: Json
+  characters: number
+  values: number
+  /** The reason why the version must be left out. */
+  wrong: string | null
+}
 
 /**
  * Reads a package's document from an upstream. Expands minified entries and checks each version. A version that
@@ -81,29 +109,97 @@ const removedKeys = ['notification-url', 'transport-options', 'installation-sour
 export function judgeDocument(
   document: JsonObject,
   packageName: string,
-  part: 'dev' | 'main' | 'all' = 'all',
-): { content: UpstreamContent; dropped: string[] } | null {
+  part: DocumentPart = 'all',
+): JudgedDocument | null {
+  const checked = readUnexpanded(document, packageName)
+  return checked && expandDocument(checked, part)
+}
+
+export type DocumentPart = 'dev' | 'main' | 'all'
+
+/** The valid versions of a document, and the reasons why others were left out. */
+export interface JudgedDocument {
+  content: UpstreamContent
+  dropped: string[]
+}
+
+/** Checks the values and the bounds of a document. It is the first part of `judgeDocument`, and expands nothing. */
+export function readUnexpanded(document: JsonObject, packageName: string): UnexpandedDocument | null {
   const { packages, minified, ...extra } = document
   const all = entriesOf(packages, packageName)
   if (all === null) return null
+  let [characters, values] = [0, 0]
   for (const [key, value] of Object.entries(extra)) {
     const text = jsonForPhp([key, value])
-    if (text === null) delete extra[key]
-    else extra[key] = cleaned(value as Json, text)
+    if (text === null) {
+      delete extra[key]
+      continue
+    }
+    extra[key] = cleaned(value as Json, text)
+    characters += text.length
+    values += countValues(value as Json)
   }
   const listed = versionList(all) as Json[]
   if (listed.length > maxVersions)
     throw new UpstreamError(`the metadata of ${packageName} has more than ${maxVersions} versions`)
+  const isMinified = minified === 'composer/2.0'
+  const entries = listed.map((given) => (isJsonObject(given) ? checkEntry(given, isMinified) : null))
+  for (const size of expandedSizes(entries, isMinified)) {
+    characters += size.characters
+    values += size.values
+    if (characters > maxExpandedCharacters || values > maxExpandedValues)
+      throw new UpstreamError(`the metadata of ${packageName} is too large when it is expanded`)
+  }
+  const comparedCharacters = listed.length * constraintCharacters(extra)
+  const flagCharacters = JSON.stringify(malwareFlags(extra)).length
+  if (comparedCharacters > maxComparedCharacters || flagCharacters > maxFlagCharacters)
+    throw new UpstreamError(`the metadata of ${packageName} has too many advisories and flags`)
+  return { packageName, isMinified, entries, extra, characters }
+}
+
+function checkEntry(given: JsonObject, isMinified: boolean): GivenKey[] {
+  return Object.entries(given).map(([key, value]) => [
+    key,
+    isMinified && value === '__unset' ? null : checkValue(key, value),
+  ])
+}
+
+/** Yields the sizes of the expanded entries. */
+function* expandedSizes(
+  entries: UnexpandedDocument['entries'],
+  isMinified: boolean,
+): Generator<{ characters: number; values: number }> {
+  const current = new Map<string, CheckedValue>()
+  let [characters, values] = [0, 0]
+  for (const given of entries) {
+    if (given === null) continue
+    if (!isMinified) {
+      current.clear()
+      characters = 0
+      values = 0
+    }
+    for (const [key, checked] of given) {
+      const before = current.get(key)
+      characters += (checked?.characters ?? 0) - (before?.characters ?? 0)
+      values += (checked?.values ?? 0) - (before?.values ?? 0)
+      if (checked === null) current.delete(key)
+      else current.set(key, checked)
+    }
+    yield { characters, values }
+  }
+}
+
+/** Expands the entries of a document and checks each version. It is the second part of `judgeDocument`. */
+export function expandDocument(
+  { packageName, isMinified, entries, extra }: UnexpandedDocument,
+  part: DocumentPart,
+): JudgedDocument {
   const versions: UpstreamVersion[] = []
   const sourceOnly: SourceVersion[] = []
   const dropped: string[] = []
   const isOfPart = (normalized: string) =>
     part === 'all' || (part === 'dev') === (stabilityOf(normalized) === 'dev')
-  let characters = 0
-  for (const entry of readEntries(listed, minified === 'composer/2.0')) {
-    characters += entry?.characters ?? 0
-    if (characters > maxExpandedCharacters)
-      throw new UpstreamError(`the metadata of ${packageName} is too large when it is expanded`)
+  for (const entry of expandEntries(entries, isMinified)) {
     const read = readEntry(entry, packageName)
     if (typeof read === 'string') {
       if (dropped.length < maxDropped) dropped.push(read)
@@ -115,8 +211,6 @@ export function judgeDocument(
       sourceOnly.push(read)
     }
   }
-  if (versions.length * constraintCharacters(extra) > maxComparedCharacters)
-    throw new UpstreamError(`the metadata of ${packageName} has too many advisories and flags`)
   return { content: { versions, ...(sourceOnly.length > 0 && { sourceOnly }), extra }, dropped }
 }
 
@@ -135,18 +229,9 @@ function entriesOf(packages: Json | undefined, packageName: string): Json[] | Js
   throw new UpstreamError(`the metadata of ${packageName} has no list of versions`)
 }
 
-/** A value of an entry. The entries of a minified document share it, so it is checked only once. */
-interface CheckedValue {
-  value: Json
-  characters: number
-  /** The reason why the version must be left out. */
-  wrong: string | null
-}
-
 /** An entry of a document with all its keys. */
 interface ExpandedEntry {
   entry: JsonObject
-  characters: number
   wrong: string | null
 }
 
@@ -154,36 +239,41 @@ interface ExpandedEntry {
  * Yields the entries of a document. With `isMinified`, it expands them (composer/metadata-minifier): each entry inherits
  * the keys of the previous one. Null stands for an entry that is not an object.
  */
-function* readEntries(listed: Json[], isMinified: boolean): Generator<ExpandedEntry | null> {
-  let current = new Map<string, CheckedValue>()
-  for (const given of listed) {
-    if (!isJsonObject(given)) {
+function* expandEntries(
+  entries: UnexpandedDocument['entries'],
+  isMinified: boolean,
+): Generator<ExpandedEntry | null> {
+  const current = new Map<string, CheckedValue>()
+  for (const given of entries) {
+    if (given === null) {
       yield null
       continue
     }
-    if (!isMinified) current = new Map()
-    for (const [key, value] of Object.entries(given)) {
-      if (isMinified && value === '__unset') current.delete(key)
-      else current.set(key, checkValue(key, value))
+    if (!isMinified) current.clear()
+    for (const [key, checked] of given) {
+      if (checked === null) current.delete(key)
+      else current.set(key, checked)
     }
-    const checked = [...current]
+    const keys = [...current]
     yield {
-      entry: Object.fromEntries(checked.map(([key, { value }]) => [key, value])),
-      characters: checked.reduce((sum, [, { characters }]) => sum + characters, 0),
-      wrong: checked.find(([, { wrong }]) => wrong !== null)?.[1].wrong ?? null,
+      entry: Object.fromEntries(keys.map(([key, { value }]) => [key, value])),
+      wrong: keys.find(([, { wrong }]) => wrong !== null)?.[1].wrong ?? null,
     }
   }
 }
 
 function checkValue(key: string, given: Json): CheckedValue {
   const text = jsonForPhp([key, given])
-  if (text === null) return { value: null, characters: key.length, wrong: 'PHP cannot read its text' }
+  const characters = text?.length ?? key.length
+  if (text === null) return { value: null, characters, values: 1, wrong: 'PHP cannot read its text' }
   const value = cleaned(given, text)
-  return {
-    value,
-    characters: text.length,
-    wrong: isReadable(key, value) ? null : `Composer cannot read its ${key}`,
-  }
+  const wrong = isReadable(key, value) ? null : `Composer cannot read its ${key}`
+  return { value, characters, values: countValues(value), wrong }
+}
+
+function countValues(value: Json): number {
+  if (typeof value !== 'object' || value === null) return 1
+  return Object.values(value).reduce<number>((sum, inner) => sum + countValues(inner as Json), 1)
 }
 
 /** Returns a version, or the reason why it is invalid. */

@@ -8,8 +8,8 @@ import {
   type UpstreamContent,
   type UpstreamVersion,
 } from './judge-document.ts'
-import { isOffered, matchesVersion } from './patterns.ts'
-import { satisfies } from './satisfies.ts'
+import { readPatterns } from './patterns.ts'
+import { readConstraint } from './satisfies.ts'
 
 /** The rules of a repository for one package of an upstream. */
 export interface OfferRules {
@@ -42,12 +42,14 @@ const maxNamed = 5
  * registry. If it has a `warning`, that is its first member. `dueAt` is the time at which the next version reaches the minimum age, or null when no version waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
-  const flags = malwareFlags(content.extra).map(({ constraint }) => constraint)
-  if (rules.flagged !== null) flags.push(rules.flagged)
+  const { packageName, allow, deny, flagged } = rules
+  const constraints = malwareFlags(content.extra).map(({ constraint }) => constraint)
+  const flags = [...constraints, ...(flagged === null ? [] : [flagged])].map(readConstraint)
+  const [isAllowed, isDenied] = [readPatterns(allow, packageName), readPatterns(deny, packageName)]
+  const isPermitted = (normalized: string) =>
+    (allow.length === 0 || isAllowed(normalized)) && !isDenied(normalized)
   const permitted = content.versions.filter(
-    ({ normalized }) =>
-      isOffered(rules, rules.packageName, normalized) &&
-      !flags.some((constraint) => satisfies(normalized, constraint)),
+    ({ normalized }) => isPermitted(normalized) && !flags.some((isFlagged) => isFlagged(normalized)),
   )
   const { offered, dueAt } = withoutYoung(permitted, affectedConstraints(content.extra), rules)
   let newer: JsonObject | null = null
@@ -59,21 +61,28 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
   })
   const { warning: theirs, ...others } = withReadableAdvisories(content.extra)
   const extra = JSON.stringify(others).slice(1, -1)
-  const warnings = [typeof theirs === 'string' ? theirs : '', warningOfSources(content, rules)]
+  const warnings = [
+    typeof theirs === 'string' ? theirs : '',
+    warningOfSources(content, packageName, isPermitted),
+  ]
   const warning = warnings.filter((one) => one !== '').join(' ')
   const text =
-    `{${warning === '' ? '' : `"warning":${JSON.stringify(warning)},`}"packages":{${JSON.stringify(rules.packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
+    `{${warning === '' ? '' : `"warning":${JSON.stringify(warning)},`}"packages":{${JSON.stringify(packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
     `${extra === '' ? '' : `,${extra}`}}`
   return { text, dueAt }
 }
 
 /** Returns a warning that names the versions that the upstream offers only as source. Empty without such versions. */
-function warningOfSources({ sourceOnly = [] }: UpstreamContent, rules: OfferRules): string {
-  const missing = sourceOnly.filter(({ normalized }) => isOffered(rules, rules.packageName, normalized))
+function warningOfSources(
+  { sourceOnly = [] }: UpstreamContent,
+  packageName: string,
+  isPermitted: (normalized: string) => boolean,
+): string {
+  const missing = sourceOnly.filter(({ normalized }) => isPermitted(normalized))
   if (missing.length === 0) return ''
   const named = missing.slice(0, maxNamed).map(({ version }) => version)
   const others = missing.length > maxNamed ? ` and ${missing.length - maxNamed} more` : ''
-  return `These versions of ${rules.packageName} are missing here, because the upstream offers them only as source, without an archive: ${named.join(', ')}${others}.`
+  return `These versions of ${packageName} are missing here, because the upstream offers them only as source, without an archive: ${named.join(', ')}${others}.`
 }
 
 /** Adds a warning to a document of `offer`. */
@@ -115,12 +124,11 @@ function withoutYoung(
     const since = version.publishedAt === null ? firstSeenAt(version) : new Date(version.publishedAt)
     return since.getTime() + minimumAgeHours * 3_600_000
   }
-  const isExempt = ({ normalized }: UpstreamVersion) =>
-    exempt.some((pattern) => matchesVersion(pattern, packageName, normalized))
+  const isExempt = readPatterns(exempt, packageName)
   const young = new Set(
     minimumAgeHours === 0
       ? []
-      : versions.filter((version) => ripeAt(version) > now.getTime() && !isExempt(version)),
+      : versions.filter((version) => ripeAt(version) > now.getTime() && !isExempt(version.normalized)),
   )
   for (const version of fixes(versions, young, affected)) young.delete(version)
   const next = Math.min(...Array.from(young, ripeAt))
@@ -140,8 +148,8 @@ function fixes(
   affected: readonly string[],
 ): UpstreamVersion[] {
   if (young.size === 0 || affected.length === 0) return []
-  const isAffected = ({ normalized }: UpstreamVersion) =>
-    affected.some((constraint) => satisfies(normalized, constraint))
+  const tests = affected.map(readConstraint)
+  const isAffected = ({ normalized }: UpstreamVersion) => tests.some((test) => test(normalized))
   const ascending = versions
     .filter(({ normalized }) => !normalized.startsWith('dev-'))
     .toSorted((a, b) => compareNormalized(a.normalized, b.normalized))

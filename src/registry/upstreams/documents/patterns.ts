@@ -1,5 +1,5 @@
 import { isConstraint } from '../../manifest/constraint.ts'
-import { satisfies } from './satisfies.ts'
+import { readConstraint } from './satisfies.ts'
 
 /** The maximum number of patterns of each kind. */
 export const maxPatterns = 500
@@ -45,19 +45,19 @@ export function matchesGlob(pattern: string, text: string): boolean {
 
 /** Returns whether a pattern matches this version of the package. Without a constraint it matches every version. */
 export function matchesVersion(pattern: string, packageName: string, normalized: string): boolean {
-  if (!matchesName(pattern, packageName)) return false
-  const { constraint } = parts(pattern)
-  return constraint === null || satisfies(normalized, constraint)
+  return readPatterns([pattern], packageName)(normalized)
 }
 
-/** Returns whether the patterns of an upstream allow a version: `allow` is empty or matches, and `deny` does not. */
-export function isOffered(
-  { allow, deny }: { allow: readonly string[]; deny: readonly string[] },
+/** Returns a function that returns whether one of the patterns matches a version of the package. */
+export function readPatterns(
+  patterns: readonly string[],
   packageName: string,
-  normalized: string,
-): boolean {
-  const names = (pattern: string) => matchesVersion(pattern, packageName, normalized)
-  return (allow.length === 0 || allow.some(names)) && !deny.some(names)
+): (normalized: string) => boolean {
+  const tests = patterns
+    .filter((pattern) => matchesName(pattern, packageName))
+    .map((pattern) => parts(pattern).constraint)
+    .map((constraint) => (constraint === null ? () => true : readConstraint(constraint)))
+  return (normalized) => tests.some((test) => test(normalized))
 }
 
 function parts(pattern: string): { name: string; constraint: string | null } {

@@ -26,12 +26,16 @@ const stabilitySuffix = new RegExp(`-${modifier}$`, 'i')
  * cannot be parsed.
  */
 export function satisfies(normalized: string, constraint: string): boolean {
-  return trimSpaces(constraint)
+  return readConstraint(constraint)(normalized)
+}
+
+/** Returns `satisfies` for one constraint, to compare it with many versions. */
+export function readConstraint(constraint: string): (normalized: string) => boolean {
+  const alternatives = trimSpaces(constraint)
     .split(/\|\|?/)
-    .some((alternative) => {
-      const all = trimSpaces(alternative).split(conjunction).map(comparisonsOf)
-      return all.every((some) => some?.every((one) => matches(normalized, one)))
-    })
+    .map((alternative) => trimSpaces(alternative).split(conjunction).map(comparisonsOf))
+  return (normalized) =>
+    alternatives.some((all) => all.every((some) => some?.every((one) => matches(normalized, one))))
 }
 
 /** Returns the comparisons of a single constraint. Null when it cannot be parsed. */

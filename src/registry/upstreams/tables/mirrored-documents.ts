@@ -3,7 +3,12 @@ import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
 import { keepPaths } from '../../../repositories/path-locks.ts'
-import type { DocumentBytes } from '../../documents/document-bytes.ts'
+import {
+  type DocumentBytes,
+  type DocumentPiece,
+  joinPieces,
+  pieceBytes,
+} from '../../documents/document-bytes.ts'
 import type { Encoding } from '../../documents/encodings.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
@@ -96,26 +101,52 @@ export interface WantedBytes {
   encoding: Encoding
 }
 
+const columnOf = `case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end`
+
+/** SQL: reads a piece of a document. `offset` is an expression. */
+function selectPiece(offset: string): string {
+  return `select d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified", octet_length(${columnOf}) as size,
+                 substring(${columnOf} from ${offset} + 1 for ${pieceBytes}) as bytes
+            from mirrored_document d where d.package_id = call.package_id and d.is_dev = call.is_dev`
+}
+
 /** Reads the bytes of documents, in the order of the calls. Null for a document that does not exist. */
 export async function listMirrorBytes(
   db: Queryable,
   wanted: readonly WantedBytes[],
 ): Promise<(DocumentBytes | null)[]> {
-  const { rows } = await db.query<DocumentBytes | { revision: null }>({
+  const { rows } = await db.query<DocumentPiece | { revision: null }>({
     name: 'list-mirror-bytes',
-    text: forEachCall(
-      { package_id: 'bigint', is_dev: 'boolean', encoding: 'text' },
-      `select d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified",
-              case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end as bytes
-         from mirrored_document d where d.package_id = call.package_id and d.is_dev = call.is_dev`,
-    ),
+    text: forEachCall({ package_id: 'bigint', is_dev: 'boolean', encoding: 'text' }, selectPiece('0')),
     values: [
       wanted.map(({ packageId }) => packageId),
       wanted.map(({ isDev }) => isDev),
       wanted.map(({ encoding }) => encoding),
     ],
   })
-  return rows.map((row) => (row.revision === null ? null : row))
+  return Promise.all(
+    rows.map((row, i) => {
+      if (row.revision === null) return null
+      return row.bytes.length === row.size ? row : findMirrorBytes(db, wanted[i] as WantedBytes)
+    }),
+  )
+}
+
+/** Reads the bytes of a large document. Null when it does not exist. */
+function findMirrorBytes(
+  db: Queryable,
+  { packageId, isDev, encoding }: WantedBytes,
+): Promise<DocumentBytes | null> {
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: 'find-mirror-bytes',
+      text: `select piece.*
+               from (select $1::bigint as package_id, $2::boolean as is_dev, $3::text as encoding) call
+              cross join lateral (${selectPiece('$4::integer')}) piece`,
+      values: [packageId, isDev, encoding, offset],
+    })
+    return rows[0] ?? null
+  })
 }
 
 /** Stores whether the upstream still serves packages. Returns whether that changed for any of them. */
@@ -168,6 +199,10 @@ export async function noteUse(db: Queryable, packageId: string): Promise<void> {
  */
 const maxStoredFlags = 100_000
 
+/** SQL: the flags of a summary. They are a parameter of the type bytea, because the bytes need no escapes. */
+const listedFlags = `select f.flag ->> 0 as name, f.flag ->> 1 as constraints, f.place
+         from jsonb_array_elements(convert_from($2::bytea, 'UTF8')::jsonb) with ordinality as f (flag, place)`
+
 /** Returns whether versions are flagged by an upstream's summary. */
 export async function hasSummaryFlags(db: Queryable, upstreamId: string): Promise<boolean> {
   const { rows } = await db.query<{ has: boolean }>({
@@ -183,14 +218,10 @@ export async function hasSummaryFlags(db: Queryable, upstreamId: string): Promis
  * Returns whether exactly these flags of an upstream's summary are stored and applied. It locks nothing, so that the
  * regular read of an unchanged summary delays no first request of a package.
  */
-async function areFlagsSaved(
-  db: Queryable,
-  upstreamId: string,
-  flags: readonly (readonly [string, string])[],
-): Promise<boolean> {
+async function areFlagsSaved(db: Queryable, upstreamId: string, flags: Uint8Array): Promise<boolean> {
   const { rows } = await db.query<{ areSaved: boolean }>(
     `with listed as materialized (
-       select * from unnest($2::text[], $3::text[]) with ordinality as f (name, constraints, place)
+       ${listedFlags}
      ), stored as (
        select name, constraints from listed where place <= ${maxStoredFlags}
      )
@@ -199,20 +230,20 @@ async function areFlagsSaved(
                          where f.constraints is distinct from s.constraints)
         and not exists (select from mirrored_package p left join listed l on l.name = p.name
                          where p.upstream_id = $1 and p.summary is distinct from l.constraints) as "areSaved"`,
-    [upstreamId, flags.map(([name]) => name), flags.map(([, constraints]) => constraints)],
+    [upstreamId, flags],
   )
   return rows[0]?.areSaved === true
 }
 
 /**
  * Stores the versions that an upstream's summary flags as malware, also for names that are not bound yet: the trigger
- * function `flag_bound_package` applies them. Renders the affected filter.json and marks changed documents as due. Does
- * nothing when the upstream was removed.
+ * function `flag_bound_package` applies them. `flags` is a JSON list of names with their constraints. Renders the affected
+ * filter.json and marks changed documents as due. Does nothing when the upstream was removed.
  */
 export async function saveSummaryFlags(
   tx: pg.PoolClient,
   upstreamId: string,
-  flags: readonly (readonly [string, string])[],
+  flags: Uint8Array,
 ): Promise<void> {
   if (await areFlagsSaved(tx, upstreamId, flags)) return
   await tx.query(keepPaths('id = (select repository_id from upstream where id = $1)'), [upstreamId])
@@ -224,7 +255,7 @@ export async function saveSummaryFlags(
   if (rowCount === 0) return
   const { rows } = await tx.query<{ repositoryId: string }>(
     `with listed as materialized (
-       select * from unnest($2::text[], $3::text[]) with ordinality as f (name, constraints, place)
+       ${listedFlags}
      ), stored as (
        insert into upstream_flag as f (upstream_id, name, constraints)
        select $1, l.name, l.constraints
@@ -246,7 +277,7 @@ export async function saveSummaryFlags(
        update mirrored_document d set due_at = now() from changed c where d.package_id = c.id
      )
      select distinct repository_id as "repositoryId" from changed`,
-    [upstreamId, flags.map(([name]) => name), flags.map(([, constraints]) => constraints)],
+    [upstreamId, flags],
   )
   // Use a separate statement, because it must see the change.
   for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])

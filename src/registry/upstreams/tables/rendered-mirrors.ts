@@ -1,7 +1,8 @@
 import type pg from 'pg'
+import { byteaArray } from '../../../database/shared-statements.ts'
 import { keepPaths } from '../../../repositories/path-locks.ts'
 import type { EncodedDocument } from '../../documents/encodings.ts'
-import type { MalwareFlag, UpstreamDist } from '../documents/judge-document.ts'
+import type { MalwareFlag } from '../documents/judge-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
 /** The rules for a document of a mirrored package. */
@@ -84,15 +85,16 @@ export async function listMirrorRules(
   return rows
 }
 
-/** An archive in a document. */
-export interface NamedDist extends UpstreamDist {
-  packageId: string
-  version: string
-  normalized: string
-}
-
-/** An archive whose bytes are fixed by the first fetch. */
+/** An archive of a document whose bytes are fixed by the first fetch. */
 export interface FixedArchive {
+  /** The index of the document. */
+  place: number
+  versionPath: string
+  reference: string
+  version: string
+  url: string
+  /** The shasum in the document. */
+  shasum: string | null
   archiveId: string
   /** The SHA-1 of the bytes, in lower-case hex. */
   sha1: string
@@ -101,76 +103,114 @@ export interface FixedArchive {
   alarm: string | null
 }
 
+/** A document, and its archives as a JSON list of `ListedArchive`. */
+interface ArchiveList {
+  packageId: string
+  archives: Uint8Array
+}
+
+/** SQL: the documents of the parameters $1 and $2, with their archives as bytes of JSON. The bytes need no escapes. */
+const listedDocuments =
+  'unnest((select $1::bigint[]), (select $2::bytea[])) with ordinality as d (package_id, archives, place)'
+
 /**
  * Stores the archives of documents. URL and shasum of a known archive can change until its first fetch. After that, they
- * are fixed: returns the archives that have another shasum now, or an alarm. `place` is the index of the archive.
+ * are fixed: returns the archives that have another shasum now, or an alarm.
  */
 export async function noteArchives(
   tx: pg.PoolClient,
-  dists: readonly NamedDist[],
-): Promise<(FixedArchive & { place: number })[]> {
-  const { rows } = await tx.query<FixedArchive & { place: number }>({
+  lists: readonly ArchiveList[],
+): Promise<FixedArchive[]> {
+  const { rows } = await tx.query<FixedArchive>({
     name: 'note-mirrored-archives',
-    text: `select place::int - 1 as place, archive_id as "archiveId", sha1, checked_shasum as "checkedShasum", alarm
-             from note_mirrored_archives($1, $2, $3, $4, $5, $6, $7, $8)`,
-    values: [
-      dists.map(({ packageId }) => packageId),
-      dists.map(({ versionPath }) => versionPath),
-      dists.map(({ reference }) => reference),
-      dists.map(({ version }) => version),
-      dists.map(({ normalized }) => normalized),
-      dists.map(({ type }) => type),
-      dists.map(({ url }) => url),
-      dists.map(({ shasum }) => shasum),
-    ],
+    text: `with listed as materialized (
+             select d.package_id, d.place, a.*, row_number() over (order by d.place) as n
+               from ${listedDocuments}
+              cross join lateral jsonb_to_recordset(convert_from(d.archives, 'UTF8')::jsonb)
+                      as a (version_path text, reference text, version text, normalized text, type text, url text,
+                            shasum text)
+           ), gathered as (
+             select array_agg(package_id order by n) as ids, array_agg(version_path order by n) as paths,
+                    array_agg(reference order by n) as reference_list, array_agg(version order by n) as versions,
+                    array_agg(normalized order by n) as normalized_list, array_agg(type order by n) as types,
+                    array_agg(url order by n) as urls, array_agg(shasum order by n) as shasums
+               from listed
+           )
+           select l.place::int - 1 as place, l.version_path as "versionPath", l.reference, l.version, l.url, l.shasum,
+                  f.archive_id as "archiveId", f.sha1, f.checked_shasum as "checkedShasum", f.alarm
+             from gathered g
+            cross join lateral note_mirrored_archives(g.ids, g.paths, g.reference_list, g.versions, g.normalized_list,
+                                                      g.types, g.urls, g.shasums) f
+             join listed l on l.n = f.place
+            order by f.place`,
+    values: [lists.map(({ packageId }) => packageId), byteaArray(lists.map(({ archives }) => archives))],
   })
   return rows
 }
 
-/** Lists the times at which archives were first seen, in the order of the archives. */
-export async function listFirstSeen(
-  tx: pg.PoolClient,
-  dists: readonly Pick<NamedDist, 'packageId' | 'versionPath' | 'reference'>[],
-): Promise<Date[]> {
-  const { rows } = await tx.query<{ firstSeenAt: Date }>({
-    name: 'list-first-seen',
-    text: `select a.first_seen_at as "firstSeenAt"
-             from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]))
-                    with ordinality as n (package_id, version_path, reference, place)
-             join mirrored_archive a using (package_id, version_path, reference)
-            order by n.place`,
-    values: [
-      dists.map(({ packageId }) => packageId),
-      dists.map(({ versionPath }) => versionPath),
-      dists.map(({ reference }) => reference),
-    ],
-  })
-  return rows.map(({ firstSeenAt }) => firstSeenAt)
+/** A document whose versions may have no publication time. */
+interface DatedList extends ArchiveList {
+  hasUndatedArchives: boolean
+  /** The normalized versions without an archive and without a publication time: a JSON list. */
+  metapackages: Uint8Array
+  /** Whether the document has a minimum age. */
+  isAged: boolean
 }
 
 /**
- * Stores when versions without an archive were first seen. Returns these times, in the order of the versions. The
- * transaction has locked the rows of the packages.
+ * Returns the times at which the versions of documents were first seen, as JSON: in milliseconds, by the path and
+ * reference of an archive, or by a normalized version. Only versions without a publication time need this, for the
+ * minimum age. Those without an archive are noted here, even without a minimum age, because an upstream may get one later.
+ * Null for a document without such versions. The transaction has locked the rows of the packages.
  */
-export async function noteMetapackages(
+export async function listFirstSeen(
   tx: pg.PoolClient,
-  versions: readonly { packageId: string; normalized: string }[],
-): Promise<Date[]> {
-  const { rows } = await tx.query<{ firstSeenAt: Date }>({
-    name: 'note-metapackages',
-    text: `with n as materialized (
-             select * from unnest((select $1::bigint[]), (select $2::text[]))
-                      with ordinality as n (package_id, normalized, place)
+  lists: readonly DatedList[],
+): Promise<(string | null)[]> {
+  const needed = lists.filter(
+    ({ hasUndatedArchives, isAged, metapackages }) =>
+      (hasUndatedArchives && isAged) || metapackages.length > 2,
+  )
+  if (needed.length === 0) return lists.map(() => null)
+  const { rows } = await tx.query<{ seen: string }>({
+    name: 'list-first-seen',
+    text: `with given as materialized (
+             select * from unnest((select $1::bigint[]), (select $2::bytea[]), (select $3::bytea[]), (select $4::boolean[]))
+                      with ordinality as d (package_id, archives, metapackages, is_aged, place)
+           ), listed as materialized (
+             select g.place, g.package_id, v.normalized
+               from given g
+              cross join lateral jsonb_array_elements_text(convert_from(g.metapackages, 'UTF8')::jsonb) as v (normalized)
            ), noted as (
              insert into mirrored_metapackage (package_id, normalized)
-             select distinct package_id, normalized from n on conflict do nothing
+             select distinct package_id, normalized from listed on conflict do nothing
+           ), seen as (
+             select l.place, l.normalized as key,
+                    coalesce((select k.first_seen_at from mirrored_metapackage k
+                               where k.package_id = l.package_id and k.normalized = l.normalized), now()) as at
+               from listed l
+             union all
+             select g.place, a.version_path || '/' || a.reference, m.first_seen_at
+               from given g
+              cross join lateral jsonb_to_recordset(convert_from(g.archives, 'UTF8')::jsonb)
+                      as a (version_path text, reference text, is_undated boolean)
+              cross join lateral (select first_seen_at from mirrored_archive w
+                                   where w.package_id = g.package_id and w.version_path = a.version_path
+                                     and w.reference = a.reference limit 1) m
+              where g.is_aged and a.is_undated
            )
-           select coalesce((select k.first_seen_at from mirrored_metapackage k
-                             where k.package_id = n.package_id and k.normalized = n.normalized), now()) as "firstSeenAt"
-             from n order by place`,
-    values: [versions.map(({ packageId }) => packageId), versions.map(({ normalized }) => normalized)],
+           select coalesce((select json_object_agg(s.key, extract(epoch from s.at) * 1000) from seen s
+                             where s.place = g.place), '{}')::text as seen
+             from given g order by g.place`,
+    values: [
+      needed.map(({ packageId }) => packageId),
+      byteaArray(needed.map(({ archives }) => archives)),
+      byteaArray(needed.map(({ metapackages }) => metapackages)),
+      needed.map(({ isAged }) => isAged),
+    ],
   })
-  return rows.map(({ firstSeenAt }) => firstSeenAt)
+  const seenOf = new Map(needed.map((list, i) => [list, rows[i]?.seen ?? null]))
+  return lists.map((list) => seenOf.get(list) ?? null)
 }
 
 /**
@@ -229,9 +269,9 @@ export async function saveMirrors(
       documents.map(({ isDev }) => isDev),
       documents.map(({ baseUrl }) => baseUrl),
       documents.map(({ dueAt }) => dueAt),
-      documents.map(({ identity }) => identity),
-      documents.map(({ gzip }) => gzip),
-      documents.map(({ br }) => br),
+      byteaArray(documents.map(({ identity }) => identity)),
+      byteaArray(documents.map(({ gzip }) => gzip)),
+      byteaArray(documents.map(({ br }) => br)),
     ],
   })
   const saved = new Map(rows.map((row) => [`${row.packageId} ${row.isDev}`, row]))

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { lazily, type Queryable, sweepOf } from '../../../database/database.ts'
+import { byteaArray } from '../../../database/shared-statements.ts'
 
 /** A document of an upstream. */
 export interface DocumentKey {
@@ -165,7 +166,7 @@ export async function giveBackTurn(
 export interface NewContent extends DocumentKey {
   lastModified: string | null
   /** Gzipped JSON. */
-  packed: Buffer
+  packed: Uint8Array
   dropped: string[]
   /** The vendors of all names that versions replace or provide. */
   replaces: string[]
@@ -212,7 +213,7 @@ export async function saveContents(
           replaces,
         })),
       ),
-      contents.map(({ packed }) => packed),
+      byteaArray(contents.map(({ packed }) => packed)),
     ],
   })
   return rows

@@ -23,6 +23,8 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
+const asText = async (bytes: Buffer) => bytes.toString()
+
 async function get(
   url: string,
   { auth, ...environment }: Record<string, unknown> = {},
@@ -37,7 +39,7 @@ async function get(
   })
   const client = openUpstreamClient(config)
   try {
-    return await client.for({ ...trusted(url), ...rights }).fetchDocument(url)
+    return await client.for({ ...trusted(url), ...rights }).fetchDocument(url, asText)
   } finally {
     await client.close()
   }
@@ -129,7 +131,7 @@ describe('kinds of credentials that svc does not use', () => {
     try {
       await writeFile(file, JSON.stringify({ 'forgejo-token': unused['forgejo-token'] }))
       for (let i = 0; i < 2; i += 1)
-        await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`)
+        await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`, asText)
       expect(warnings).toEqual([['forgejo-token']])
     } finally {
       await client.close()
@@ -150,7 +152,7 @@ it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid
     onError: ({ message }) => failures.push(message),
   })
   const sent = async () => {
-    await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`)
+    await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`, asText)
     return first.lastHeaders.authorization
   }
   try {
@@ -174,16 +176,16 @@ it('aborts requests at its close when an upstream does not end its responses', a
   const asked = new Promise<void>((resolve) => first.fail('/hanging.json', () => resolve()))
   const { body } = await client.for(trusted(first.url)).fetchArchive(`${first.url}/endless.zip`)
   const failed = once(body, 'error')
-  const document = client.for(trusted(first.url)).fetchDocument(`${first.url}/hanging.json`)
+  const document = client.for(trusted(first.url)).fetchDocument(`${first.url}/hanging.json`, asText)
   document.catch(() => {})
   await asked
   await client.close()
   expect(body.destroyed).toBe(true)
   await failed
   await expect(document).rejects.toThrow(ClosedClientError)
-  await expect(client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`)).rejects.toThrow(
-    ClosedClientError,
-  )
+  await expect(
+    client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`, asText),
+  ).rejects.toThrow(ClosedClientError)
 })
 
 describe('a document of an upstream', () => {
@@ -193,7 +195,9 @@ describe('a document of an upstream', () => {
     const { lastModified } = found as { lastModified: string }
     const client = openUpstreamClient(readConfig(upstreamsHere))
     expect(
-      await client.for(trusted(first.url)).fetchDocument(`${first.url}/packages.json`, { lastModified }),
+      await client
+        .for(trusted(first.url))
+        .fetchDocument(`${first.url}/packages.json`, asText, { lastModified }),
     ).toEqual({
       kind: 'unchanged',
     })
@@ -207,27 +211,19 @@ describe('a document of an upstream', () => {
     first.fail('/coded.json', (_, response) =>
       response.writeHead(200, { 'content-encoding': coding }).end(compress('{"a":1}')),
     )
-    expect(await get(`${first.url}/coded.json`)).toMatchObject({ kind: 'found', text: '{"a":1}' })
+    expect(await get(`${first.url}/coded.json`)).toMatchObject({ kind: 'found', content: '{"a":1}' })
   })
 
   it('that decompresses to too many bytes is refused', async () => {
     for (const [coding, bomb] of [
-      ['gzip', gzipSync(Buffer.alloc(70 * 1024 * 1024))],
-      ['br', brotliCompressSync(Buffer.alloc(70 * 1024 * 1024), quickly)],
+      ['gzip', gzipSync(Buffer.alloc(17 * 1024 * 1024))],
+      ['br', brotliCompressSync(Buffer.alloc(17 * 1024 * 1024), quickly)],
     ] as const) {
       first.fail('/bomb.json', (_, response) =>
         response.writeHead(200, { 'content-encoding': coding }).end(bomb),
       )
-      await expect(get(`${first.url}/bomb.json`)).rejects.toThrow('more than 67108864 bytes')
+      await expect(get(`${first.url}/bomb.json`)).rejects.toThrow('more than 16777216 bytes')
     }
-  })
-
-  it('with so many values that reading it would need gigabytes is refused', async () => {
-    const bomb = gzipSync(Buffer.from(`[${'{},'.repeat(6_000_000)}0]`))
-    first.fail('/values.json', (_, response) =>
-      response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
-    )
-    await expect(get(`${first.url}/values.json`)).rejects.toThrow('more than 5000000 values')
   })
 
   it('that is not modified, although svc has no copy, counts as a failure', async () => {
@@ -240,7 +236,7 @@ describe('a document of an upstream', () => {
     first.fail('/large.json', (_, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(text)),
     )
-    expect(await get(`${first.url}/large.json`)).toMatchObject({ kind: 'found', text })
+    expect(await get(`${first.url}/large.json`)).toMatchObject({ kind: 'found', content: text })
   })
 
   it('that is missing is distinguished from one that cannot be fetched', async () => {

@@ -73,7 +73,7 @@ describe('the client for upstreams', () => {
     const at = url.replace('PORT', String(port))
     const client = openUpstreamClient(readConfig({ UPSTREAM_HTTP: 'true', ...environment }))
     try {
-      return await client.for({ ...trusted(at), ...rights }).fetchDocument(at)
+      return await client.for({ ...trusted(at), ...rights }).fetchDocument(at, async () => {})
     } finally {
       await client.close()
     }
