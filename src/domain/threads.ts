@@ -122,15 +122,16 @@ function newThread(module: URL, resourceLimits: { maxOldGenerationSizeMb: number
 
 /** Runs the tasks of this thread, one after another. */
 export function serveThread<Task>(run: (task: Task) => unknown): void {
-  parentPort?.on('message', async (task: Task) => {
-    const reply: Reply = await Promise.resolve(task)
+  async function reply(task: Task): Promise<void> {
+    const outcome: Reply = await Promise.resolve(task)
       .then(run)
       .then(
         (result) => ({ result }),
         (error: unknown) => ({ error }),
       )
-    parentPort?.postMessage(reply, movable(reply))
-  })
+    parentPort?.postMessage(outcome, movable(outcome))
+  }
+  parentPort?.on('message', (task: Task) => void reply(task))
   parentPort?.postMessage('ready')
 }
 

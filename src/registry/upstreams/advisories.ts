@@ -5,7 +5,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { mayKnow } from './client/upstream-root.ts'
-import type { AdvisoryText } from './documents/complete-advisories.ts'
+import type { ServedAdvisory } from './documents/complete-advisories.ts'
 import { advisoriesOfPacked, runTask } from './documents/run-task.ts'
 import { listStoredContents } from './tables/upstream-documents.ts'
 import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
@@ -24,7 +24,7 @@ const maxKeptCharacters = 8 * 1024 * 1024
 /** The advisories of a name at an upstream. `advisories` is null when the upstream told nothing about the name. */
 interface KnownAdvisories {
   readAt: number
-  advisories: AdvisoryText[] | null
+  advisories: ServedAdvisory[] | null
 }
 
 /** A name whose advisories are wanted. The function `package_origin` has allowed to send it to these upstreams. */
@@ -42,7 +42,7 @@ export interface AuditedName {
  */
 export type ListUpstreamAdvisories = (
   names: readonly AuditedName[],
-) => Promise<Record<string, AdvisoryText[]>>
+) => Promise<Record<string, ServedAdvisory[]>>
 
 /** Opens the advisories of a process, with their cache. */
 export function openUpstreamAdvisories(
@@ -58,7 +58,7 @@ export function openUpstreamAdvisories(
   async function listOf(
     upstreamId: string,
     asked: readonly AuditedName[],
-  ): Promise<[string, AdvisoryText[]][]> {
+  ): Promise<[string, ServedAdvisory[]][]> {
     const keyOf = ({ name }: AuditedName) => `${upstreamId} ${name}`
     // The response needs them even if the cache drops them meanwhile.
     const known = new Map<string, KnownAdvisories>()
@@ -94,7 +94,7 @@ export function openUpstreamAdvisories(
         )
       }
     }
-    return asked.flatMap((one): [string, AdvisoryText[]][] => {
+    return asked.flatMap((one): [string, ServedAdvisory[]][] => {
       const advisories = known.get(one.name)?.advisories ?? null
       // Without an entry, Composer asks other repositories: this one does not know whether it has the package.
       if (advisories === null || (advisories.length === 0 && !one.isBound)) return []
@@ -102,7 +102,7 @@ export function openUpstreamAdvisories(
     })
   }
 
-  function read(upstream: Upstream, names: readonly string[]): Promise<Map<string, AdvisoryText[]>> {
+  function read(upstream: Upstream, names: readonly string[]): Promise<Map<string, ServedAdvisory[]>> {
     const url = upstream.root?.advisoriesUrl ?? null
     if (url !== null) return request(upstream, url, names)
     return readStored(upstream, upstream.root?.hasAdvisoriesInDocuments ? names : [])
@@ -112,7 +112,7 @@ export function openUpstreamAdvisories(
     upstream: Upstream,
     url: string,
     names: readonly string[],
-  ): Promise<Map<string, AdvisoryText[]>> {
+  ): Promise<Map<string, ServedAdvisory[]>> {
     if (names.length === 0) return new Map()
     const form = new URLSearchParams(names.map((name): [string, string] => ['packages[]', name])).toString()
     const fetched = await client
@@ -130,8 +130,8 @@ export function openUpstreamAdvisories(
   async function readStored(
     upstream: Upstream,
     names: readonly string[],
-  ): Promise<Map<string, AdvisoryText[]>> {
-    const found = new Map<string, AdvisoryText[]>()
+  ): Promise<Map<string, ServedAdvisory[]>> {
+    const found = new Map<string, ServedAdvisory[]>()
     let characters = 0
     for (let start = 0; start < names.length; start += documentBatch) {
       const batch = names.slice(start, start + documentBatch)
@@ -162,7 +162,7 @@ export function openUpstreamAdvisories(
       )
     }
     const found = await Promise.all(Array.from(byUpstream, ([id, asked]) => listOf(id, asked)))
-    const merged = new Map<string, AdvisoryText[]>()
+    const merged = new Map<string, ServedAdvisory[]>()
     for (const [name, advisories] of found.flat()) {
       const known = merged.get(name) ?? []
       const ids = new Set(known.map(({ advisoryId }) => advisoryId))
@@ -174,7 +174,7 @@ export function openUpstreamAdvisories(
   }
 }
 
-function sizeOf(advisories: readonly AdvisoryText[]): number {
+function sizeOf(advisories: readonly ServedAdvisory[]): number {
   return advisories.reduce((sum, { text }) => sum + text.length, 0)
 }
 

@@ -1,14 +1,10 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { enqueue } from '../../../src/jobs/job.ts'
-import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
-import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
-import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
-import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { followUpstreams, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -221,10 +217,7 @@ describe('the event loop', () => {
     )
     expect(audited.json().advisories['feeds/lib']).toHaveLength(6000)
     expect(auditStall).toBeLessThan(maxStallMilliseconds)
-    const { milliseconds } = await stallDuring(async () => {
-      await enqueue(t.db, followFeeds, undefined)
-      await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
-    })
+    const { milliseconds } = await stallDuring(() => followUpstreams(t))
     expect(milliseconds).toBeLessThan(maxStallMilliseconds)
     const { rows } = await t.db.query('select count(*)::int as flags from upstream_flag')
     expect(rows).toEqual([{ flags: 100_000 }])

@@ -29,7 +29,7 @@ interface ReadAdvisory {
 }
 
 /** An advisory as `composer audit` reads it. */
-export interface AdvisoryText {
+export interface ServedAdvisory {
   advisoryId: string
   /** The advisory as JSON. */
   text: string
@@ -40,7 +40,11 @@ export interface AdvisoryText {
  * these names. Throws `UpstreamError` when it has another format, or when they are too large: a part of them would mean
  * "no other advisories".
  */
-export function parseAdvisories(bytes: Uint8Array, names: readonly string[], url: string): AdvisoryText[][] {
+export function parseAdvisories(
+  bytes: Uint8Array,
+  names: readonly string[],
+  url: string,
+): ServedAdvisory[][] {
   const { advisories } = parseObject(bytes, 'the advisories')
   // PHP writes an empty object as `[]`.
   const said = Array.isArray(advisories) && advisories.length === 0 ? {} : advisories
@@ -51,11 +55,11 @@ export function parseAdvisories(bytes: Uint8Array, names: readonly string[], url
 }
 
 /** Returns the advisories in stored content. Throws `UpstreamError` when they are too large. */
-export function contentAdvisories({ extra }: UpstreamContent, packageName: string): AdvisoryText[] {
+export function contentAdvisories({ extra }: UpstreamContent, packageName: string): ServedAdvisory[] {
   return advisoryTexts(extra['security-advisories'], packageName)
 }
 
-function advisoryTexts(listed: Json | undefined, name: string): AdvisoryText[] {
+function advisoryTexts(listed: Json | undefined, name: string): ServedAdvisory[] {
   const texts = completeAdvisories(listed).map((advisory) => ({
     advisoryId: advisory['advisoryId'] as string,
     text: JSON.stringify(advisory),

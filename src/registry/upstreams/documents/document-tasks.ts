@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../manifest/manifest-json.ts'
 import { parseInclude, parseRoot, versionList } from '../client/upstream-root.ts'
-import { type AdvisoryText, contentAdvisories, parseAdvisories } from './complete-advisories.ts'
+import { contentAdvisories, parseAdvisories, type ServedAdvisory } from './complete-advisories.ts'
 import { parseChanges, parseMalwareList, parseTimestamp } from './feeds.ts'
-import { type DocumentPart, judgeDocument } from './judge-document.ts'
+import { judgeDocument, type PartWanted } from './judge-document.ts'
 import {
   type ContentSummary,
   type EncodedOffer,
@@ -43,7 +43,7 @@ export const documentTasks = {
     versions: Uint8Array,
     ends: readonly number[],
     packageName: string,
-    part: DocumentPart,
+    part: PartWanted,
   ): PackedDocument | null {
     const parts = ends.map((end, i) => versions.subarray(ends[i - 1] ?? 0, end))
     const judged = judgeDocument(inlineDocument(parts, packageName), packageName, part)
@@ -62,7 +62,7 @@ export const documentTasks = {
     offeredArchives(unpackContent(packed), archives),
 
   /** Returns the advisories in stored content. */
-  advisoriesOf: (packed: Uint8Array, packageName: string): AdvisoryText[] =>
+  advisoriesOf: (packed: Uint8Array, packageName: string): ServedAdvisory[] =>
     contentAdvisories(unpackContent(packed), packageName),
 }
 

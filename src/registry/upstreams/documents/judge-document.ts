@@ -109,13 +109,13 @@ interface CheckedValue {
 export function judgeDocument(
   document: JsonObject,
   packageName: string,
-  part: DocumentPart = 'all',
+  part: PartWanted = 'all',
 ): JudgedDocument | null {
   const checked = readUnexpanded(document, packageName)
   return checked && expandDocument(checked, part)
 }
 
-export type DocumentPart = 'dev' | 'main' | 'all'
+export type PartWanted = 'dev' | 'main' | 'all'
 
 /** The valid versions of a document, and the reasons why others were left out. */
 export interface JudgedDocument {
@@ -192,7 +192,7 @@ function* expandedSizes(
 /** Expands the entries of a document and checks each version. It is the second part of `judgeDocument`. */
 export function expandDocument(
   { packageName, isMinified, entries, extra }: UnexpandedDocument,
-  part: DocumentPart,
+  part: PartWanted,
 ): JudgedDocument {
   const versions: UpstreamVersion[] = []
   const sourceOnly: SourceVersion[] = []

@@ -1,9 +1,9 @@
 import { gunzipSync } from 'node:zlib'
 import { openThreads, ThreadFailure } from '../../../domain/threads.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
-import { type AdvisoryText, contentAdvisories } from './complete-advisories.ts'
+import { contentAdvisories, type ServedAdvisory } from './complete-advisories.ts'
 import { documentTasks, inlineDocument } from './document-tasks.ts'
-import { type DocumentPart, expandDocument, readUnexpanded, type UpstreamContent } from './judge-document.ts'
+import { expandDocument, type PartWanted, readUnexpanded, type UpstreamContent } from './judge-document.ts'
 import {
   type ContentSummary,
   comparedCharacters,
@@ -84,7 +84,7 @@ export async function judgeInlinePackage(
   owner: TaskOwner,
   parts: readonly Uint8Array[],
   packageName: string,
-  part: DocumentPart,
+  part: PartWanted,
 ): Promise<PackedDocument | null> {
   let end = 0
   const ends = parts.map(({ length }) => (end += length))
@@ -130,7 +130,7 @@ export async function advisoriesOfPacked(
   owner: TaskOwner,
   packed: Uint8Array,
   packageName: string,
-): Promise<AdvisoryText[]> {
+): Promise<ServedAdvisory[]> {
   const content = unpackSmall(packed)
   return content
     ? contentAdvisories(content, packageName)

@@ -125,7 +125,7 @@ export async function listMirrorBytes(
     ],
   })
   return Promise.all(
-    rows.map((row, i) => {
+    rows.map(async (row, i) => {
       if (row.revision === null) return null
       return row.bytes.length === row.size ? row : findMirrorBytes(db, wanted[i] as WantedBytes)
     }),
