@@ -6,6 +6,7 @@ import { readAwsCredentials, readBucket } from '../domain/bucket.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { collectGarbage } from '../registry/archives/collect-garbage.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
+import { claimArchives } from '../registry/archives/store-claim.ts'
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
@@ -16,7 +17,36 @@ const atOnce = 8
 
 /** `svc archives …` */
 export function archivesCommand(): Command {
-  return new Command('archives').description('The archive store.').addCommand(copyCommand())
+  return new Command('archives')
+    .description('The archive store.')
+    .addCommand(copyCommand())
+    .addCommand(claimCommand())
+}
+
+function claimCommand(): Command {
+  return new Command('claim')
+    .description(
+      'Let the server of this database remove archives and send mails, after a restore or in a copy.',
+    )
+    .option('--force', 'also while the server of another database uses the archive store')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      `
+Of several databases that use one archive store, such as an original and its copy, one has the claim. Only its servers
+remove archives and send mails. Stop all servers of the other databases before you run this command.`,
+    )
+    .action(async (options: { force?: boolean } & JsonOptions) => {
+      const isForced = options.force ?? false
+      const { place, isNew } = await withExistingDatabase(async (db, config) => {
+        const store = await openOwnStore(db, config)
+        return { place: store.place, isNew: await claimArchives(db, store, { isForced }) }
+      })
+      const text = isNew
+        ? `This database has claimed the archives in ${place}. Servers of other databases remove none of them any more.`
+        : `This database has the claim on the archives in ${place} already.`
+      printResult(options, { place, new: isNew }, text)
+    })
 }
 
 function copyCommand(): Command {
@@ -101,7 +131,7 @@ async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copie
 export function collectGarbageCommand(): Command {
   return new Command('collect-garbage')
     .description(
-      'Remove archives that no version uses, and leftover files of uploads, after a day without use.',
+      'Remove archives that no version has used for 14 days, and leftover files of uploads after a day.',
     )
     .option('--dry-run', 'only show how much would be removed')
     .option('--force', 'allow the removal of more than half of the archives')

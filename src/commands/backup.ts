@@ -73,15 +73,20 @@ export function restoreCommand(): Command {
       await access(file).catch((error: NodeJS.ErrnoException) => {
         throw new Error(`The file ${file} cannot be read (${error.code}).`)
       })
-      const { ending, verification } = await withBareDatabase((db, config) =>
+      const { ending, isClaimed, verification } = await withBareDatabase((db, config) =>
         restoreBackup(db, config, createReadStream(file, { highWaterMark: 2 ** 18 }), {
           isForced: options.force ?? false,
         }),
       )
       const rows = countRows(ending)
       const { archives, problems } = verification
-      const text = `Restored ${rows} rows and ${archives} archives.`
-      printResult(options, { rows, archives, problems }, `${describeVerification(verification)}\n${text}`)
+      const lines = [describeVerification(verification), `Restored ${rows} rows and ${archives} archives.`]
+      if (!isClaimed) {
+        lines.push(
+          'The server removes no archives and sends no mails until you run svc archives claim: do that when no other server uses the archive store.',
+        )
+      }
+      printResult(options, { rows, archives, problems, claimed: isClaimed }, lines.join('\n'))
       if (problems.length > 0) throw new Error(`${problems.length} archives have a problem.`)
     })
 }

@@ -48,6 +48,9 @@ export function systemCommand(version: string): Command {
         `svc ${version}, Node.js ${process.version}`,
         `Database    PostgreSQL ${database.version}${database.embedded ? ', embedded' : ''}, ${database.bytes} bytes, ${database.connections} of ${database.max_connections} connections, ${database.migration}`,
         `Archives    ${store.archives} in ${store.place}, ${store.bytes} bytes, last collection: ${store.collected_at?.toISOString() ?? 'never'}`,
+        ...(store.unclaimed === null
+          ? []
+          : [`            no claim on them: ${store.unclaimed}. Run svc archives claim`]),
         `Disk        ${disk ? `${disk.free_bytes} of ${disk.all_bytes} bytes free in ${disk.directory}` : 'unknown'}`,
         `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators`,
         `Registry    ${shown.groups} groups, ${shown.repositories} repositories, ${shown.packages} packages`,

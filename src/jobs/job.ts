@@ -48,6 +48,11 @@ export interface Job<Data = unknown> {
    * 6 hours.
    */
   retry?: { attempts: number; delaySeconds: number }
+  /**
+   * True for work that only the original of a database may do, such as sending mails: a copy of the database has the same
+   * queue. The job waits until the process knows that its database has the claim on the archive store.
+   */
+  needsClaim?: true
   /** How many jobs of this name run at once in one process. The default is 1. */
   concurrency?: number
   /**

@@ -35,6 +35,13 @@ export interface RunningJobs {
   stop: (seconds: number) => Promise<void>
 }
 
+/** Options of `runJobs`. */
+interface JobOptions {
+  pollEveryMilliseconds?: number
+  /** Whether jobs with `needsClaim` may start now. */
+  hasClaim?: () => boolean
+}
+
 /**
  * Runs the schedule and takes due jobs from the queue until `stop`. An outage of the database delays jobs, but loses
  * none.
@@ -43,7 +50,7 @@ export function runJobs(
   context: AppContext,
   jobs: readonly Job[],
   log: FastifyBaseLogger,
-  { pollEveryMilliseconds = pollMilliseconds }: { pollEveryMilliseconds?: number } = {},
+  { pollEveryMilliseconds = pollMilliseconds, hasClaim = () => true }: JobOptions = {},
 ): RunningJobs {
   const { db } = context
   const byName = new Map(jobs.map((job) => [job.name, job]))
@@ -85,7 +92,9 @@ export function runJobs(
   function freeSlots(): FreeSlots {
     const counts = new Map<string, number>()
     for (const { name } of running.keys()) counts.set(name, (counts.get(name) ?? 0) + 1)
+    const isOriginal = hasClaim()
     const free = jobs
+      .filter(({ needsClaim = false }) => isOriginal || !needsClaim)
       .filter(({ name, concurrency = 1 }) => (counts.get(name) ?? 0) < concurrency)
       .map((job) => ({ job, turn: Math.random() }))
       .sort((one, other) => one.turn - other.turn)

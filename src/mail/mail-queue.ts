@@ -45,6 +45,7 @@ export function sendMailJob(kinds: readonly MailKind<never>[]): Job {
   const byName = new Map(kinds.map((kind) => [kind.name, kind as MailKind]))
   return {
     ...queue,
+    needsClaim: true,
     concurrency: 2,
     hasOwnSlots: true,
     retry: { attempts: 14, delaySeconds: 30 },

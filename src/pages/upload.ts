@@ -11,6 +11,7 @@ import { PageError, pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import type { ArchiveStore, ReceivedArchive } from '../registry/archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
+import { keepArchive } from '../registry/archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { RegistryError } from '../registry/errors.ts'
 import { publishArchive } from '../registry/publish-archive.ts'
@@ -142,7 +143,7 @@ export async function uploadPageRoutes(
         }
         const { sha256, size } = archive
         // Store the bytes before the row that names them, and commit the row before the browser gets the response.
-        await archives.keep(archive)
+        await keepArchive(db, archives, archive)
         const id = await transaction(db, async (tx) => {
           await lockUploads(tx, session.account.id)
           await refuseFull(session, size, tx)

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import type { ArchiveStore, ReceivedArchive } from './archives/archive-store.ts'
 import type { JudgedArchive } from './archives/judge-archive.ts'
-import { keepNamedArchive } from './archives/local-store.ts'
+import { keepArchive, keepNamedArchive } from './archives/keep-archive.ts'
 import type { StorageRoom } from './archives/storage-room.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from './manifest/composer-json.ts'
 import type { PublishedVersion } from './manifest/composer-version.ts'
@@ -54,12 +54,12 @@ export async function publishArchive(
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) {
     const outcome = settleRepeat(taken, { version, archive: received })
-    // The store may have lost the archive. A repeated upload brings it back.
-    await keepNamedArchive(archives, received)
+    // The store may have lost or damaged the archive. A repeated upload brings it back.
+    await keepArchive(db, archives, received)
     return outcome
   }
   return room.storing(repositoryId, received.size, async () => {
-    await archives.keep(received)
+    await keepArchive(db, archives, received)
     const outcome = await publishVersion(changes, {
       ...target,
       metadata: manifest.metadata,

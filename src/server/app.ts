@@ -36,6 +36,8 @@ import { noSuchOAuthEndpoint, oauth } from '../oauth/plugin.ts'
 import { administration } from '../pages/admin/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { openStorageRoom } from '../registry/archives/storage-room.ts'
+import { type ClaimKeeper, keepClaim } from '../registry/archives/store-claim.ts'
+import { openArchiveStore } from '../registry/archives/store-owner.ts'
 import { registry } from '../registry/plugin.ts'
 import { registryNotFound, sendRegistryError } from '../registry/protocol/http.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
@@ -170,17 +172,25 @@ function logResponsesOnly(): LogController {
   })
 }
 
-/** Runs background jobs while the process listens. On a stop, jobs and running requests get the same time to finish. */
+/**
+ * Runs background jobs while the process listens, and keeps the claim that some of them need. On a stop, jobs and running
+ * requests get the same time to finish.
+ */
 function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: FastifyBaseLogger): void {
   let running: RunningJobs | undefined
+  let claim: ClaimKeeper | undefined
   let isClosing = false
   let stopped: Promise<void> | undefined
   app.addHook('onListen', async () => {
-    if (!isClosing) running = runJobs(context, jobs, log)
+    const archives = await openArchiveStore(context.config)
+    if (isClosing) return
+    const keeper = keepClaim(context.db, archives, log)
+    claim = keeper
+    running = runJobs(context, jobs, log, { hasClaim: keeper.hasClaim })
   })
   app.addHook('preClose', async () => {
     isClosing = true
-    stopped = running?.stop(drainSeconds)
+    stopped = running?.stop(drainSeconds).then(claim?.stop)
   })
   app.addHook('onClose', async () => stopped)
 }

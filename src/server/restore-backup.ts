@@ -22,6 +22,7 @@ import type { SqlFile } from '../database/sql-file.ts'
 import { copyIn, isEmptyDatabase, listTables, prepareLoad, setSequence } from '../database/table-copy.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
+import { settleRestoredClaim } from '../registry/archives/store-claim.ts'
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import {
@@ -54,6 +55,13 @@ export interface RestoreOptions {
   isForced?: boolean
 }
 
+/** What was restored. `isClaimed`: the database has the claim on its archive store. */
+export interface Restored {
+  ending: BackupEnding
+  isClaimed: boolean
+  verification: Verification
+}
+
 /**
  * Restores a backup into an empty database and an empty archive store, brings the schema up to this release, and
  * verifies all archives. The database is filled in one transaction, so an interrupted restore leaves it empty, and can be
@@ -64,8 +72,8 @@ export async function restoreBackup(
   config: Config,
   input: Readable,
   { builtInDir = builtInMigrations, isForced = false }: RestoreOptions = {},
-): Promise<{ ending: BackupEnding; verification: Verification }> {
-  const ending = await withMigrationLock(db, async (client) => {
+): Promise<Restored> {
+  const { ending, isUsed } = await withMigrationLock(db, async (client) => {
     if (!(await isEmptyDatabase(client))) {
       throw new Error(
         'The database is not empty. Restore into a new one; without DATABASE_URL, into an empty DATA_DIR.',
@@ -90,7 +98,9 @@ export async function restoreBackup(
   })
   await migrate(db, await findMigrationsDir(config), builtInDir)
   await db.query('analyze')
-  return { ending, verification: await verifyArchives(db, await openOwnStore(db, config)) }
+  const store = await openOwnStore(db, config)
+  const isClaimed = await settleRestoredClaim(db, store, { isUsed })
+  return { ending, isClaimed, verification: await verifyArchives(db, store) }
 }
 
 const never = new Promise<never>(() => {})
@@ -98,7 +108,7 @@ const never = new Promise<never>(() => {})
 async function takeEntries(
   tar: AsyncIterable<TarEntry>,
   { client, config, ours, isForced }: { client: pg.Client; config: Config; ours: Schema; isForced: boolean },
-): Promise<BackupEnding> {
+): Promise<{ ending: BackupEnding; isUsed: boolean }> {
   let source: { manifest: BackupManifest; store: ArchiveStore } | null = null
   const backup: Schema = { builtIn: [], functions: [], operators: [] }
   const archives = { count: 0, names: new Set<string>(), damaged: new Set<string>() }
@@ -139,10 +149,11 @@ async function takeEntries(
 
   if (!source || !ending || !load) throw new DamagedBackup('its end is missing')
   checkArchives(archives, ending)
-  if (!isForced) await refuseUsedStore(source.store, archives.names)
+  const isUsed = await hasOtherArchives(source.store, archives.names)
+  if (isUsed && !isForced) throw usedStore(source.store)
   await load.end(ending)
   for (const { name, sql } of missing ?? []) await writeNewFile(join(config.migrationsDir, name), sql)
-  return ending
+  return { ending, isUsed }
 }
 
 /** Stores an archive. Returns false, and stores nothing, when its bytes do not match its name. */
@@ -170,16 +181,20 @@ function checkArchives(
 }
 
 /**
- * Throws when the store has an archive that the backup does not contain. Then it is the store of the original
- * installation. If that one still runs, the garbage collection of the restored one would remove its newer archives.
+ * Returns whether the store has an archive that the backup does not contain. Then it is the store of the original
+ * installation, which may still run.
  */
-async function refuseUsedStore(store: ArchiveStore, names: ReadonlySet<string>): Promise<void> {
+async function hasOtherArchives(store: ArchiveStore, names: ReadonlySet<string>): Promise<boolean> {
   for await (const { sha256 } of store.list()) {
-    if (names.has(sha256)) continue
-    throw new Error(
-      `${store.place} contains archives that are not in the backup. Use an empty archive store, because two databases must not share one. If no other database uses it, run svc restore --force.`,
-    )
+    if (!names.has(sha256)) return true
   }
+  return false
+}
+
+function usedStore({ place }: ArchiveStore): Error {
+  return new Error(
+    `${place} contains archives that are not in the backup. Use an empty archive store, because two databases must not share one. If no other database uses it, run svc restore --force.`,
+  )
 }
 
 interface Load {

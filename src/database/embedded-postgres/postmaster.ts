@@ -107,7 +107,8 @@ export async function startPostmaster(
     child.unref()
     const endExitStop = stopOnExit(child.pid)
     const started = await waitUntilReady(child, paths, { logStart, signal }).finally(endExitStop)
-    if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
+    // In a copied DATA_DIR, the file names the PostgreSQL of the original, which may be running with this folder.
+    if (leftover !== null && !isAlive(leftover.pid)) await removeSocketFolder(leftover.socketFolder)
     return started
   } catch (error) {
     await removeSocketFolder(socketFolder)

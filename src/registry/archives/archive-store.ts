@@ -14,9 +14,8 @@ import type { Readable } from 'node:stream'
  *   received, not yet kept     the whole body in tmp/, without a version
  *   kept, not yet in the database    an archive without a version; a repeated upload finds it there
  *   in the database            the archive, because its bytes were stored durably first
- * No acknowledged upload is lost; only garbage remains. The garbage collection removes archives that have no version
- * and were not touched for a day. A day is enough: an upload is in the database within minutes, and `keep` touches
- * an archive that exists already.
+ * No acknowledged upload is lost; only garbage remains. The database records each archive before it is kept, so the garbage
+ * collection knows which ones it may remove.
  */
 
 /** The local folder of an installation: DATA_DIR. Its `tmp/` receives uploads, for every kind of store. */
@@ -68,6 +67,8 @@ export interface ArchiveStore extends ArchiveVolume {
    * of another size).
    */
   keep(received: ReceivedArchive): Promise<'new' | 'known' | 'damaged'>
+  /** Like `keep`, but also replaces an archive of the same size, because its bytes are damaged. */
+  replace(received: ReceivedArchive): Promise<void>
   /** Opens an archive, or its bytes from `start` to `end`, both included. Null when the archive is missing. */
   read(sha256: string, range?: { start: number; end: number }): Promise<OpenArchive | null>
   /** Opens an archive as a local file. Null when the archive is missing. The caller closes the file. */
@@ -86,6 +87,10 @@ export interface ArchiveStore extends ArchiveVolume {
   readOwner(): Promise<string | null>
   /** Writes the id, unless the store has one. */
   writeOwner(databaseId: string): Promise<void>
+  /** Returns the text of the claim (`store-claim.ts`). Null when the store has none. */
+  readClaim(): Promise<string | null>
+  /** Replaces the claim. */
+  writeClaim(text: string): Promise<void>
 }
 
 /** An archive that is being read. */

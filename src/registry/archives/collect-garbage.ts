@@ -1,17 +1,21 @@
 import { rm } from 'node:fs/promises'
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { unlessBackupRuns } from '../../database/installation.ts'
 import { FailedForGood, type Job } from '../../jobs/job.ts'
+import { deleteOrphanedArchives, deleteUnnamedArchives, lockCollection } from '../tables/archives.ts'
 import {
-  deleteOrphanedArchives,
-  deleteUnnamedArchives,
-  listNamedArchives,
-  lockCollection,
-} from '../tables/archives.ts'
-import type { ArchiveStore, StoredArchive } from './archive-store.ts'
+  countDueArchives,
+  type DueArchives,
+  forgetArchives,
+  listDueArchives,
+  markUnusedArchives,
+  type RecordedArchive,
+  recordNamedArchives,
+} from '../tables/stored-archives.ts'
+import type { ArchiveStore } from './archive-store.ts'
 import { listTemporaryFiles } from './local-store.ts'
+import { NotClaimed, requireClaim } from './store-claim.ts'
 import { openOwnStore } from './store-owner.ts'
 
 /** The number and size of the files that were removed, or would be removed. */
@@ -35,7 +39,6 @@ export interface CollectOptions {
  * its version is stored within minutes.
  */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
-const batchSize = 1000
 /**
  * How many archives are removed under one lock. Publications wait meanwhile, but only for a moment, also with a bucket.
  */
@@ -49,23 +52,25 @@ export class TooMuchGarbage extends Error {}
 export const collectGarbageJob: Job = {
   name: 'collect-garbage',
   everySeconds: collectSeconds,
+  needsClaim: true,
   // Retry for a long time, because a backup may run for hours.
   retry: { attempts: 8, delaySeconds: 300 },
   async run({ db, config, log }, _data, signal) {
     try {
       const collected = await collectGarbage(db, await openOwnStore(db, config), { signal })
-      log.info(collected, 'archives without a version were removed')
+      log.info(collected, 'archives that nothing needs were removed')
     } catch (error) {
       // A retry would give the same result. Only a person can decide whether the removal is right.
-      throw error instanceof TooMuchGarbage ? new FailedForGood(error.message) : error
+      const isForPeople = error instanceof TooMuchGarbage || error instanceof NotClaimed
+      throw isForPeople ? new FailedForGood(error.message) : error
     }
   },
 }
 
 /**
- * Removes archives without a version that is not purged, their rows, and the temporary files of uploads that crashed.
- * It keeps files that were touched within a day, so uploads can run at the same time. If it would remove more than half
- * of the archives, it throws `TooMuchGarbage` before it removes anything, unless it is forced. Throws while a backup
+ * Removes archives that this database has stored and that nothing has needed for 14 days, their rows, and the temporary
+ * files of uploads that crashed. Throws `NotClaimed` when another database uses the store. If it would remove more than
+ * half of the archives, it throws `TooMuchGarbage` before it removes anything, unless it is forced. Throws while a backup
  * runs.
  */
 export async function collectGarbage(
@@ -73,45 +78,39 @@ export async function collectGarbage(
   store: ArchiveStore,
   { isDryRun = false, isForced = false, signal }: CollectOptions = {},
 ): Promise<CollectedGarbage> {
+  await requireClaim(db, store)
   // Use the clock of this machine, which also sets the times of the files.
   const untouchedSince = new Date(Date.now() - untouchedMilliseconds)
-  const collected = isDryRun || !isForced ? await count(db, store, { untouchedSince, signal }) : null
-  if (collected && isDryRun) return collected
-  if (collected && collected.archives * 2 > collected.kept + collected.archives) {
+  if (isDryRun) return countGarbage(await countDueArchives(db), store, untouchedSince)
+  await mark(db, signal)
+  const { due, all } = await countDueArchives(db)
+  if (!isForced && due * 2 > all) {
     throw new TooMuchGarbage(
-      `${collected.archives} of the ${collected.kept + collected.archives} archives have no version. To remove more than half of them, run svc collect-garbage --force.`,
+      `Nothing needs ${due} of the ${all} archives. To remove more than half of them, run svc collect-garbage --force.`,
     )
   }
   return remove(db, store, { untouchedSince, signal })
 }
 
-async function count(
-  db: Queryable,
+async function countGarbage(
+  { due, dueBytes }: DueArchives,
   store: ArchiveStore,
-  { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
-): Promise<CollectedGarbage & { kept: number }> {
-  const counted = { archives: 0, temporaryFiles: 0, bytes: 0, kept: 0 }
-  for await (const batch of batchesOf(store.list())) {
-    signal?.throwIfAborted()
-    const named = await listNamedArchives(
-      db,
-      batch.map(({ sha256 }) => sha256),
-    )
-    for (const { sha256, size, touchedAt } of batch) {
-      if (named.has(sha256) || touchedAt > untouchedSince) {
-        counted.kept += 1
-      } else {
-        counted.archives += 1
-        counted.bytes += size
-      }
-    }
-  }
+  untouchedSince: Date,
+): Promise<CollectedGarbage> {
+  const counted = { archives: due, temporaryFiles: 0, bytes: dueBytes }
   for await (const { size, touchedAt } of listTemporaryFiles(store)) {
     if (touchedAt > untouchedSince) continue
     counted.temporaryFiles += 1
     counted.bytes += size
   }
   return counted
+}
+
+/** Stores which archives are unused now. Their 14 days begin when a collection finds them unused. */
+async function mark(db: pg.Pool, signal: AbortSignal | undefined): Promise<void> {
+  for (const step of [recordNamedArchives, markUnusedArchives]) {
+    for (let last: string | null = ''; last !== null; last = await step(db, last)) signal?.throwIfAborted()
+  }
 }
 
 async function remove(
@@ -122,16 +121,13 @@ async function remove(
   const collected: CollectedGarbage = { archives: 0, temporaryFiles: 0, bytes: 0 }
   // Refuse now, even when there is nothing to remove.
   await unlessBackupRuns(db, async () => {})
-  for await (const batch of batchesOf(store.list())) {
+  for (let batch = await listDueArchives(db, '', lockedSize); batch.length > 0; ) {
     signal?.throwIfAborted()
-    const untouched = batch.filter(({ touchedAt }) => touchedAt <= untouchedSince)
-    for (let i = 0; i < untouched.length; i += lockedSize) {
-      signal?.throwIfAborted()
-      for (const { size } of await removeUnnamed(untouched.slice(i, i + lockedSize))) {
-        collected.archives += 1
-        collected.bytes += size
-      }
+    for (const { size } of await removeUnnamed(batch)) {
+      collected.archives += 1
+      collected.bytes += size
     }
+    batch = await listDueArchives(db, batch.at(-1)?.sha256 ?? '', lockedSize)
   }
   for (let last: string | null = ''; last !== null; ) {
     signal?.throwIfAborted()
@@ -145,13 +141,15 @@ async function remove(
   }
   return collected
 
-  async function removeUnnamed(archives: readonly StoredArchive[]): Promise<StoredArchive[]> {
+  async function removeUnnamed(archives: readonly RecordedArchive[]): Promise<RecordedArchive[]> {
     return unlessBackupRuns(db, async (tx) => {
       await lockCollection(tx)
       // A bucket may respond later than an idle transaction may wait. The lock must stay until then.
       await tx.query('set local idle_in_transaction_session_timeout = 0')
-      // Delete the rows first. After a crash, the next collection finds the file. A row without its file would be
-      // damage.
+      // A collection may take hours, and the claim may have been lost since its start.
+      await requireClaim(tx, store)
+      // Delete the rows first. After a crash, the next collection finds the recorded archive. A row without its file would
+      // be damage.
       const named = await again(() =>
         deleteUnnamedArchives(
           db,
@@ -164,11 +162,14 @@ async function remove(
           return isRemoved ? [archive] : []
         }),
       )
+      const removed = ended.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+      await forgetArchives(
+        tx,
+        removed.map(({ sha256 }) => sha256),
+      )
       // Only now: a removal after the end of the transaction could hit an archive that was just published again.
-      return ended.flatMap((one) => {
-        if (one.status === 'rejected') throw one.reason
-        return one.value
-      })
+      for (const one of ended) if (one.status === 'rejected') throw one.reason
+      return removed
     })
   }
 }
@@ -182,18 +183,4 @@ async function again<T>(statement: () => Promise<T>): Promise<T> {
       if (!brokenConstraint(error)?.endsWith('_sha256_fkey') || attempt === 10) throw error
     }
   }
-}
-
-/** Yields batches of archives, each small enough for one statement. */
-async function* batchesOf(
-  archives: AsyncIterable<StoredArchive>,
-): AsyncGenerator<StoredArchive[], void, void> {
-  let batch: StoredArchive[] = []
-  for await (const archive of archives) {
-    batch.push(archive)
-    if (batch.length < batchSize) continue
-    yield batch
-    batch = []
-  }
-  if (batch.length > 0) yield batch
 }

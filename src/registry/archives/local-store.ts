@@ -87,16 +87,6 @@ export async function receiveArchive(
   }
 }
 
-/**
- * Makes sure that an archive exists, with all bytes, after the database refers to it. A garbage collection may have
- * removed a bucket's copy just before that, and the store may have lost the archive. Later collections keep it. If the
- * archive was not kept in a folder before, the temporary file must still exist.
- */
-export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
-  const stored = await store.stat(received.sha256)
-  if (stored?.size !== received.size) await store.keep(received)
-}
-
 /** Removes the temporary file if it still exists. */
 export async function discardArchive({ path }: Pick<ReceivedArchive, 'path'>): Promise<void> {
   await unlessMissing(unlink(path))
@@ -106,6 +96,8 @@ export async function discardArchive({ path }: Pick<ReceivedArchive, 'path'>): P
  * The file with the database id. It is in the folder of the archives, so it is missing when that folder is not mounted.
  */
 export const ownerFile = 'database-id'
+/** The file with the claim of the database, beside the one with its id. */
+export const claimFile = 'claim'
 /** The number of bytes that are read at once. */
 const oneReadBytes = 256 * 1024
 
@@ -120,6 +112,7 @@ export async function openLocalStore(directory: string, reserveBytes = 0): Promi
   await syncDirectory(directory)
   const pathOf = (sha256: string) => join(archives, archiveName(sha256))
   const ownerPath = join(archives, ownerFile)
+  const claimPath = join(archives, claimFile)
   /** The folders below `archives` whose names this process has synced. */
   const syncedShards = new Set<string>()
 
@@ -145,7 +138,19 @@ export async function openLocalStore(directory: string, reserveBytes = 0): Promi
     place: directory,
     stat,
     openFile,
-    keep: async (received) => keepFile(received, pathOf(received.sha256), syncedShards),
+    async keep(received) {
+      const path = pathOf(received.sha256)
+      const found = await touch(path)
+      if (found?.size !== received.size) await moveFile(received.path, path)
+      await syncName(path, syncedShards)
+      if (!found) return 'new'
+      return found.size === received.size ? 'known' : 'damaged'
+    },
+    async replace(received) {
+      const path = pathOf(received.sha256)
+      await moveFile(received.path, path)
+      await syncName(path, syncedShards)
+    },
     async read(sha256, range = { start: 0, end: Number.POSITIVE_INFINITY }) {
       const opened = await openFile(sha256)
       if (!opened) return null
@@ -168,37 +173,32 @@ export async function openLocalStore(directory: string, reserveBytes = 0): Promi
       throw new Error('Archives of a folder have no links.')
     },
     readOwner: async () => (await unlessMissing(readFile(ownerPath, 'utf8')))?.trim() ?? null,
-    writeOwner: (databaseId) => writeOnce(ownerPath, directory, `${databaseId}\n`),
+    writeOwner: (databaseId) =>
+      writeSynced(directory, `${databaseId}\n`, (temporary) => nameOnce(temporary, ownerPath)),
+    readClaim: () => unlessMissing(readFile(claimPath, 'utf8')),
+    writeClaim: (text) => writeSynced(directory, text, (temporary) => rename(temporary, claimPath)),
   }
 }
 
-/** Moves an archive to its path and syncs it, so that its bytes and its name survive a crash. */
-async function keepFile(
-  received: ReceivedArchive,
-  path: string,
-  syncedShards: Set<string>,
-): Promise<'new' | 'known' | 'damaged'> {
+/** Moves a received archive to its path. */
+async function moveFile(from: string, path: string): Promise<void> {
+  const isMoved = await unlessMissing(rename(from, path).then(() => true))
+  if (isMoved) return
+  // This is the first archive of the folder.
+  await mkdir(join(path, '..'), { recursive: true })
+  await rename(from, path)
+}
+
+/**
+ * Syncs the name of an archive, so that it survives a crash. Also do that for known archives, because the process that
+ * moved the file there may not have synced the directory yet.
+ */
+async function syncName(path: string, syncedShards: Set<string>): Promise<void> {
   const shard = join(path, '..')
-  const found = await touch(path)
-  if (found?.size === received.size) {
-    await rm(received.path, { force: true })
-  } else {
-    const isMoved = await unlessMissing(rename(received.path, path).then(() => true))
-    if (!isMoved) {
-      // This is the first archive of the folder.
-      syncedShards.delete(shard)
-      await mkdir(shard, { recursive: true })
-      await rename(received.path, path)
-    }
-  }
-  // Sync known archives too, because the process that moved the file here may not have synced the directory yet.
   await syncDirectory(shard)
-  if (!syncedShards.has(shard)) {
-    await syncDirectory(join(shard, '..'))
-    syncedShards.add(shard)
-  }
-  if (!found) return 'new'
-  return found.size === received.size ? 'known' : 'damaged'
+  if (syncedShards.has(shard)) return
+  await syncDirectory(join(shard, '..'))
+  syncedShards.add(shard)
 }
 
 /**
@@ -221,8 +221,12 @@ async function removeFile(path: string, directory: string, untouchedSince: Date)
   return true
 }
 
-/** Writes and syncs a file atomically, unless it exists. */
-async function writeOnce(path: string, directory: string, text: string): Promise<void> {
+/** Writes and syncs a temporary file, which `name` gives its final name. */
+async function writeSynced(
+  directory: string,
+  text: string,
+  name: (temporary: string) => Promise<void>,
+): Promise<void> {
   const temporary = join(directory, 'tmp', randomUUID())
   try {
     const file = await open(temporary, 'wx', 0o640)
@@ -232,6 +236,15 @@ async function writeOnce(path: string, directory: string, text: string): Promise
     } finally {
       await file.close()
     }
+    await name(temporary)
+  } finally {
+    await rm(temporary, { force: true })
+  }
+}
+
+/** Gives a file its name, unless that exists. */
+async function nameOnce(temporary: string, path: string): Promise<void> {
+  try {
     // Use a link: unlike a rename, it never replaces a file that another process has just written.
     await link(temporary, path)
   } catch (error) {
@@ -239,8 +252,6 @@ async function writeOnce(path: string, directory: string, text: string): Promise
     // Some network volumes do not support links.
     if (code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') await rename(temporary, path)
     else if (code !== 'EEXIST') throw error
-  } finally {
-    await rm(temporary, { force: true })
   }
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { BucketSettings } from '../../domain/bucket.ts'
-import type { ArchiveStore, StoredArchive } from './archive-store.ts'
+import type { ArchiveStore, ReceivedArchive, StoredArchive } from './archive-store.ts'
 import { archiveName, readArchiveName } from './local-store.ts'
 import { openS3Client, unavailable } from './s3-client.ts'
 
@@ -15,6 +15,7 @@ const linkSeconds = 15 * 60
 const freshMilliseconds = 12 * 60 * 60 * 1000
 const folder = 'archives/'
 const ownerKey = `${folder}database-id`
+const claimKey = `${folder}claim`
 
 interface StoreOptions {
   /** Whether clients get links, or this process sends the archives. */
@@ -63,14 +64,22 @@ export async function openS3Store(
     return { size: Number(total ?? response.headers['content-length']), bytes: readBody(response.body) }
   }
 
-  async function readOwner(): Promise<string | null> {
-    const { statusCode, body } = await client.send({ method: 'GET', key: ownerKey }, [200, 404])
+  async function put({ path, size, sha256 }: ReceivedArchive): Promise<void> {
+    const wanted = { method: 'PUT', key: keyOf(sha256), body: { path, size, sha256 } } as const
+    const { body } = await client.send({ ...wanted, headers: { 'content-type': 'application/zip' } }, [200])
+    await body.dump()
+  }
+
+  async function readText(key: string): Promise<string | null> {
+    const { statusCode, body } = await client.send({ method: 'GET', key }, [200, 404])
     const text = await body.text()
-    if (statusCode === 200) return text.trim()
+    if (statusCode === 200) return text
     if (/<Code>NoSuchBucket</.test(text))
       throw new Error(`There is no bucket ${bucket.name}: check ARCHIVE_STORE.`)
     return null
   }
+
+  const readOwner = async () => (await readText(ownerKey))?.trim() ?? null
 
   return {
     directory,
@@ -79,20 +88,14 @@ export async function openS3Store(
     isLinked,
     stat,
     read,
-    async keep({ path, size, sha256 }) {
-      const found = await stat(sha256)
+    async keep(received) {
+      const found = await stat(received.sha256)
       const isFresh = found !== null && Date.now() - found.touchedAt.getTime() < freshMilliseconds
-      if (found?.size !== size || !isFresh) {
-        const wanted = { method: 'PUT', key: keyOf(sha256), body: { path, size, sha256 } } as const
-        const { body } = await client.send(
-          { ...wanted, headers: { 'content-type': 'application/zip' } },
-          [200],
-        )
-        await body.dump()
-      }
+      if (found?.size !== received.size || !isFresh) await put(received)
       if (!found) return 'new'
-      return found.size === size ? 'known' : 'damaged'
+      return found.size === received.size ? 'known' : 'damaged'
     },
+    replace: put,
     async openFile(sha256) {
       const archive = await read(sha256)
       if (!archive) return null
@@ -128,14 +131,17 @@ export async function openS3Store(
     },
     readOwner,
     async writeOwner(databaseId) {
-      const text = `${databaseId}\n`
-      const sha256 = createHash('sha256').update(text).digest('hex')
-      const wanted = { method: 'PUT', key: ownerKey, body: { text, sha256 } } as const
+      const wanted = putText(ownerKey, `${databaseId}\n`)
       // 412: the file exists. 501: this store, such as Swift, does not support the condition.
       const first = await client.send({ ...wanted, headers: { 'if-none-match': '*' } }, [200, 412, 501])
       await first.body.dump()
       if (first.statusCode !== 501 || (await readOwner()) !== null) return
       const { body } = await client.send(wanted, [200])
+      await body.dump()
+    },
+    readClaim: () => readText(claimKey),
+    async writeClaim(text) {
+      const { body } = await client.send(putText(claimKey, text), [200])
       await body.dump()
     },
   }
@@ -159,6 +165,11 @@ export async function openS3Store(
       token = element(text, 'IsTruncated') === 'true' ? element(text, 'NextContinuationToken') : undefined
     }
   }
+}
+
+function putText(key: string, text: string) {
+  const sha256 = createHash('sha256').update(text).digest('hex')
+  return { method: 'PUT', key, body: { text, sha256 } } as const
 }
 
 /**

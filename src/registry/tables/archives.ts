@@ -2,22 +2,6 @@ import type pg from 'pg'
 import { advisoryLocks, type Queryable } from '../../database/database.ts'
 
 /**
- * Returns those of the given archives whose file is needed (view `archive_reference`). Hashes are in lower-case hex.
- */
-export async function listNamedArchives(
-  db: Queryable,
-  sha256s: readonly string[],
-): Promise<ReadonlySet<string>> {
-  const { rows } = await db.query<{ sha256: string }>(
-    `select encode(a.sha256, 'hex') as sha256
-       from unnest($1::text[]) as asked (hex) join archive a on a.sha256 = decode(asked.hex, 'hex')
-      where exists (select from archive_reference r where r.sha256 = a.sha256 and r.keeps_file)`,
-    [sha256s],
-  )
-  return new Set(rows.map(({ sha256 }) => sha256))
-}
-
-/**
  * The advisory lock of archives. A transaction that adds a reference to an archive shares the lock. A garbage collection
  * holds the lock alone while it removes archives, so no reference is added between its check and the removal.
  */
@@ -29,9 +13,10 @@ export async function lockCollection(tx: pg.PoolClient): Promise<void> {
 }
 
 /**
- * Like `listNamedArchives`, but also deletes the rows of given archives without a reference. A purged version still
- * refers to its archive, because the API shows size and hash. Skips rows that a running publication has locked. Throws
- * a foreign key violation when a publication commits at the same moment.
+ * Returns those of the given archives whose file is needed (view `archive_reference`), and deletes the rows of those without
+ * a reference. A purged version still refers to its archive, because the API shows size and hash. Skips rows that a running
+ * publication has locked. Throws a foreign key violation when a publication commits at the same moment. Hashes are in
+ * lower-case hex.
  */
 export async function deleteUnnamedArchives(
   db: Queryable,

@@ -5,7 +5,8 @@ import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
-import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
+import { keepArchive, keepNamedArchive } from '../archives/keep-archive.ts'
+import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import type { StorageRoom } from '../archives/storage-room.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
@@ -162,7 +163,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     const difference = await findDifference(archive, received)
     if (difference !== null) throw await alarm(archive, difference)
     await room.storing(archive.repositoryId, received.size, async () => {
-      await archives.keep(received)
+      await keepArchive(db, archives, received)
       if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
         throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
       await keepNamedArchive(archives, received)

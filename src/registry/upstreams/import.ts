@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { judgeArchive } from '../archives/judge-archive.ts'
-import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
+import { keepArchive, keepNamedArchive } from '../archives/keep-archive.ts'
+import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { readComposerJson, refuseMissingAutoload } from '../manifest/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../manifest/composer-version.ts'
@@ -110,7 +111,7 @@ async function importVersion(
     const judged = await judgeArchive(received.path)
     const { metadata } = readComposerJson(judged.manifest, packageName, version)
     refuseMissingAutoload(metadata, judged.tree)
-    await archives.keep(received)
+    await keepArchive(db, archives, received)
     const published = theirs.publishedAt ?? theirs.entry['time']
     const outcome = await publishVersion(db, {
       repositoryId,

@@ -5,7 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type ArchiveStore, isArchiveIntact } from '../../../src/registry/archives/archive-store.ts'
+import {
+  type ArchiveStore,
+  isArchiveIntact,
+  type ReceivedArchive,
+} from '../../../src/registry/archives/archive-store.ts'
 import {
   discardArchive,
   listTemporaryFiles,
@@ -27,7 +31,12 @@ afterEach(() => rm(join(volume.directory, '..'), { recursive: true }))
 
 const receive = (content: Buffer | string = bytes) =>
   receiveArchive(volume, Readable.from([Buffer.from(content)]), { maxBytes: 1000 })
-const keep = async (content?: Buffer | string) => volume.keep(await receive(content))
+async function keepReceived(received: ReceivedArchive) {
+  const outcome = await volume.keep(received)
+  await discardArchive(received)
+  return outcome
+}
+const keep = async (content?: Buffer | string) => keepReceived(await receive(content))
 const temporaryFiles = () => readdir(join(volume.directory, 'tmp'))
 const pathOf = (hash: string) => join(volume.directory, 'archives', hash.slice(0, 2), `${hash}.zip`)
 
@@ -169,7 +178,7 @@ describe('keep', () => {
 
   it('keeps one archive of many uploads of the same bytes at once', async () => {
     const received = await Promise.all(Array.from({ length: 20 }, () => receive()))
-    await Promise.all(received.map((one) => volume.keep(one)))
+    await Promise.all(received.map(keepReceived))
     expect(await readFile(pathOf(sha256))).toEqual(bytes)
     expect(await temporaryFiles()).toEqual([])
   })
@@ -272,7 +281,7 @@ describe('remove', () => {
     for (let round = 0; round < 200; round++) {
       await age(pathOf(sha256))
       const received = await receive()
-      await Promise.all([volume.keep(received), volume.remove(sha256, yesterday())])
+      await Promise.all([keepReceived(received), volume.remove(sha256, yesterday())])
       expect(await isArchiveIntact(volume, sha256)).toBe(true)
     }
     expect(await temporaryFiles()).toEqual([])

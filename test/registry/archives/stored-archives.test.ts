@@ -1,17 +1,20 @@
 import { existsSync } from 'node:fs'
 import { appendFile, mkdir, rm, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { transaction } from '../../../src/database/database.ts'
 import { FailedForGood } from '../../../src/jobs/job.ts'
 import type { ArchiveStore } from '../../../src/registry/archives/archive-store.ts'
 import { collectGarbage, collectGarbageJob } from '../../../src/registry/archives/collect-garbage.ts'
-import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
+import { keepArchive } from '../../../src/registry/archives/keep-archive.ts'
+import { openLocalStore, receiveArchive } from '../../../src/registry/archives/local-store.ts'
 import { verifyArchives } from '../../../src/registry/archives/verify-archives.ts'
 import { collectionLock } from '../../../src/registry/tables/archives.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { ageUnusedArchives, collectAgedGarbage } from '../../support/garbage.ts'
 import { databaseUrl, runSvc } from '../../support/program.ts'
 import { aPackageZip } from '../../support/registry-actors.ts'
 
@@ -26,6 +29,7 @@ beforeEach(async () => {
   await t.db.query('delete from package_version')
   await t.db.query('delete from mirrored_package')
   await t.db.query('delete from archive')
+  await t.db.query('delete from stored_archive')
 })
 
 const pathOf = (sha256: string) => join(volume.directory, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
@@ -60,12 +64,74 @@ async function mayPublish(): Promise<boolean> {
 }
 
 describe('collectGarbage', () => {
+  it('removes an archive only after nothing has needed it for 14 days', async () => {
+    const { call, gone } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    const unusedFor = (days: number) =>
+      t.db.query(
+        `update stored_archive set unused_since = now() - $1 * interval '1 day' where unused_since is not null`,
+        [days],
+      )
+    for (const days of [0, 13.9]) {
+      await unusedFor(days)
+      expect((await collectGarbage(t.db, volume)).archives).toBe(0)
+    }
+    expect(existsSync(pathOf(gone))).toBe(true)
+    await unusedFor(14.1)
+    expect((await collectGarbage(t.db, volume)).archives).toBe(1)
+    expect(existsSync(pathOf(gone))).toBe(false)
+  })
+
+  it('begins the 14 days again when an archive was needed in between', async () => {
+    const { call, push } = await aCaller(t)
+    const payload = aPackageZip('acme/lib')
+    const { sha256 } = (await push('1.0.0', { payload })).json() as { sha256: string }
+    await call('DELETE', '/packages/acme/lib/1.0.0?purge=true')
+    await ageUnusedArchives(t.db)
+    const { call: callOther } = await aCaller(t).then(async (other) => {
+      await other.push('1.0.0', { payload })
+      return other
+    })
+    await callOther('DELETE', '/packages/acme/lib/1.0.0?purge=true')
+    await age(pathOf(sha256), 48)
+    expect((await collectGarbage(t.db, volume, { isForced: true })).archives).toBe(0)
+    expect(existsSync(pathOf(sha256))).toBe(true)
+  })
+
+  it('never removes an archive that its database has not recorded', async () => {
+    await twoVersions()
+    const foreign = 'cd'.repeat(32)
+    await mkdir(join(volume.directory, 'archives', 'cd'), { recursive: true })
+    await writeFile(pathOf(foreign), 'of another database')
+    await age(pathOf(foreign), 24 * 365)
+    await collectAgedGarbage(t.db, volume, { isForced: true })
+    expect(existsSync(pathOf(foreign))).toBe(true)
+  })
+
+  it('records an archive before it is kept, so that one of a crashed upload is removed later', async () => {
+    await twoVersions()
+    const received = await receiveArchive(volume, Readable.from([Buffer.from('crashed')]), { maxBytes: 100 })
+    await keepArchive(t.db, volume, received)
+    await age(pathOf(received.sha256), 48)
+    expect((await collectAgedGarbage(t.db, volume)).archives).toBe(1)
+    expect(existsSync(pathOf(received.sha256))).toBe(false)
+  })
+
+  it('records archives that a process of the previous release has stored', async () => {
+    const { call, gone } = await twoVersions()
+    await t.db.query('delete from stored_archive')
+    await collectGarbage(t.db, volume)
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    await collectAgedGarbage(t.db, volume)
+    expect(existsSync(pathOf(gone))).toBe(false)
+  })
+
   it('removes the archives of purged versions, and keeps those of deleted ones', async () => {
     const { call, kept, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/1.0.0')
-    expect(await collectGarbage(t.db, volume)).toEqual({ archives: 0, temporaryFiles: 0, bytes: 0 })
+    expect(await collectAgedGarbage(t.db, volume)).toEqual({ archives: 0, temporaryFiles: 0, bytes: 0 })
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
-    const collected = await collectGarbage(t.db, volume)
+    const collected = await collectAgedGarbage(t.db, volume)
     expect(collected).toMatchObject({ archives: 1, temporaryFiles: 0 })
     expect(collected.bytes).toBeGreaterThan(100)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, false])
@@ -75,7 +141,7 @@ describe('collectGarbage', () => {
     const { call, kept, gone } = await twoVersions()
     expect((await call('DELETE')).statusCode).toBe(204)
     const { rows } = await t.db.query('select from archive')
-    expect((await collectGarbage(t.db, volume, { isForced: true })).archives).toBe(2)
+    expect((await collectAgedGarbage(t.db, volume, { isForced: true })).archives).toBe(2)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([false, false])
     expect([rows.length, (await t.db.query('select from archive')).rows]).toEqual([2, []])
   })
@@ -84,7 +150,7 @@ describe('collectGarbage', () => {
     const { call } = await twoVersions()
     await call('DELETE')
     const signal = AbortSignal.abort()
-    await expect(collectGarbage(t.db, volume, { signal })).rejects.toThrow('aborted')
+    await expect(collectAgedGarbage(t.db, volume, { signal })).rejects.toThrow('aborted')
   })
 
   it('keeps publications waiting until every removal has ended, also after one has failed', async () => {
@@ -103,7 +169,9 @@ describe('collectGarbage', () => {
             })
       },
     }
-    const collected = collectGarbage(t.db, slow, { isForced: true }).catch((error: Error) => error.message)
+    const collected = collectAgedGarbage(t.db, slow, { isForced: true }).catch(
+      (error: Error) => error.message,
+    )
     await expect.poll(() => calls).toBe(2)
     await sleep(100)
     expect(await mayPublish()).toBe(false)
@@ -121,30 +189,30 @@ describe('collectGarbage', () => {
     await two.push('1.0.0', { name: 'acme/same', payload })
     await age(pathOf(sha256), 48)
     await one.call('DELETE', '/packages/acme/same?purge=true')
-    await collectGarbage(t.db, volume)
+    await collectAgedGarbage(t.db, volume)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(sha256))]).toEqual([true, true])
     await two.call('DELETE', '/packages/acme/same?purge=true')
     await call('DELETE')
-    await collectGarbage(t.db, volume, { isForced: true })
+    await collectAgedGarbage(t.db, volume, { isForced: true })
     expect(existsSync(pathOf(sha256))).toBe(false)
   })
 
   it('refuses to remove more than half of the archives, unless it is forced, and removes nothing then', async () => {
     const { call, push, kept, gone } = await twoVersions()
     await push('3.0.0', { manifest: { description: 'fresh' } })
-    await call('DELETE', '/packages/acme/lib?purge=true')
+    for (const version of ['1.0.0', '2.0.0']) await call('DELETE', `/packages/acme/lib/${version}?purge=true`)
     const temporary = join(volume.directory, 'tmp', 'crashed')
     await writeFile(temporary, 'xx')
     await age(temporary, 25)
-    await expect(collectGarbage(t.db, volume)).rejects.toThrow('2 of the 3 archives have no version')
+    await expect(collectAgedGarbage(t.db, volume)).rejects.toThrow('Nothing needs 2 of the 3 archives')
     expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([true, true, true])
-    expect(await collectGarbage(t.db, volume, { isDryRun: true })).toMatchObject({
+    expect(await collectAgedGarbage(t.db, volume, { isDryRun: true })).toMatchObject({
       archives: 2,
       temporaryFiles: 1,
     })
     expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([true, true, true])
     expect((await t.db.query('select from archive')).rows).toHaveLength(3)
-    expect(await collectGarbage(t.db, volume, { isForced: true })).toMatchObject({
+    expect(await collectAgedGarbage(t.db, volume, { isForced: true })).toMatchObject({
       archives: 2,
       temporaryFiles: 1,
     })
@@ -157,7 +225,7 @@ describe('collectGarbage', () => {
     await t.db.query(
       `insert into archive (sha256, sha1, size) values (sha256('x'), substr(sha256('x'), 1, 20), 1)`,
     )
-    await collectGarbage(t.db, volume)
+    await collectAgedGarbage(t.db, volume)
     const { rows } = await t.db.query(`select encode(sha256, 'hex') as sha256 from archive`)
     expect(new Set(rows.map(({ sha256 }) => sha256))).toEqual(new Set([kept, gone]))
     expect(existsSync(pathOf(gone))).toBe(false)
@@ -175,10 +243,10 @@ describe('collectGarbage', () => {
     )
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
     await t.db.query(`delete from package_version where version = '2.0.0'`)
-    await collectGarbage(t.db, volume)
+    await collectAgedGarbage(t.db, volume)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, true])
     await t.db.query('update mirrored_archive set is_stored = false')
-    await collectGarbage(t.db, volume)
+    await collectAgedGarbage(t.db, volume)
     expect(existsSync(pathOf(gone))).toBe(false)
     await rm(pathOf(kept))
     await t.db.query('update mirrored_archive set is_stored = true')
@@ -192,8 +260,11 @@ describe('collectGarbage', () => {
 
   it('runs in the server once a day, and stops with an error when it would remove more than half', async () => {
     const { call, gone, kept } = await twoVersions()
-    const run = () =>
-      collectGarbageJob.run({ config: t.config, db: t.db, log: t.app.log }, {}, new AbortController().signal)
+    const run = async () => {
+      await ageUnusedArchives(t.db)
+      const signal = new AbortController().signal
+      return collectGarbageJob.run({ config: t.config, db: t.db, log: t.app.log }, {}, signal)
+    }
     expect(collectGarbageJob.everySeconds).toBe(86_400)
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
     await run()
@@ -211,7 +282,10 @@ describe('collectGarbage', () => {
     await writeFile(join(volume.directory, 'tmp', 'running'), 'x')
     await writeFile(join(volume.directory, 'tmp', 'crashed'), 'xx')
     await age(join(volume.directory, 'tmp', 'crashed'), 25)
-    expect(await collectGarbage(t.db, volume)).toMatchObject({ archives: 1, temporaryFiles: 1 })
+    expect(await collectAgedGarbage(t.db, volume, { isForced: true })).toMatchObject({
+      archives: 1,
+      temporaryFiles: 1,
+    })
     expect(existsSync(pathOf(gone))).toBe(true)
     expect(existsSync(join(volume.directory, 'tmp', 'running'))).toBe(true)
   })
@@ -226,8 +300,8 @@ describe('collectGarbage', () => {
       await age(pathOf(sha256), 48)
       const [pushed] = await Promise.all([
         publisher.push('1.0.0', { name: 'acme/again', payload }),
-        collectGarbage(t.db, volume, { isForced: true }),
-        collectGarbage(t.db, volume, { isForced: true }),
+        collectAgedGarbage(t.db, volume, { isForced: true }),
+        collectAgedGarbage(t.db, volume, { isForced: true }),
       ])
       const { url } = pushed.json() as { url: string }
       const pulled = await publisher.ask(url.slice(`http://svc.test${publisher.path}`.length))
@@ -314,6 +388,7 @@ describe('svc collect-garbage and svc verify-archives', () => {
   it('say what they did, and exit with 1 when an archive has a problem', async () => {
     const { call, kept, repository } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    await ageUnusedArchives(t.db)
     const collected = await svc('collect-garbage', '--json')
     expect(JSON.parse(collected.stdout)).toMatchObject({ archives: 1, temporary_files: 0 })
     expect((await svc('collect-garbage', '--dry-run')).stdout).toBe(

@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { enqueue, type Job } from '../../../src/jobs/job.ts'
 import { runDueJobs, runJobs } from '../../../src/jobs/run-jobs.ts'
-import { collectGarbage } from '../../../src/registry/archives/collect-garbage.ts'
 import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 import {
   followFeeds,
@@ -17,6 +16,7 @@ import {
 import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { collectAgedGarbage } from '../../support/garbage.ts'
 import { expand } from '../../support/registry-actors.ts'
 import { followJobs, followUpstreams, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
@@ -317,7 +317,7 @@ describe('the job that removes unused archives', () => {
     )
     expect(rows).toEqual([{ name: 'keep/new' }])
 
-    await collectGarbage(t.db, store, { isForced: true })
+    await collectAgedGarbage(t.db, store, { isForced: true })
     expect(names.map((name) => existsSync(fileOf(name)))).toEqual([false, true])
     for (const name of names) expect(await download(name)).toBe(true)
     expect(names.map(fetched)).toEqual([2, 1])

@@ -1,0 +1,108 @@
+import { lazily, type Queryable } from '../../database/database.ts'
+import type { ReceivedArchive } from '../archives/archive-store.ts'
+
+/** How long nothing has needed an archive when a garbage collection removes it. */
+const unusedDays = 14
+/** An SQL condition: the archive `s` may be removed now. */
+const isDue = `s.unused_since < now() - interval '${unusedDays} days'
+  and not exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)`
+
+/** Records an archive before it is kept, so that a garbage collection may remove it when nothing needs it. */
+export async function recordArchive(
+  db: Queryable,
+  { sha256, size }: Pick<ReceivedArchive, 'sha256' | 'size'>,
+): Promise<void> {
+  await db.query({
+    name: 'record-archive',
+    text: `with ${lazily}
+           insert into stored_archive as s (sha256, size)
+           select decode($1, 'hex'), $2 where exists (select from lazily)
+           on conflict (sha256) do update set unused_since = null, size = excluded.size, checked_at = now(), problem = null`,
+    values: [sha256, size],
+  })
+}
+
+/** The archives that a garbage collection removes, and all recorded ones. */
+export interface DueArchives {
+  due: number
+  dueBytes: number
+  all: number
+}
+
+/** Counts the archives that may be removed now. */
+export async function countDueArchives(db: Queryable): Promise<DueArchives> {
+  const { rows } = await db.query<DueArchives>(
+    `select (count(*) filter (where is_due))::int as due,
+            coalesce(sum(size) filter (where is_due), 0)::float8 as "dueBytes", count(*)::int as "all"
+       from (select s.size, ${isDue} as is_due from stored_archive s) as recorded`,
+  )
+  return rows[0] as DueArchives
+}
+
+/** A recorded archive, with the size in bytes. */
+export interface RecordedArchive {
+  sha256: string
+  size: number
+}
+
+/** Lists archives that may be removed now, after a hash and in the order of the hashes. */
+export async function listDueArchives(
+  db: Queryable,
+  after: string,
+  limit: number,
+): Promise<RecordedArchive[]> {
+  const { rows } = await db.query<RecordedArchive>(
+    `select encode(s.sha256, 'hex') as sha256, s.size::float8 as size from stored_archive s
+      where s.sha256 > decode($1, 'hex') and ${isDue}
+      order by s.sha256 limit $2`,
+    [after, limit],
+  )
+  return rows
+}
+
+/** Forgets archives whose files were removed. */
+export async function forgetArchives(db: Queryable, sha256s: readonly string[]): Promise<void> {
+  await db.query(
+    `delete from stored_archive where sha256 in (select decode(hex, 'hex') from unnest($1::text[]) as hex)`,
+    [sha256s],
+  )
+}
+
+/**
+ * Stores which of the next thousand recorded archives are unused, after a hash. Returns the last hash of the thousand, or
+ * null at the end.
+ */
+export async function markUnusedArchives(db: Queryable, after: string): Promise<string | null> {
+  const { rows } = await db.query<{ last: string | null }>(
+    `with batch as materialized (
+       select s.sha256, exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file) as is_used
+         from stored_archive s where s.sha256 > decode($1, 'hex') order by s.sha256 limit 1000
+     ), marked as (
+       update stored_archive s set unused_since = case when b.is_used then null else now() end
+         from batch b where b.sha256 = s.sha256 and b.is_used = (s.unused_since is not null)
+     )
+     select encode(sha256, 'hex') as last from batch order by sha256 desc limit 1`,
+    [after],
+  )
+  return rows[0]?.last ?? null
+}
+
+/**
+ * Records needed archives among the next thousand rows of `archive`, after a hash: a process of the previous release, which
+ * may still run, records none. Returns the last hash of the thousand, or null at the end.
+ */
+export async function recordNamedArchives(db: Queryable, after: string): Promise<string | null> {
+  const { rows } = await db.query<{ last: string | null }>(
+    `with batch as materialized (
+       select a.sha256, a.size from archive a where a.sha256 > decode($1, 'hex') order by a.sha256 limit 1000
+     ), recorded as (
+       insert into stored_archive (sha256, size)
+       select b.sha256, b.size from batch b
+        where exists (select from archive_reference r where r.sha256 = b.sha256 and r.keeps_file)
+       on conflict do nothing
+     )
+     select encode(sha256, 'hex') as last from batch order by sha256 desc limit 1`,
+    [after],
+  )
+  return rows[0]?.last ?? null
+}
