@@ -103,6 +103,23 @@ describe('startEmbeddedPostgres', () => {
     await postgres.stop()
   })
 
+  it('starts a copied DATA_DIR beside its running original, and leaves that one its socket', async () => {
+    const dataDir = await aDataDir()
+    const original = await start(dataDir)
+    await query(original.connection, 'create table kept (n int); insert into kept values (7)')
+    await query(original.connection, 'checkpoint')
+    const copied = await aDataDir()
+    // The owner stays the same. The copy has the postmaster.pid of the running original.
+    execFileSync('cp', ['-a', clusterPaths(dataDir).folder, copied])
+    const copy = await start(copied)
+    expect(await query(copy.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    expect(copy.connection.host).not.toBe(original.connection.host)
+    expect(await query(original.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    await copy.stop()
+    expect(await query(original.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    await original.stop()
+  })
+
   it('keeps the data from one start to the next, and copies databases', async () => {
     const dataDir = await aDataDir()
     const first = await start(dataDir)

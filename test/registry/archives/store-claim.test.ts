@@ -3,7 +3,7 @@ import { readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import pg from 'pg'
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { copyIn, copyOut, openSnapshot, prepareLoad } from '../../../src/database/table-copy.ts'
 import type { ArchiveStore } from '../../../src/registry/archives/archive-store.ts'
 import { collectGarbageJob } from '../../../src/registry/archives/collect-garbage.ts'
@@ -182,11 +182,12 @@ describe('the claim on an archive store', () => {
 
   it('is kept while the store does not respond', async () => {
     const keeper = await aKeeper()
-    const readClaim = store.readClaim
-    store.readClaim = () => Promise.reject(new Error('the archive store does not respond'))
+    const silent = vi
+      .spyOn(store, 'readClaim')
+      .mockRejectedValue(new Error('the archive store does not respond'))
     await keeper.step()
     expect(keeper.hasClaim()).toBe(true)
-    store.readClaim = readClaim
+    silent.mockRestore()
     await keeper.step()
     expect(keeper.hasClaim()).toBe(true)
   })
