@@ -3,7 +3,7 @@
 -- cases:
 -- - The request is unknown, expired, already decided, or belongs to another account.
 -- - Its application may no longer be authorized.
--- - Repositories must be chosen, and the account has no role on any of the chosen ones.
+-- - Repositories must be chosen, and the account is a member of none of the chosen ones.
 create or replace function approve_authorization_request(
   the_id_hash bytea, the_account_id bigint, chosen_paths text[], the_code_hash bytea, code_lifetime_seconds integer
 ) returns table (redirect_uri text, state text)
@@ -21,7 +21,8 @@ declare
       from unnest(chosen_paths) as path
       join repository_group g on g.name = split_part(path, '/', 1)
       join repository r on r.group_id = g.id and r.name = split_part(path, '/', 2)
-     where role_of(the_account_id, r.id) is not null);
+      cross join lateral role_as_member(the_account_id, g.id, r.id) own
+     where own.role is not null);
 begin
   -- When two decisions race, the second waits here for the first. Then it finds no open request.
   update authorization_request r

@@ -1,20 +1,23 @@
 -- All live access tokens, personal access tokens and deploy tokens. Only this view decides whether a token is valid,
 -- whose it is, and what it may do. A deploy token has no account. It has a group, and a role in the group's
--- repositories.
+-- repositories. is_admin: the token carries the right of a site administrator.
 create or replace view live_token as
   select p.access_hash as token_hash, 'access' as kind, p.id as token_id, p.account_id, p.authorization_id,
          p.application_id, p.access_scopes as scopes, p.resource_scope, p.created_at, p.access_expires_at as expires_at,
-         p.repository_ids, null::bigint as group_id, null::member_role as own_role
+         p.repository_ids, null::bigint as group_id, null::member_role as own_role,
+         false as is_admin
     from live_pair p
    where p.access_expires_at > now()
   union all
   select t.token_hash, 'personal', t.id, t.account_id, null, null, t.scopes, t.resource_scope, t.created_at, t.expires_at,
-         array(select repository_id from personal_token_repository where personal_token_id = t.id), null, null
+         array(select repository_id from personal_token_repository where personal_token_id = t.id), null, null,
+         t.is_admin
     from personal_token t
    where t.expires_at > now() and t.revoked_at is null
      and (select disabled_at is null from account where id = t.account_id)
   union all
   select d.token_hash, 'deploy', d.id, null, null, null, d.scopes, d.resource_scope, d.created_at, d.expires_at,
-         array(select repository_id from deploy_token_repository where deploy_token_id = d.id), d.group_id, d.role
+         array(select repository_id from deploy_token_repository where deploy_token_id = d.id), d.group_id, d.role,
+         false
     from deploy_token d
    where d.expires_at > now() and d.revoked_at is null;

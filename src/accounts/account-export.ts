@@ -30,7 +30,7 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
                              'created_at', s.created_at, 'last_seen_at', s.last_seen_at) order by s.created_at), '[]')
                       from session s where s.account_id = a.id and s.expires_at > now()),
        'tokens', (select coalesce(json_agg(json_build_object(
-                           'name', t.name, 'scopes', t.scopes, 'resource_scope', t.resource_scope,
+                           'name', t.name, 'scopes', t.scopes, 'resource_scope', t.resource_scope, 'admin', t.is_admin,
                            'created_at', t.created_at, 'last_used_at', t.last_used_at,
                            'expires_at', nullif(t.expires_at, 'infinity'), 'revoked_at', t.revoked_at) order by t.id), '[]')
                     from personal_token t where t.account_id = a.id),

@@ -24,6 +24,7 @@ const NewTokenForm = z.object({
   search: text,
   lifetime_in_days: text,
   expires_on: text,
+  admin: z.literal('yes').optional(),
 })
 
 /** The values of the form, as they were sent or as a preset fills them. */
@@ -39,6 +40,7 @@ export interface TokenForm {
   lifetimeInDays: string
   /** Used with `date`. */
   expiresOn: string
+  isAdmin: boolean
 }
 
 /** The values of a valid form. */
@@ -48,6 +50,7 @@ export interface TokenChoice {
   resourceScope: ResourceScope
   repositoryIds: string[]
   expiry: Expiry
+  isAdmin: boolean
 }
 
 /** Common tasks of tokens. A link opens the form with the values of a task. */
@@ -68,6 +71,7 @@ export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
     search: '',
     lifetimeInDays: '30',
     expiresOn: '',
+    isAdmin: false,
   }
 }
 
@@ -82,6 +86,7 @@ export function enteredTokenForm(request: FastifyRequest): TokenForm {
     search: form.search.trim().slice(0, 200),
     lifetimeInDays: form.lifetime_in_days,
     expiresOn: form.expires_on,
+    isAdmin: form.admin === 'yes',
   }
 }
 
@@ -99,6 +104,9 @@ export function readChoice(
   if (!scopes.every(isScope)) return 'One of the permissions does not exist.'
   const resourceScope = resourceScopes.find((one) => one === form.resourceScope)
   if (!resourceScope) return 'Choose which repositories the token can access.'
+  const { isAdmin } = form
+  if (isAdmin && resourceScope !== 'all')
+    return 'A token for site administration can access everything. Choose so.'
   const isSpecified = resourceScope === 'specified'
   if (isSpecified && chosen.length === 0) return 'Choose at least one repository.'
   // Reject the contradiction: the token must not get more access than the person wanted.
@@ -108,7 +116,7 @@ export function readChoice(
   const expiry = readExpiry(form)
   if (typeof expiry === 'object' && 'problem' in expiry) return expiry.problem
   const repositoryIds = isSpecified ? chosen.map(({ id }) => id) : []
-  return { name, scopes: withoutCovered(scopes), resourceScope, repositoryIds, expiry }
+  return { name, scopes: withoutCovered(scopes), resourceScope, repositoryIds, expiry, isAdmin }
 }
 
 /**

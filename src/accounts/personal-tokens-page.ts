@@ -36,11 +36,12 @@ import {
   findPersonalToken,
   insertPersonalToken,
   listPersonalTokens,
+  NotAnAdministratorError,
   type PersonalToken,
   revokePersonalToken,
 } from './personal-tokens.ts'
 import type { Session } from './sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from './visitor.ts'
+import { readSession, redirectToSignIn, requireProofFor } from './visitor.ts'
 
 /** The number of tokens on a page. A link leads to the next ones. */
 const tokensPerPage = 50
@@ -99,8 +100,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     if (readForm(ActionForm, request).action === 'search') {
       return showTokens(context, reply, session, { form, problem: null })
     }
-    if (form.scopes.some((scope) => scope.endsWith(':rw')))
-      await requireConfirmation(context, request, session, '/settings/tokens')
+    await requireProofFor('makePersonalToken', context, request, session, '/settings/tokens')
     const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
     const choice = readChoice(form, chosen)
     const made =
@@ -191,6 +191,7 @@ async function makeToken(
     return { token, expiresAt }
   } catch (error) {
     if (error instanceof RegistryError) return error.sentence
+    if (error instanceof NotAnAdministratorError) return error.message
     if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error
     return `You already have a token named “${choice.name}”.`
   }

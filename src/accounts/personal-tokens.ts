@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
-import { groupAdminScopes, type ResourceScope, repositoryAdminScopes } from '../domain/permissions.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { SecretHash } from '../domain/secrets.ts'
+import { PageError } from '../http/page-error.ts'
 
 /** When a personal access token expires. */
 export type Expiry = { inDays: number } | { at: Date } | 'never'
@@ -17,6 +18,16 @@ export interface NewPersonalToken {
   /** The repositories that it may access when its resource scope is `specified`. */
   repositoryIds: readonly string[]
   expiry: Expiry
+  /** Whether it is an admin token: it carries the right of a site administrator. */
+  isAdmin: boolean
+}
+
+/** Thrown when an admin token is wanted for an account that is no site administrator. */
+export class NotAnAdministratorError extends PageError {
+  constructor() {
+    super(409, 'Only site administrators can have admin tokens.')
+    this.name = 'NotAnAdministratorError'
+  }
 }
 
 /** A personal access token as its owner sees it. */
@@ -32,28 +43,34 @@ export interface PersonalToken {
   /** Null when it does not expire. */
   expiresAt: Date | null
   isExpired: boolean
+  isAdmin: boolean
 }
 
 /**
  * Adds a token and returns its expiration, null for never. Throws with the constraint
- * `personal_token_name_is_taken`, `personal_token_name_1_to_100_characters` or
- * `personal_token_scopes_are_predefined`.
+ * `personal_token_name_is_taken`, `personal_token_name_1_to_100_characters`, `personal_token_scopes_are_predefined` or
+ * `admin_token_is_for_all_repositories`. Throws NotAnAdministratorError for an admin token of another account.
  */
 export async function insertPersonalToken(db: Queryable, token: NewPersonalToken): Promise<Date | null> {
-  const { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry } = token
+  const { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry, isAdmin } = token
   const { rows } = await db.query<{ expiresAt: Date | null }>(
-    `with token as (
-       insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
-       values ($1, $2, $3, $4, $5, coalesce($6::timestamptz, now() + make_interval(days => $7), 'infinity'))
+    // The lock orders the token and a change of the role, which ends all admin tokens.
+    `with administrator as materialized (
+       select from account where $9 and id = $1 and is_admin for share
+     ), token as (
+       insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at, is_admin)
+       select $1, $2, $3, $4, $5, coalesce($6::timestamptz, now() + make_interval(days => $7), 'infinity'), $9
+        where not $9 or exists (select from administrator)
        returning id, expires_at
      ), chosen as (
        insert into personal_token_repository (personal_token_id, repository_id)
        select distinct token.id, repository_id from token, unnest($8::bigint[]) as repository_id
      )
      select nullif(expires_at, 'infinity') as "expiresAt" from token`,
-    [accountId, name, tokenHash, scopes, resourceScope, ...expiryValues(expiry), repositoryIds],
+    [accountId, name, tokenHash, scopes, resourceScope, ...expiryValues(expiry), repositoryIds, isAdmin],
   )
-  return (rows[0] as { expiresAt: Date | null }).expiresAt
+  if (!rows[0]) throw new NotAnAdministratorError()
+  return rows[0].expiresAt
 }
 
 const tokenColumns = `t.id, t.name, t.scopes, t.resource_scope as "resourceScope",
@@ -64,7 +81,8 @@ const tokenColumns = `t.id, t.name, t.scopes, t.resource_scope as "resourceScope
                    where p.personal_token_id = t.id
                    order by 1 limit 100) as repositories,
             t.created_at as "createdAt", t.last_used_at as "lastUsedAt",
-            nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"`
+            nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired",
+            t.is_admin as "isAdmin"`
 
 /**
  * Lists the account's tokens that are not revoked, newest first. Expired ones are included. `after` is the id of one
@@ -114,35 +132,6 @@ export async function listExpiringTokens(
     [accountId, days, limit],
   )
   return rows
-}
-
-/**
- * Returns the names of the account's live tokens, at most 1000, that do what only admins do while the account is a site
- * administrator: in every group and repository, in the administration under `/api`, or in every public repository. The
- * newest is the first.
- */
-export async function listAdministrationTokens(db: Queryable, accountId: string): Promise<string[]> {
-  const { rows } = await db.query<{ name: string }>(
-    `select name from personal_token
-      where account_id = $1 and revoked_at is null and expires_at > now()
-        and (scopes && $2 and resource_scope in ('all', 'public') or scopes && $3 and resource_scope = 'all')
-      order by id desc limit 1000`,
-    [accountId, repositoryAdminScopes, groupAdminScopes],
-  )
-  return rows.map(({ name }) => name)
-}
-
-/** Returns a sentence about the tokens of `listAdministrationTokens`, with 10 of their names. Empty without tokens. */
-export function describeAdministrationTokens(names: readonly string[]): string {
-  if (names.length === 0) return ''
-  const some = names
-    .slice(0, 10)
-    .map((name) => `“${name}”`)
-    .join(', ')
-  const listed = `${some}${names.length > 10 ? ', …' : ''}`
-  return names.length === 1
-    ? `1 existing personal access token of the account gets rights of a site administrator: ${listed}.`
-    : `${names.length} existing personal access tokens of the account get rights of a site administrator: ${listed}.`
 }
 
 /** Returns whether the account has a token that works. */

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
+import { type Act, needsProof } from '../domain/permissions.ts'
 import { networkOf } from '../http/client-ip.ts'
 import { readCookie } from '../http/cookies.ts'
 import { PageRedirect } from '../http/page-error.ts'
@@ -38,6 +39,20 @@ export async function requireConfirmation(
   const isForm = request.method === 'POST'
   const id = await signPage(context.db, page)
   throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
+}
+
+/**
+ * Throws PageRedirect to the page that asks for a proof of identity, when the act needs a recent one. `page` is the page
+ * of the form, as in `requireConfirmation`.
+ */
+export async function requireProofFor(
+  act: Act,
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page = request.url,
+): Promise<void> {
+  if (needsProof(act)) await requireConfirmation(context, request, session, page)
 }
 
 /** Signs the path of a request, to return to it. Nothing returns to a form: people open its page again from the menu. */

@@ -6,7 +6,7 @@ import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { findFactors, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { AccountPath, accountOfPath, refuseOwn } from './accounts.ts'
+import { AccountPath, accountOfPath, refuseAdministrator, refuseOwn } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
@@ -75,15 +75,10 @@ const Revoked = z
  */
 export async function accountAccessEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
-  const own = guardPerson(context, 'account-profile:r')
-  // The export contains what the endpoints of these scopes return: emails, groups and names of private repositories.
-  const exportsOwn = guardPerson(context, 'account-profile:r', [
-    'account-email:r',
-    'group-resource:r',
-    'repo-basic-info:r',
-  ])
-  const mayRead = guardAdministrator(context, 'group-manage:r')
-  const mayManage = guardAdministrator(context, 'group-manage:rw')
+  const own = guardPerson('readOwnAccess', context)
+  const exportsOwn = guardPerson('exportOwnAccount', context)
+  const mayRead = guardAdministrator('readSite', context)
+  const mayManage = guardAdministrator('manageAccounts', context)
   const of = '/accounts/:username'
   const tag = 'Accounts'
   const params = AccountPath
@@ -124,6 +119,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       const person = mayManage.granted(request)
       const account = await accountOfPath(context, request.params.username)
       refuseOwn(person, account)
+      refuseAdministrator(person, account)
       await resetFactors(db, person.actor, account.id)
       return reply.code(204).send()
     },
@@ -163,12 +159,15 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 200: SetPassword },
     }),
     async (request) => {
-      const { id, username } = await accountOfPath(context, request.params.username)
+      const person = mayManage.granted(request)
+      const account = await accountOfPath(context, request.params.username)
+      refuseAdministrator(person, account)
+      const { id, username } = account
       const { password: given } = request.body
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
-      await resetPassword(db, mayManage.granted(request).actor, id, password)
+      await resetPassword(db, person.actor, id, password)
       return { password: given === undefined ? password : null }
     },
   )
@@ -183,8 +182,10 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 201: ResetLink },
     }),
     async (request, reply) => {
-      const { id } = await accountOfPath(context, request.params.username)
-      const token = await makeResetToken(db, mayManage.granted(request).actor, id)
+      const person = mayManage.granted(request)
+      const account = await accountOfPath(context, request.params.username)
+      refuseAdministrator(person, account)
+      const token = await makeResetToken(db, person.actor, account.id)
       if (token === null) throw conflict('the account is disabled')
       return reply.code(201).send({ url: resetUrl(config, token), expires_in: resetLifetimeSeconds })
     },

@@ -48,10 +48,10 @@ const SessionPath = AccountPath.extend({ session })
  */
 export async function accountSessionEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
-  const own = guardPerson(context, 'account-profile:r')
-  const changesOwn = guardPerson(context, 'account-profile:rw')
-  const mayRead = guardAdministrator(context, 'group-manage:r')
-  const mayManage = guardAdministrator(context, 'group-manage:rw')
+  const own = guardPerson('readOwnAccess', context)
+  const changesOwn = guardPerson('endOwnSession', context)
+  const mayRead = guardAdministrator('readSite', context)
+  const mayManage = guardAdministrator('manageAccounts', context)
   const of = '/accounts/:username'
   const tag = 'Accounts'
   const params = AccountPath

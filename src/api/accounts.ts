@@ -20,7 +20,7 @@ import { plainText } from '../domain/plain-text.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
-import { type ApiContext, guardAdministrator, type PersonGrant } from './guards.ts'
+import { type ApiContext, guardAdministrator, type PersonGrant, requireOnSite } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 const Account = z
@@ -117,8 +117,8 @@ const DeletionQuery = z.object({
 export async function accountEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/accounts/:username'
-  const mayRead = guardAdministrator(context, 'group-manage:r')
-  const mayManage = guardAdministrator(context, 'group-manage:rw')
+  const mayRead = guardAdministrator('readSite', context)
+  const mayManage = guardAdministrator('manageAccounts', context)
 
   app.get(
     '/accounts',
@@ -149,15 +149,15 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       response: { 201: NewAccount },
     }),
     async (request, reply) => {
+      const person = mayManage.granted(request)
       const { username, name = '', email = null, admin = false, password: given } = request.body
+      if (admin) requireOnSite(person, 'changeAdministrator')
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
       const passwordHash = await hashPassword(password)
       const draft = { username, displayName: name, email, isAdmin: admin, passwordHash }
-      await keepingRules(() =>
-        transaction(db, (tx) => insertAccount(tx, draft), mayManage.granted(request).actor),
-      )
+      await keepingRules(() => transaction(db, (tx) => insertAccount(tx, draft), person.actor))
       const made = describeAccount(await accountOfPath(context, username))
       return reply.code(201).send({ ...made, password: given === undefined ? password : null })
     },
@@ -182,7 +182,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       tag: 'Accounts',
       summary: 'Change, disable or enable an account',
       description:
-        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again. With `admin`, the account’s existing personal access tokens for all repositories get the rights of a site administrator, as far as their scopes allow: in every group and repository, and with `group-manage:r` or `:rw` in the endpoints for site administrators. A new email counts as not verified. No other account can have a former username for 90 days. This applies to the last ten of an account.',
+        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again. The role `admin`, and the email of a site administrator, change only in the browser and by command. A new email counts as not verified. No other account can have a former username for 90 days. This applies to the last ten of an account.',
       params: AccountPath,
       body: AccountUpdate,
       response: { 200: Account },
@@ -192,19 +192,20 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       const account = await accountOfPath(context, request.params.username)
       const { name, disabled, email, username, admin } = request.body
       if (admin !== undefined || disabled !== undefined) refuseOwn(person, account)
+      if (admin !== undefined && admin !== account.isAdmin) requireOnSite(person, 'changeAdministrator')
+      if (email !== undefined && email !== account.email) refuseAdministrator(person, account)
       const changes = {
         ...(username !== undefined && { username }),
         ...(name !== undefined && { displayName: name }),
         // An unchanged email stays verified.
         ...(email !== undefined && email !== account.email && { email }),
-        ...(admin !== undefined && { isAdmin: admin }),
       }
       await keepingRules(() =>
         transaction(
           db,
           async (tx) => {
             // Before the change: this locks all administrators in one order.
-            if (admin === false || disabled === true) await keepAnAdministrator(tx, person.actor, account.id)
+            if (disabled === true) await keepAnAdministrator(tx, person.actor, account.id)
             await changeAccount(tx, account.id, changes)
             if (disabled === true) await disableWithin(tx, person.actor, account.id)
             if (disabled === false) await setDisabled(tx, account.id, false)
@@ -261,6 +262,14 @@ export async function accountOfPath({ db }: ApiContext, username: string): Promi
 export function refuseOwn(person: PersonGrant, account: AccountDetails): void {
   if (account.id !== person.accountId) return
   throw conflict('you cannot do this to your own account: ask another administrator')
+}
+
+/**
+ * Whoever sets the password, the second factor or the email of a site administrator can become that administrator. So no
+ * token does it.
+ */
+export function refuseAdministrator(person: PersonGrant, account: AccountDetails): void {
+  if (account.isAdmin) requireOnSite(person, 'changeAdministrator')
 }
 
 function describeAccount(account: AccountDetails): z.input<typeof Account> {

@@ -66,7 +66,8 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
   const url = `${packageUrl}/advisories`
   const mayPull = guardRepository('pull', context)
   const mayPush = guardRepository('push', context)
-  const mayManage = guardRepository('manage', context)
+  const mayWithdraw = guardRepository('withdrawAdvisory', context)
+  const mayRelease = guardRepository('releaseVersion', context)
 
   app.get(
     url,
@@ -108,7 +109,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
 
   app.delete(
     `${url}/:advisory`,
-    endpoint(mayManage, {
+    endpoint(mayWithdraw, {
       operationId: 'withdrawAdvisory',
       tag: 'Security',
       summary: 'Withdraw an advisory',
@@ -116,7 +117,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const change = packageChangeOf(mayManage.granted(request), request.params)
+      const change = packageChangeOf(mayWithdraw.granted(request), request.params)
       await withdrawAdvisory(changes, change, request.params.advisory)
       return reply.code(204).send()
     },
@@ -142,7 +143,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
 
   app.delete(
     `${versionUrl}/quarantine`,
-    endpoint(mayManage, {
+    endpoint(mayRelease, {
       operationId: 'liftQuarantine',
       tag: 'Security',
       summary: 'Lift the quarantine of a version',
@@ -150,7 +151,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      await liftQuarantine(changes, versionChangeOf(mayManage.granted(request), request.params))
+      await liftQuarantine(changes, versionChangeOf(mayRelease.granted(request), request.params))
       return reply.code(204).send()
     },
   )

@@ -50,8 +50,8 @@ const reviews = [
 export async function applicationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/applications/:client_id'
-  const mayRead = guardAdministrator(context, 'group-manage:r')
-  const mayManage = guardAdministrator(context, 'group-manage:rw')
+  const mayRead = guardAdministrator('readSite', context)
+  const mayManage = guardAdministrator('manageApplications', context)
   const tag = 'Applications'
   const params = ApplicationPath
 

@@ -77,8 +77,9 @@ const TokenPath = GroupPath.extend({
 export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/groups/:group/deploy-tokens'
-  const mayRead = guardGroup('group-manage:r', context)
-  const mayManage = guardGroup('group-manage:rw', context)
+  const mayRead = guardGroup('readGroup', context)
+  const mayManage = guardGroup('manageGroup', context)
+  const mayMake = guardGroup('makeDeployToken', context)
 
   app.get(
     url,
@@ -103,7 +104,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
 
   app.post(
     url,
-    endpoint(mayManage, {
+    endpoint(mayMake, {
       operationId: 'createDeployToken',
       tag: 'Groups',
       summary: 'Create a deploy token',
@@ -114,10 +115,10 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
       response: { 201: NewDeployToken },
     }),
     async (request, reply) => {
-      const grant = mayManage.granted(request)
+      const grant = mayMake.granted(request)
       const { name, right, repositories: paths, expires_in_days: inDays = 90 } = request.body
       // Otherwise a token could create one with more access than its own.
-      const missing = deployRights[right].scopes.find((scope) => !coversAll(grant.scopes, [scope]))
+      const missing = deployRights[right].scopes.find((scope) => !coversAll(grant.credential.scopes, [scope]))
       if (missing !== undefined) throw insufficientScope(missing)
       const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)
       const expiry = inDays === null ? 'never' : { inDays }

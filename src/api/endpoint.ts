@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import { z } from 'zod'
+import { type Act, isForPeople, isOnSite, placeOf, scopesOf } from '../domain/permissions.ts'
 import { type Guard, requireBearer } from './guards.ts'
 
 /** The type of the scope of `/api`. Handlers get their input as their zod schema describes it. */
@@ -16,8 +17,8 @@ export type ApiScope = FastifyInstance<
 /** The sections of the API reference. */
 export const tags = {
   Account: 'The account behind the token',
-  Accounts: 'Accounts, for site administrators with a personal access token',
-  Applications: 'Registered applications, for site administrators with a personal access token',
+  Accounts: 'Accounts, for site administrators with an admin token',
+  Applications: 'Registered applications, for site administrators with an admin token',
   Groups: 'Groups of repositories',
   Repositories: 'Repositories, their members and their events',
   Packages: 'Packages of a repository',
@@ -58,13 +59,11 @@ export const NoContent = z.undefined().meta({ description: 'Done. The response h
  * a request without permission gets no details about its input.
  */
 export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
-  const scopes = [guard.scope, ...(guard.moreScopes ?? [])]
+  const scopes = scopesOf(guard.act)
   const forPeople = { personalToken: scopes }
-  const security = guard.isForPeople ? [forPeople] : [{ application: scopes }, forPeople]
+  const security = isForPeople(guard.act) ? [forPeople] : [{ application: scopes }, forPeople]
   const named = `${scopes.length === 1 ? 'scope' : 'scopes'} ${scopes.map((scope) => `\`${scope}\``).join(', ')}`
-  const required = guard.isForPeople
-    ? `Requires a personal access token with the ${named}, for ${guard.isOfRepository ? 'the repository' : 'all repositories'}.`
-    : `Requires the ${named}.`
+  const required = `Requires ${describeToken(guard.act)}the ${named}${describeReach(guard.act)}.`
   const description = [schema.description, required].filter(Boolean).join(' ')
   return {
     onRequest: requireBearer,
@@ -77,6 +76,16 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
       response: { ...schema.response, '4xx': ErrorBody } as Schema['response'],
     } as Omit<Schema, 'tag'> & { tags: string[]; security: typeof security },
   }
+}
+
+function describeToken(act: Act): string {
+  if (isOnSite(act)) return 'an admin token with '
+  return isForPeople(act) ? 'a personal access token with ' : ''
+}
+
+function describeReach(act: Act): string {
+  if (!isForPeople(act)) return ''
+  return placeOf(act) === 'repository' ? ', for the repository' : ', for all repositories'
 }
 
 /** A point in time (RFC 3339). */

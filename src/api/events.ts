@@ -65,7 +65,7 @@ const SiteEventsQuery = PageQuery.extend({
 /** Events of a repository, `…/events`, and of the whole site for its administrators, `/api/events`. */
 export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const mayRead = guardRepository('readSettings', context)
-  const mayReadAll = guardAdministrator(context, 'registry-manage:r')
+  const mayReadAll = guardAdministrator('readSiteEvents', context)
 
   app.get(
     '/repositories/:group/:name/events',

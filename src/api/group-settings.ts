@@ -17,7 +17,14 @@ import { findRepository } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
-import { type ApiContext, guardAdministrator, guardGroup, guardPerson, roleForbids } from './guards.ts'
+import {
+  type ApiContext,
+  guardAdministrator,
+  guardGroup,
+  guardPerson,
+  requireOnGroup,
+  requireOnSite,
+} from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { describeRepository, RepositoryBody } from './repositories.ts'
 
@@ -40,7 +47,7 @@ const GroupDraft = z.strictObject({ name: groupName }).meta({ id: 'GroupDraft' }
 const GroupUpdate = z
   .strictObject({
     name: groupName.meta({
-      description: 'A new name. Only site administrators can change it, with a personal access token',
+      description: 'A new name. Only site administrators can change it, with an admin token',
     }),
     requires_second_factor: Settings.shape.requires_second_factor,
   })
@@ -87,11 +94,11 @@ const MemberPath = GroupPath.extend({
 export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/groups/:group'
-  const mayMake = guardPerson(context, 'group-resource:rw')
-  const mayAdd = guardGroup('group-resource:rw', context)
-  const mayRead = guardGroup('group-manage:r', context)
-  const mayManage = guardGroup('group-manage:rw', context)
-  const mayDelete = guardAdministrator(context, 'group-delete:rw')
+  const mayMake = guardPerson('createGroup', context)
+  const mayAdd = guardGroup('createRepository', context)
+  const mayRead = guardGroup('readGroup', context)
+  const mayManage = guardGroup('manageGroup', context)
+  const mayDelete = guardAdministrator('deleteGroup', context)
   const tag = 'Groups'
 
   app.post(
@@ -130,15 +137,17 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       tag,
       summary: 'Change the settings of a group, or rename it',
       description:
-        'A new name changes the URLs of its repositories. The old URLs keep working, and no other group can have the old name.',
+        'A new name changes the URLs of its repositories. The old URLs keep working, and no other group can have the old name. Applications cannot switch off `requires_second_factor`.',
       params: GroupPath,
       body: GroupUpdate,
       response: { 200: Settings },
     }),
     async (request) => {
-      const { groupId, name, accountId, isSiteAdmin, author } = mayManage.granted(request)
+      const grant = mayManage.granted(request)
+      const { groupId, name, accountId, author } = grant
       const { name: newName, requires_second_factor: isRequired } = request.body
-      if (newName !== undefined && !isSiteAdmin) throw roleForbids()
+      if (newName !== undefined) requireOnSite(grant, 'renameGroup')
+      if (isRequired === false) requireOnGroup(grant, 'waiveSecondFactor')
       if (isRequired && !hasFactor(await findFactors(db, accountId))) {
         throw conflict('add a second factor to your own account first, to keep your role in the group')
       }

@@ -31,7 +31,7 @@ export const GroupPath = z.object({
 /** The account's groups that the token may access: `/api/groups` (DESIGN §6). */
 export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
-  const mayRead = guardToken(context, 'group-resource:r')
+  const mayRead = guardToken('listGroups', context)
 
   app.get(
     '/groups',

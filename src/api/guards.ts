@@ -3,12 +3,26 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import type { Actor } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
-import { type Act, isAtLeast, judge, scopeOf } from '../domain/permissions.ts'
+import {
+  type AccountAct,
+  type Act,
+  type Credential,
+  type GroupAct,
+  judge,
+  judgeOnAccount,
+  judgeOnGroup,
+  judgeOnSite,
+  type RepositoryAct,
+  type SiteAct,
+  scopesOf,
+  type TokenGrant,
+  type Verdict,
+} from '../domain/permissions.ts'
 import { covers } from '../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../domain/secrets.ts'
 import { actorOf, senderOf } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
-import { type Access, findAccess } from '../registry/access.ts'
+import { type Access, findAccess, grantOf } from '../registry/access.ts'
 import { errcode } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
 import type { UpstreamClient } from '../registry/upstreams/client/fetch.ts'
@@ -35,14 +49,8 @@ export interface ApiContext extends AppContext {
 
 /** Decides whether a request may use an endpoint, and keeps its result for the handler. */
 export interface Guard<Granted> {
-  /** The scope that a token needs. */
-  scope: string
-  /** Scopes that a token needs too. */
-  moreScopes?: readonly string[]
-  /** Whether the endpoint accepts personal access tokens only, and no tokens of applications or deploy tokens. */
-  isForPeople?: true
-  /** Whether such a token may be for the repository of the URL only. */
-  isOfRepository?: true
+  /** What the endpoint does. Its rule decides. */
+  act: Act
   /** Throws the errors of RFC 6750, and 404 for everything that the token may not see. */
   preValidation: (request: FastifyRequest) => Promise<void>
   /** Returns the result of the guard for a request that passed. */
@@ -55,23 +63,34 @@ export interface RepositoryGrant {
   /** `acme/php`. */
   path: string
   access: Access
+  /** The permissions of the token, for acts that an endpoint includes. */
+  grant: TokenGrant
   author: Author
   baseUrl: string
 }
 
-/** Requires a token with the scope. */
-export function guardToken({ hotDb, lastUse }: ApiContext, scope: string): Guard<TokenHolder> {
+/** Requires a token that may do an act on its own account. */
+export function guardToken(act: AccountAct, context: ApiContext): Guard<TokenHolder> {
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
+    const holder = await findHolder(request)
+    requireAllowed(judgeOnAccount(holder, act), holder, act)
+    return holder
+  })
+}
+
+/** Returns a function that finds the holder of a request's token. It throws when there is none. */
+function holderFinder({ hotDb, lastUse }: ApiContext) {
   const findTokenHolder = shareStatements(listTokenHolders.bind(null, hotDb), {
     keyOf: (tokenHash) => tokenHash.toString('latin1'),
   })
-  return makeGuard(scope, async (request) => {
+  return async (request: FastifyRequest): Promise<TokenHolder> => {
     const describeSender = senderOf(request)
     const holder = await findTokenHolder(readBearer(request))
     if (!holder) throw invalidToken()
     lastUse.note(holder, () => describeSender(holder.accountId))
-    requireScope(holder.scopes, scope)
     return holder
-  })
+  }
 }
 
 /** A group that a request may manage, and who does it. */
@@ -79,38 +98,33 @@ export interface GroupGrant {
   groupId: string
   name: string
   accountId: string
-  /** Never true for an application's token. */
-  isSiteAdmin: boolean
-  /** The scopes of the token. */
-  scopes: readonly string[]
+  /** The credential of the request, for acts that an endpoint includes. */
+  credential: Credential
   author: Author
 }
 
 /**
- * Requires a token of an admin of the group in the URL, with the scope, for all repositories. Settings of a group
- * affect all its repositories, so a token for some of them is not enough. A site administrator is admin of every group,
- * with a personal access token only.
+ * Requires a token that may do an act on the group of the URL. With an admin token, a site administrator is admin of
+ * every group.
  */
-export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant> {
-  const holders = guardToken(context, scope)
-  return makeGuard(scope, async (request) => {
+export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant> {
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
     const { group = '' } = request.params as Record<string, string | undefined>
     const { ip } = request
-    await holders.preValidation(request)
-    const { accountId, account, resourceScope, scopes, kind, tokenId, authorizationId } =
-      holders.granted(request)
+    const holder = await findHolder(request)
+    const { accountId, scopes, kind, tokenId, authorizationId } = holder
+    requireScopes(scopes, act)
     // A deploy token does not belong to a person.
     if (accountId === null) throw notFound('group not found')
-    const isSiteAdmin = account?.isSiteAdmin === true && kind === 'personal'
-    const found = await findVisibleGroup(context.db, group, accountId, { asSiteAdmin: isSiteAdmin })
+    const found = await findVisibleGroup(context.db, group, accountId, { asSiteAdmin: holder.isSiteAdmin })
     if (!found) throw notFound('group not found')
-    if (!isAtLeast(found.role, 'admin') || resourceScope !== 'all') throw roleForbids()
+    requireAllowed(judgeOnGroup(holder, found.role, act), holder, act)
     return {
       groupId: found.id,
       name: found.name,
       accountId,
-      isSiteAdmin,
-      scopes,
+      credential: holder,
       author: { accountId, token: { kind, tokenId, authorizationId }, ip },
     }
   })
@@ -120,87 +134,88 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
 export interface PersonGrant {
   accountId: string
   username: string
-  isSiteAdmin: boolean
+  /** The credential of the request, for acts that an endpoint includes. */
+  credential: Credential
   author: Author
   actor: Actor
 }
 
-/**
- * Requires a personal access token with the scope, for all repositories. Sessions, second factors and the
- * administration are not for applications: no consent page asks for them. The token needs `moreScopes` too.
- */
-export function guardPerson(
+/** Requires a personal access token that may do an act on its own account. */
+export function guardPerson(act: AccountAct, context: ApiContext): Guard<PersonGrant> {
+  return guardPeople(act, context, (holder) => judgeOnAccount(holder, act))
+}
+
+/** Requires an admin token that may do an act of site administration. */
+export function guardAdministrator(act: SiteAct, context: ApiContext): Guard<PersonGrant> {
+  return guardPeople(act, context, (holder) => judgeOnSite(holder, act))
+}
+
+function guardPeople(
+  act: Act,
   context: ApiContext,
-  scope: string,
-  moreScopes: readonly string[] = [],
+  verdictOn: (holder: TokenHolder) => Verdict,
 ): Guard<PersonGrant> {
-  const holders = guardToken(context, scope)
-  const guard = makeGuard(scope, async (request) => {
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
     const { ip } = request
-    await holders.preValidation(request)
-    const { accountId, account, resourceScope, kind, tokenId, authorizationId, scopes } =
-      holders.granted(request)
-    for (const more of moreScopes) requireScope(scopes, more)
-    if (kind !== 'personal' || accountId === null || account === null || resourceScope !== 'all') {
-      throw roleForbids()
-    }
+    const holder = await findHolder(request)
+    requireAllowed(verdictOn(holder), holder, act)
+    const { accountId, account, kind, tokenId, authorizationId } = holder
+    if (accountId === null || account === null) throw roleForbids()
     return {
       accountId,
       username: account.username,
-      isSiteAdmin: account.isSiteAdmin,
+      credential: holder,
       author: { accountId, token: { kind, tokenId, authorizationId }, ip },
       actor: { ...actorOf(request, accountId), via: 'api' as const },
     }
   })
-  return { ...guard, moreScopes, isForPeople: true }
-}
-
-/** Like `guardPerson`, for site administrators. */
-export function guardAdministrator(context: ApiContext, scope: string): Guard<PersonGrant> {
-  const people = guardPerson(context, scope)
-  const guard = makeGuard(scope, async (request) => {
-    await people.preValidation(request)
-    const person = people.granted(request)
-    if (!person.isSiteAdmin) throw roleForbids()
-    return person
-  })
-  return { ...guard, isForPeople: true }
 }
 
 /**
  * Requires that the permission rule allows an act on the repository of the URL (DESIGN §1). Unlike the registry, which
  * serves a public repository to everyone, the API requires the scope there too.
  */
-export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): Guard<RepositoryGrant> {
-  return makeGuard(scopeOf(act), async (request) => {
+export function guardRepository(
+  act: RepositoryAct,
+  { config, db, lastUse }: ApiContext,
+): Guard<RepositoryGrant> {
+  return makeGuard(act, async (request) => {
     const { group = '', name = '' } = request.params as Record<string, string | undefined>
     // Read the IP now: after a disconnect the socket no longer has it.
     const { ip } = request
     const describeSender = senderOf(request)
     const access = await findAccess(db, { group, name, token: { hash: readBearer(request) } })
-    const { repositoryId, tokenKind, tokenId, authorizationId, accountId } = access
-    if (tokenKind === null) throw invalidToken()
-    const token = { kind: tokenKind, tokenId, authorizationId }
+    const grant = grantOf(access)
+    if (grant === null) throw invalidToken()
+    const { repositoryId, tokenId, authorizationId, accountId } = access
+    const token = { kind: grant.kind, tokenId, authorizationId }
     lastUse.note(token, () => describeSender(accountId))
-    const verdict = repositoryId === null ? 'hidden' : judge(access, { ...access, id: repositoryId }, act)
+    const verdict = repositoryId === null ? 'hidden' : judge(grant, { ...access, id: repositoryId }, act)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
-    requireScope(access.scopes, scopeOf(act))
-    if (verdict !== 'allowed') throw roleForbids()
+    requireScopes(grant.scopes, act)
+    requireAllowed(verdict, grant, act)
     const author = { accountId, token, ip }
-    return { repositoryId, path: `${group}/${name}`, access, author, baseUrl: config.baseUrl }
+    return { repositoryId, path: `${group}/${name}`, access, grant, author, baseUrl: config.baseUrl }
   })
 }
 
-/** Like `guardRepository`, for personal access tokens only: no application does it, whatever a person consents to. */
-export function guardPersonOfRepository(act: Act, context: ApiContext): Guard<RepositoryGrant> {
-  const anyone = guardRepository(act, context)
-  const guard = makeGuard(scopeOf(act), async (request) => {
-    await anyone.preValidation(request)
-    const grant = anyone.granted(request)
-    if (grant.author.token?.kind !== 'personal') throw roleForbids()
-    return grant
-  })
-  return { ...guard, isForPeople: true, isOfRepository: true }
+/** Requires that a request that passed the guard of a repository may do another act there too. */
+export function requireOnRepository(
+  { access, grant, repositoryId }: RepositoryGrant,
+  act: RepositoryAct,
+): void {
+  requireAllowed(judge(grant, { ...access, id: repositoryId }, act), grant, act)
+}
+
+/** Requires that a request that passed the guard of a group may do another act there too. */
+export function requireOnGroup({ credential }: GroupGrant, act: GroupAct): void {
+  requireAllowed(judgeOnGroup(credential, 'admin', act), credential, act)
+}
+
+/** Requires that a request that passed another guard may also do an act of site administration. */
+export function requireOnSite({ credential }: { credential: Credential }, act: SiteAct): void {
+  requireAllowed(judgeOnSite(credential, act), credential, act)
 }
 
 /**
@@ -223,14 +238,11 @@ export async function requireBearer(request: FastifyRequest): Promise<void> {
   readBearer(request)
 }
 
-function makeGuard<Granted>(
-  scope: string,
-  check: (request: FastifyRequest) => Promise<Granted>,
-): Guard<Granted> {
+function makeGuard<Granted>(act: Act, check: (request: FastifyRequest) => Promise<Granted>): Guard<Granted> {
   // A property of the request, because a WeakMap of all requests makes each garbage collection slower.
   const granted = Symbol('granted')
   return {
-    scope,
+    act,
     async preValidation(request) {
       Reflect.set(request, granted, await check(request))
     },
@@ -238,8 +250,24 @@ function makeGuard<Granted>(
   }
 }
 
-function requireScope(granted: readonly string[], scope: string): void {
-  if (!covers(granted, scope)) throw insufficientScope(scope)
+/** Throws the error of a verdict that is not `allowed`. */
+function requireAllowed(verdict: Verdict, { scopes }: Pick<TokenGrant, 'scopes'>, act: Act): void {
+  if (verdict === 'allowed') return
+  if (verdict === 'unscoped') requireScopes(scopes, act)
+  throw verdict in refusals ? forbidden(refusals[verdict as keyof typeof refusals]) : roleForbids()
+}
+
+const refusals = {
+  personal: 'applications and deploy tokens cannot do this: it needs a personal access token',
+  administrator:
+    'only site administrators can do this, with a personal access token that was made with --admin',
+  interactive:
+    'passwords, second factors, emails and roles of site administrators change only in the browser and by command',
+}
+
+function requireScopes(granted: readonly string[], act: Act): void {
+  const missing = scopesOf(act).find((scope) => !covers(granted, scope))
+  if (missing !== undefined) throw insufficientScope(missing)
 }
 
 /**
@@ -252,7 +280,11 @@ function hasSecondToken({ query, body }: FastifyRequest): boolean {
 
 /** Returns the error for a token whose role does not allow the request, or that does not include the repository. */
 export function roleForbids(): ApiError {
-  const errmsg =
-    'the role of the account or deploy token, or the repositories that the token was made for, do not allow this'
+  return forbidden(
+    'the role of the account or deploy token, or the repositories that the token was made for, do not allow this',
+  )
+}
+
+function forbidden(errmsg: string): ApiError {
   return new ApiError(403, errcode.permissionDenied, errmsg)
 }

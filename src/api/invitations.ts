@@ -76,11 +76,12 @@ const InvitationPath = GroupPath.extend({
 export async function invitationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/groups/:group/invitations'
-  const mayRead = guardGroup('group-manage:r', context)
-  const mayManage = guardGroup('group-manage:rw', context)
+  const mayRead = guardGroup('readGroup', context)
+  const mayManage = guardGroup('manageGroup', context)
+  const mayInvite = guardGroup('invite', context)
 
-  const mayReadAll = guardAdministrator(context, 'group-manage:r')
-  const mayManageAll = guardAdministrator(context, 'group-manage:rw')
+  const mayReadAll = guardAdministrator('readSite', context)
+  const mayManageAll = guardAdministrator('inviteToSite', context)
 
   app.get(
     '/invitations',
@@ -163,7 +164,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
 
   app.post(
     url,
-    endpoint(mayManage, {
+    endpoint(mayInvite, {
       operationId: 'createInvitation',
       tag: 'Groups',
       summary: 'Invite somebody to a group',
@@ -174,7 +175,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       response: { 201: NewInvitation },
     }),
     async (request, reply) => {
-      const grant = mayManage.granted(request)
+      const grant = mayInvite.granted(request)
       const { email = null, role } = request.body
       const { accountId } = grant.author
       if (accountId !== null) await refuseMany(accountId)

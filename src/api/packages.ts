@@ -72,6 +72,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
   const mayPull = guardRepository('pull', context)
   const mayPush = guardRepository('push', context)
   const mayDelete = guardRepository('deletePackage', context)
+  const mayRestore = guardRepository('restorePackage', context)
 
   app.get(
     '/repositories/:group/:name/packages',
@@ -134,7 +135,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
 
   app.post(
     `${packageUrl}/restore`,
-    endpoint(mayDelete, {
+    endpoint(mayRestore, {
       operationId: 'restorePackage',
       tag: 'Packages',
       summary: 'Restore the versions that the last deletion of the whole package removed',
@@ -142,7 +143,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
       response: { 200: Package },
     }),
     async (request) => {
-      const change = packageChangeOf(mayDelete.granted(request), request.params)
+      const change = packageChangeOf(mayRestore.granted(request), request.params)
       await restorePackage(changes, change)
       return formatPackage(await packageOf(change))
     },

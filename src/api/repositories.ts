@@ -14,7 +14,7 @@ import { findRepository, registryUrl } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository, guardToken } from './guards.ts'
+import { guardRepository, guardToken, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 /** A repository, as the API returns it. */
@@ -59,7 +59,7 @@ const RepositoryUpdate = z
 export async function repositoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/repositories/:group/:name'
-  const mayList = guardToken(context, 'repo-basic-info:r')
+  const mayList = guardToken('listRepositories', context)
   const mayDescribe = guardRepository('describe', context)
   const mayManage = guardRepository('manage', context)
   const mayDelete = guardRepository('deleteRepository', context)
@@ -106,13 +106,16 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       operationId: 'updateRepository',
       tag: 'Repositories',
       summary: 'Change the name, the description or the visibility',
+      description: 'Applications cannot make a private repository public.',
       params: RepositoryPath,
       body: RepositoryUpdate,
       response: { 200: RepositoryBody },
     }),
     async (request) => {
-      const { repositoryId, author, access } = mayManage.granted(request)
+      const grant = mayManage.granted(request)
+      const { repositoryId, author, access } = grant
       const { name, description = null, visibility = null } = request.body
+      if (visibility === 'public' && access.visibility !== 'public') requireOnRepository(grant, 'makePublic')
       // Rename first: if the name is rejected, nothing else may change.
       if (name !== undefined) await rename(author, repositoryId, name)
       const isRenameOnly = name !== undefined && description === null && visibility === null

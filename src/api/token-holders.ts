@@ -8,7 +8,6 @@ import type { Principal } from '../repositories/accessible-repositories.ts'
 export interface TokenAccount {
   id: string
   username: string
-  isSiteAdmin: boolean
   displayName: string
   email: string | null
   /** Null when it is not verified. */
@@ -32,8 +31,8 @@ interface Row extends UsedToken, Omit<Principal, 'deploy' | 'accountId'>, Omit<T
 
 const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes,
   t.resource_scope as "resourceScope", t.repository_ids as "repositoryIds", t.group_id as "groupId",
-  t.own_role as "ownRole"`
-const account = `u.id as "accountId", u.username, u.is_admin as "isSiteAdmin", u.display_name as "displayName", u.email,
+  t.own_role as "ownRole", t.is_admin as "isSiteAdmin"`
+const account = `u.id as "accountId", u.username, u.display_name as "displayName", u.email,
   u.email_verified_at as "emailVerifiedAt", u.created_at as "createdAt"`
 
 /** Returns the holders of valid tokens, in the order of the hashes. Null for a hash without a valid token. */
@@ -86,6 +85,7 @@ function holderOf(row: Row): TokenHolder {
     scopes: row.scopes,
     resourceScope: row.resourceScope,
     repositoryIds: row.repositoryIds,
+    isSiteAdmin: row.isSiteAdmin,
     deploy: groupId !== null && ownRole !== null ? { groupId, role: ownRole } : null,
     account: accountId === null ? null : accountOf(row, accountId),
   }
@@ -95,7 +95,6 @@ function accountOf(row: Row, id: string): TokenAccount {
   return {
     id,
     username: row.username,
-    isSiteAdmin: row.isSiteAdmin,
     displayName: row.displayName,
     email: row.email,
     emailVerifiedAt: row.emailVerifiedAt,

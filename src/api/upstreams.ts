@@ -11,7 +11,7 @@ import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mir
 import { listUpstreams, type Upstream } from '../registry/upstreams/tables/upstreams.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
-import { guardPersonOfRepository, guardRepository } from './guards.ts'
+import { guardRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 import {
@@ -36,7 +36,8 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   const mirrorsUrl = '/repositories/:group/:name/mirrored-packages'
   const mayRead = guardRepository('readSettings', context)
   const mayManage = guardRepository('manage', context)
-  const mayAccept = guardPersonOfRepository('manage', context)
+  const mayRemove = guardRepository('removeUpstream', context)
+  const mayAccept = guardRepository('acceptArchives', context)
   const mayPull = guardRepository('pull', context)
 
   app.get(
@@ -89,7 +90,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
 
   app.delete(
     `${url}/:upstream`,
-    endpoint(mayManage, {
+    endpoint(mayRemove, {
       operationId: 'removeUpstream',
       tag: 'Upstreams',
       summary: 'Remove an upstream',
@@ -99,7 +100,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
     }),
     async (request, reply) => {
       const releasesNames = request.query.release === 'true'
-      await removeUpstream(db, mayManage.granted(request), request.params.upstream, { releasesNames })
+      await removeUpstream(db, mayRemove.granted(request), request.params.upstream, { releasesNames })
       return reply.code(204).send()
     },
   )

@@ -30,9 +30,9 @@ const Email = z
 /** The account behind the token: `/api/user` and `/api/user/emails` (DESIGN §6). */
 export async function userRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const [mayRead, mayWrite, mayReadEmail] = [
-    guardToken(context, 'account-profile:r'),
-    guardToken(context, 'account-profile:rw'),
-    guardToken(context, 'account-email:r'),
+    guardToken('readProfile', context),
+    guardToken('changeProfile', context),
+    guardToken('readEmails', context),
   ]
 
   app.get(

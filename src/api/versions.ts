@@ -105,6 +105,7 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
   const { db, changes, config } = context
   const mayPull = guardRepository('pull', context)
   const mayDelete = guardRepository('deletePackage', context)
+  const mayRestore = guardRepository('restorePackage', context)
 
   app.get(
     packageUrl,
@@ -176,7 +177,7 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
 
   app.post(
     `${versionUrl}/restore`,
-    endpoint(mayDelete, {
+    endpoint(mayRestore, {
       operationId: 'restoreVersion',
       tag: 'Versions',
       summary: 'Restore a deleted version',
@@ -186,7 +187,7 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
       response: { 200: Version },
     }),
     async (request) => {
-      const grant = mayDelete.granted(request)
+      const grant = mayRestore.granted(request)
       const change = versionChangeOf(grant, request.params)
       await restoreVersion(changes, change)
       const restored = await versionOf(change.repositoryId, change.packageName, change.version)

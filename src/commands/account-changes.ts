@@ -1,7 +1,6 @@
 import { Argument, type Command, Option } from 'commander'
 import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
 import { type AccountChanges, changeAccount, releaseUsername } from '../accounts/accounts.ts'
-import { describeAdministrationTokens, listAdministrationTokens } from '../accounts/personal-tokens.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
@@ -47,22 +46,14 @@ export function renameCommand(): Command {
 /** `svc account set-admin` */
 export function setAdminCommand(): Command {
   const description =
-    'Make an account a site administrator, or an ordinary account again. Prints which of its personal access tokens get rights of a site administrator.'
+    'Make an account a site administrator, or an ordinary account again. Its admin tokens end.'
   return onAccount('set-admin', description)
     .addArgument(new Argument('<state>', 'whether it is a site administrator').choices(['on', 'off']))
     .action(async (username: string, state: string, options: JsonOptions) => {
       const isAdmin = state === 'on'
-      const tokens = await withDatabase(async (db) => {
-        const { id } = await theAccount(db, username)
-        await transaction(db, (tx) => changeAccount(tx, id, { isAdmin }), commandActor)
-        return isAdmin ? listAdministrationTokens(db, id) : []
-      })
+      await change(username, { isAdmin })
       const text = `${username} is ${isAdmin ? 'a' : 'no'} site administrator.`
-      printResult(
-        options,
-        { username, admin: isAdmin, administration_tokens: tokens },
-        `${text} ${describeAdministrationTokens(tokens)}`.trim(),
-      )
+      printResult(options, { username, admin: isAdmin }, text)
     })
 }
 

@@ -8,7 +8,7 @@ import {
   revokePersonalTokenByName,
 } from '../accounts/personal-tokens.ts'
 import { commandActor, transaction } from '../database/database.ts'
-import type { ResourceScope } from '../domain/permissions.ts'
+import { type ResourceScope, siteScopes } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import {
   daysOrNever,
@@ -24,7 +24,8 @@ import { printList, printResult, theAccount, theRepository, withDatabase } from 
 
 interface CreateOptions extends JsonOptions {
   name: string
-  scope: string[]
+  scope?: string[]
+  admin?: boolean
   resourceScope?: ResourceScope
   repository?: string[]
   expiresInDays: number | 'never'
@@ -46,12 +47,16 @@ function createCommand(): Command {
     .description('Create a personal access token. It is printed once.')
     .argument('<username>', 'the account that it acts for')
     .requiredOption('--name <name>', 'what it is for')
-    .addOption(scopeOption())
+    .addOption(scopeOption().makeOptionMandatory(false))
     .addOption(
       resourceScopeOption('which repositories it may access (default: all; with --repository: specified)'),
     )
     .option('--repository <paths...>', 'the repositories that it may access, such as acme/php')
     .option('--expires-in-days <days>', 'lifetime in days; never: no expiration', daysOrNever, defaultDays)
+    .option(
+      '--admin',
+      'for site administration: it has the right of its owner, a site administrator, and ends when the owner loses the role',
+    )
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc token create ann --name laptop --scope registry-package:rw')
     .addHelpText('after', scopesHelp)
@@ -59,7 +64,9 @@ function createCommand(): Command {
 }
 
 async function createToken(username: string, options: CreateOptions): Promise<void> {
-  const { name, scope: scopes, repository: paths = [], expiresInDays } = options
+  const { name, repository: paths = [], expiresInDays, admin: isAdmin = false } = options
+  const scopes = options.scope ?? (isAdmin ? siteScopes : null)
+  if (scopes === null) throw new Error('Name the permissions with --scope.')
   const resourceScope = options.resourceScope ?? (paths.length > 0 ? 'specified' : 'all')
   if ((resourceScope === 'specified') !== paths.length > 0) {
     throw new Error('Use --resource-scope specified together with --repository.')
@@ -70,7 +77,7 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
     const { id: accountId } = await theAccount(db, username)
     const repositoryIds = await findRepositoryIds(db, paths)
     const tokenHash = hashSecret(token)
-    const wanted = { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry }
+    const wanted = { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry, isAdmin }
     return transaction(db, (tx) => insertPersonalToken(tx, wanted), commandActor)
   })
   const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
@@ -103,9 +110,10 @@ function listCommand(): Command {
             last_used_at: token.lastUsedAt,
             expires_at: token.expiresAt,
             expired: token.isExpired,
+            admin: token.isAdmin,
           }),
-          line: ({ username: owner, name, scopes, expiresAt }) =>
-            `${owner}  ${name}  ${scopes.join(' ')}  ${expiresAt ? `until ${expiresAt.toISOString()}` : 'no expiration'}`,
+          line: ({ username: owner, name, scopes, expiresAt, isAdmin }) =>
+            `${owner}  ${name}  ${isAdmin ? 'admin  ' : ''}${scopes.join(' ')}  ${expiresAt ? `until ${expiresAt.toISOString()}` : 'no expiration'}`,
           none: 'There are no tokens.',
         })
       }),

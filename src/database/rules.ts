@@ -28,6 +28,7 @@ const sentences: Record<string, string> = {
     'A repository’s name has at most 100 characters: lower-case letters and digits, with single . _ or - between them.',
   repository_description_max_350_characters: 'A repository’s description has at most 350 characters.',
   repository_description_is_plain_text: 'A repository’s description must not contain control characters.',
+  admin_token_is_for_all_repositories: 'An admin token is for all repositories.',
   personal_token_name_is_taken: 'The account already has a token with this name.',
   personal_token_name_1_to_100_characters: 'A token’s name has 1 to 100 characters.',
   personal_token_name_is_plain_text: 'A token’s name must not contain control characters.',

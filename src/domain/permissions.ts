@@ -1,4 +1,5 @@
-import { covers } from './scopes.ts'
+import { allScopes, coversAll } from './scopes.ts'
+import type { TokenKind } from './secrets.ts'
 
 /** A member's role on a group or a repository, weakest first (DESIGN §1). */
 export const roles = ['guest', 'developer', 'admin'] as const
@@ -11,44 +12,96 @@ export type Visibility = (typeof visibilities)[number]
 export const resourceScopes = ['all', 'public', 'specified'] as const
 export type ResourceScope = (typeof resourceScopes)[number]
 
-/** What a request can do to a repository. Each act requires a scope and a role. */
+/** Where an act happens, and what it takes. Every act of pages, API and commands has one entry in `acts`. */
+interface ActRule {
+  /** `site` is for site administrators; `administrator` is about an account with that role. */
+  on: 'repository' | 'group' | 'account' | 'site' | 'administrator'
+  /** The scope that a token needs. */
+  scope: string
+  /** Scopes that a token needs too. */
+  moreScopes?: readonly string[]
+  /** The weakest role on the repository or group. */
+  role?: Role
+  /**
+   * - `deletes`: it removes what others use;
+   * - `opens`: it makes a credential or weakens a protection. What it makes would outlive the withdrawal of an
+   *   application, so applications never do it.
+   */
+  risk?: 'deletes' | 'opens'
+  /** Whether only people do it, with a token that they made for themselves: no consent page asks for it. */
+  isForPeople?: true
+}
+
 const acts = {
-  describe: { scope: 'repo-basic-info:r', role: 'guest' },
-  pull: { scope: 'registry-package:r', role: 'guest' },
-  push: { scope: 'registry-package:rw', role: 'developer' },
-  deletePackage: { scope: 'registry-package-delete:rw', role: 'admin' },
-  readSettings: { scope: 'registry-manage:r', role: 'admin' },
-  manage: { scope: 'registry-manage:rw', role: 'admin' },
-  deleteRepository: { scope: 'registry-delete:rw', role: 'admin' },
-} as const satisfies Record<string, { scope: string; role: Role }>
+  describe: { on: 'repository', scope: 'repo-basic-info:r', role: 'guest' },
+  pull: { on: 'repository', scope: 'registry-package:r', role: 'guest' },
+  push: { on: 'repository', scope: 'registry-package:rw', role: 'developer' },
+  deletePackage: { on: 'repository', scope: 'registry-package-delete:rw', role: 'admin', risk: 'deletes' },
+  restorePackage: { on: 'repository', scope: 'registry-package-delete:rw', role: 'admin' },
+  readSettings: { on: 'repository', scope: 'registry-manage:r', role: 'admin' },
+  manage: { on: 'repository', scope: 'registry-manage:rw', role: 'admin' },
+  removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
+  makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  acceptArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  releaseVersion: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  withdrawAdvisory: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  deleteRepository: { on: 'repository', scope: 'registry-delete:rw', role: 'admin', risk: 'deletes' },
 
+  createRepository: { on: 'group', scope: 'group-resource:rw', role: 'admin' },
+  readGroup: { on: 'group', scope: 'group-manage:r', role: 'admin' },
+  manageGroup: { on: 'group', scope: 'group-manage:rw', role: 'admin' },
+  makeDeployToken: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
+  invite: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
+  waiveSecondFactor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
+
+  readProfile: { on: 'account', scope: 'account-profile:r' },
+  changeProfile: { on: 'account', scope: 'account-profile:rw' },
+  readEmails: { on: 'account', scope: 'account-email:r' },
+  listGroups: { on: 'account', scope: 'group-resource:r' },
+  listRepositories: { on: 'account', scope: 'repo-basic-info:r' },
+  createGroup: { on: 'account', scope: 'group-resource:rw', isForPeople: true },
+  readOwnAccess: { on: 'account', scope: 'account-profile:r', isForPeople: true },
+  endOwnSession: { on: 'account', scope: 'account-profile:rw', isForPeople: true },
+  // The export contains what the acts with these scopes return: emails, groups and names of private repositories.
+  exportOwnAccount: {
+    on: 'account',
+    scope: 'account-profile:r',
+    moreScopes: ['account-email:r', 'group-resource:r', 'repo-basic-info:r'],
+    isForPeople: true,
+  },
+  makePersonalToken: { on: 'account', scope: 'account-profile:rw', risk: 'opens' },
+
+  readSite: { on: 'site', scope: 'group-manage:r' },
+  readSiteEvents: { on: 'site', scope: 'registry-manage:r' },
+  manageAccounts: { on: 'site', scope: 'group-manage:rw' },
+  manageApplications: { on: 'site', scope: 'group-manage:rw' },
+  inviteToSite: { on: 'site', scope: 'group-manage:rw' },
+  renameGroup: { on: 'site', scope: 'group-manage:rw' },
+  deleteGroup: { on: 'site', scope: 'group-delete:rw' },
+  changeAdministrator: { on: 'administrator', scope: 'group-manage:rw' },
+} as const satisfies Record<string, ActRule>
+
+/** The name of something that a request or command can do. */
 export type Act = keyof typeof acts
+type ActOn<Place> = { [A in Act]: (typeof acts)[A]['on'] extends Place ? A : never }[Act]
+/** Acts on a repository, on a group, on one's own account, and on the site. */
+export type RepositoryAct = ActOn<'repository'>
+export type GroupAct = ActOn<'group'>
+export type AccountAct = ActOn<'account'>
+export type SiteAct = ActOn<'site' | 'administrator'>
 
-/** The scopes of what only admins of a repository do. Site administrators do it in every repository. */
-export const repositoryAdminScopes: readonly string[] = Object.values(acts)
-  .filter(({ role }) => role === 'admin')
-  .map(({ scope }) => scope)
+/** The names of all acts, in the order of the table. */
+export const allActs = Object.keys(acts) as Act[]
 
-/** The scopes of what only admins of a group do in `/api`, and of the endpoints for site administrators. */
-export const groupAdminScopes: readonly string[] = [
-  'group-resource:rw',
-  'group-manage:r',
-  'group-manage:rw',
-  'group-delete:rw',
-]
+const ruleOf = (act: Act): ActRule => acts[act]
+
+/** The scopes that the acts of site administrators need. */
+export const siteScopes: readonly string[] = ['group-manage:rw', 'group-delete:rw', 'registry-manage:rw']
 
 /**
- * The scopes of SPEC 2.4 that svc itself checks. They are the scopes of the registries, of `/api/user`, and of
- * `/api/groups` with all about a group. Other services check the other scopes: they introspect the token.
+ * The scopes of SPEC 2.4 that svc itself checks. Other services check the other scopes: they introspect the token.
  */
-export const enforcedScopes: readonly string[] = [
-  ...new Set(Object.values(acts).map(({ scope }) => scope)),
-  'account-profile:r',
-  'account-profile:rw',
-  'account-email:r',
-  'group-resource:r',
-  ...groupAdminScopes,
-]
+export const enforcedScopes: readonly string[] = [...new Set(allActs.map((act) => acts[act].scope))]
 
 /**
  * The rights that a deploy token can have. A deploy token belongs to a group and has a role on the repositories of that
@@ -61,12 +114,26 @@ export const deployRights = {
 
 export type DeployRight = keyof typeof deployRights
 
-/** The permissions of an OAuth access token, a personal access token or a deploy token. */
+/** What a request or command proves its rights with. `session` is a browser, `command` the command line. */
+export type CredentialKind = TokenKind | 'session' | 'command'
+
+/** The permissions of a credential. */
 export interface TokenGrant {
+  kind: CredentialKind
   scopes: readonly string[]
   resourceScope: ResourceScope
   /** The ids of the chosen repositories. Used when the resource scope is `specified`. */
   repositoryIds: readonly string[]
+}
+
+/** A credential, with the right of a site administrator or without. Of the tokens, only admin tokens carry it. */
+export interface Credential extends TokenGrant {
+  isSiteAdmin: boolean
+}
+
+/** A browser session, or the command line, has all the access of its account. */
+export function fullCredential(kind: 'session' | 'command', isSiteAdmin: boolean): Credential {
+  return { kind, scopes: allScopes, resourceScope: 'all', repositoryIds: [], isSiteAdmin }
 }
 
 /** A repository, with the role of the account or the deploy token behind the request. */
@@ -81,28 +148,99 @@ export interface RepositoryForAccount {
  * - `allowed`;
  * - `hidden`: the response must be the same as for a missing repository (404);
  * - `unscoped`: the token's scope does not cover the act;
- * - `forbidden`: the account's role, or the token's resource scope, does not allow it.
+ * - `forbidden`: the account's role, or the token's resource scope, does not allow it;
+ * - `personal`: only people do it, not applications and deploy tokens;
+ * - `administrator`: only site administrators do it, and of their tokens only admin tokens;
+ * - `interactive`: no token does it, only browsers and commands.
  */
-export type Verdict = 'allowed' | 'hidden' | 'unscoped' | 'forbidden'
+export type Verdict =
+  | 'allowed'
+  | 'hidden'
+  | 'unscoped'
+  | 'forbidden'
+  | 'personal'
+  | 'administrator'
+  | 'interactive'
 
-/** Returns the scope that an act requires, such as `registry-package:rw`. */
-export function scopeOf(act: Act): string {
-  return acts[act].scope
+/** Returns what an act is about: a repository, a group, the account of the credential, or the site. */
+export function placeOf(act: Act): ActRule['on'] {
+  return ruleOf(act).on
+}
+
+/** Returns the scopes that an act requires, such as `registry-package:rw`. The first is the one that it is about. */
+export function scopesOf(act: Act): [string, ...string[]] {
+  const { scope, moreScopes = [] } = ruleOf(act)
+  return [scope, ...moreScopes]
 }
 
 /**
- * Applies the permission rule (DESIGN §1): the token's scope covers the act, its resource scope includes the
- * repository, and the account's role allows the act. `token` is null for a request without credentials. Anyone may pull
- * from a public repository, with any token or none.
+ * Returns whether a browser needs a recent proof of identity for an act. Personal access tokens were made with one, and
+ * applications do only those of these acts that delete, with a scope that says so.
  */
-export function judge(token: TokenGrant | null, repository: RepositoryForAccount, act: Act): Verdict {
+export function needsProof(act: Act): boolean {
+  return ruleOf(act).risk !== undefined || isOnSite(act)
+}
+
+/** Returns whether only people do an act, and no application or deploy token. */
+export function isForPeople(act: Act): boolean {
+  const { risk, isForPeople = false } = ruleOf(act)
+  return isForPeople || risk === 'opens' || isOnSite(act)
+}
+
+/** Returns whether only site administrators do an act. */
+export function isOnSite(act: Act): boolean {
+  return placeOf(act) === 'site' || placeOf(act) === 'administrator'
+}
+
+/**
+ * Applies the permission rule to an act on a repository (DESIGN §1): the token's scope covers the act, its resource
+ * scope includes the repository, and the account's role allows the act. `token` is null for a request without
+ * credentials. Anyone may pull from a public repository, with any token or none.
+ */
+export function judge(
+  token: TokenGrant | null,
+  repository: RepositoryForAccount,
+  act: RepositoryAct,
+): Verdict {
   const isPublic = repository.visibility === 'public'
   const role = repository.role ?? (isPublic ? 'guest' : null)
   if (isPublic && act === 'pull') return 'allowed'
   if (!token) return isPublic ? 'forbidden' : 'hidden'
   if (!isPublic && !(role && isInResourceScope(token, repository))) return 'hidden'
-  if (!covers(token.scopes, acts[act].scope)) return 'unscoped'
+  const own = judgeToken(token, act)
+  if (own !== 'allowed') return own
   return isInResourceScope(token, repository) && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
+}
+
+/**
+ * Applies the permission rule to an act on a group: settings of a group affect all its repositories, so a token for some
+ * of them is not enough. `role` is the role on the group; null for none.
+ */
+export function judgeOnGroup(token: TokenGrant, role: Role | null, act: GroupAct): Verdict {
+  const own = judgeToken(token, act)
+  if (own !== 'allowed') return own
+  return token.resourceScope === 'all' && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
+}
+
+/** Applies the permission rule to an act on the account of the credential itself. */
+export function judgeOnAccount(token: TokenGrant, act: AccountAct): Verdict {
+  const own = judgeToken(token, act)
+  if (own !== 'allowed') return own
+  return token.resourceScope === 'all' || !isForPeople(act) ? 'allowed' : 'forbidden'
+}
+
+/** Applies the permission rule to an act of site administration. */
+export function judgeOnSite(credential: Credential, act: SiteAct): Verdict {
+  if (judgeToken(credential, act) === 'unscoped') return 'unscoped'
+  if (!credential.isSiteAdmin) return 'administrator'
+  return ruleOf(act).on === 'administrator' && credential.kind === 'personal' ? 'interactive' : 'allowed'
+}
+
+/** Applies the part of the rule that is about the credential alone: its scopes and its kind. */
+function judgeToken({ scopes, kind }: TokenGrant, act: Act): Verdict {
+  if (!coversAll(scopes, scopesOf(act))) return 'unscoped'
+  const isOfPerson = kind !== 'access' && kind !== 'deploy'
+  return isOfPerson || !isForPeople(act) ? 'allowed' : 'personal'
 }
 
 /** Returns whether the role is at least the needed one. */

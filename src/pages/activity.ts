@@ -43,7 +43,12 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
     const repository = await permittedRepository(context.db, request.params, session, 'readSettings')
     const { after } = readQuery(ActivityQuery, request)
     const part = { after, limit: eventsPerPage + 1 }
-    const reader = { accountId: session.account.id, resourceScope: 'all', tokenKind: null } as const
+    const reader = {
+      accountId: session.account.id,
+      resourceScope: 'all',
+      tokenKind: null,
+      tokenId: null,
+    } as const
     const found = await listEvents(context.db, repository.id, part, reader)
     const events = found.slice(0, eventsPerPage)
     return activityPage(reply, session, {

@@ -10,7 +10,7 @@ import {
 } from '../accounts/deploy-tokens.ts'
 import { lifetimesInDays, readExpiry, tomorrow } from '../accounts/personal-token-form.ts'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import type { DeployRight } from '../domain/permissions.ts'
@@ -121,9 +121,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       if (!session) return redirectToSignIn(context, request, reply, placeUrl(request.params))
       const place = await placeOf(request, session)
       const form = readForm(DeployTokenForm, request)
-      if (form.right === 'publish') {
-        await requireConfirmation(context, request, session, placeUrl(request.params))
-      }
+      await requireProofFor('makeDeployToken', context, request, session, placeUrl(request.params))
       const made = await makeToken(request, session, place, form)
       if (typeof made === 'string') {
         return showTokens(reply.code(400), session, place, { after: '', form, problem: made })
@@ -168,7 +166,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
   async function placeOf({ params }: PlaceRequest, session: Session): Promise<Place> {
     const { group: groupName, name } = params
     if (name === undefined) {
-      const group = await managedGroup(db, groupName, session)
+      const group = await managedGroup(db, groupName, session, 'makeDeployToken')
       return { path: groupName, group, repository: null, target: { groupId: group.id, repositoryId: null } }
     }
     const repository = await permittedRepository(db, { group: groupName, name }, session, 'manage')

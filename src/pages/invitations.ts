@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../accounts/invitations.ts'
 import { countInvitation, explainNoNewAccounts, invite } from '../accounts/invite.ts'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
@@ -65,25 +65,26 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
   app.get<Route>('/:group/-/invitations', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const group = await managedGroup(db, request.params.group, session)
+    const group = await managedGroup(db, request.params.group, session, 'readGroup')
     return pages.show(request, reply, session, { group })
   })
   app.post<Route>('/:group/-/invitations', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
-    const group = await managedGroup(db, request.params.group, session)
+    const group = await managedGroup(db, request.params.group, session, 'invite')
+    await requireProofFor('invite', context, request, session, urlOf(request))
     return pages.make(request, reply, session, { group })
   })
   app.get<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const group = await managedGroup(db, request.params.group, session)
+    const group = await managedGroup(db, request.params.group, session, 'manageGroup')
     return pages.ask(request, reply, session, { group })
   })
   app.post<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
-    const group = await managedGroup(db, request.params.group, session)
+    const group = await managedGroup(db, request.params.group, session, 'manageGroup')
     return pages.withdraw(request, reply, session, { group })
   })
 }

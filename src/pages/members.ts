@@ -3,8 +3,8 @@ import { z } from 'zod'
 import { findAccountByUsername } from '../accounts/accounts.ts'
 import { findFactors, hasFactor } from '../accounts/second-factor/factors.ts'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
-import { type Act, type Role, roles } from '../domain/permissions.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
+import { type Role, roles } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError } from '../http/page-error.ts'
@@ -138,8 +138,8 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     const { group: name } = request.params
     const back = membersUrl({ group: name })
     if (!session) return redirectToSignIn(context, request, reply, back)
-    const group = await managedGroup(db, name, session)
-    await requireConfirmation(context, request, session, back)
+    const group = await managedGroup(db, name, session, 'waiveSecondFactor')
+    await requireProofFor('waiveSecondFactor', context, request, session, back)
     const isRequired = readForm(RuleForm, request).second_factor === 'required'
     if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
       throw new PageError(
@@ -153,10 +153,14 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     return reply.redirect(back, 303)
   })
 
-  async function placeOf({ params }: MembersRequest, session: Session, act: Act): Promise<Place> {
+  async function placeOf(
+    { params }: MembersRequest,
+    session: Session,
+    act: 'readSettings' | 'manage',
+  ): Promise<Place> {
     const { group, name } = params
     if (name === undefined) {
-      const managed = await managedGroup(db, group, session)
+      const managed = await managedGroup(db, group, session, act === 'manage' ? 'manageGroup' : 'readGroup')
       return { path: group, group: managed, repository: null, target: { groupId: managed.id } }
     }
     const repository = await permittedRepository(db, { group, name }, session, act)

@@ -71,7 +71,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/new/repository')
     const form = readForm(RepositoryForm, request)
-    const { id: groupId } = await managedGroup(db, form.group, session)
+    const { id: groupId } = await managedGroup(db, form.group, session, 'createRepository')
     const { name, visibility, description } = form
     const draft = { groupId, name, visibility, description }
     const problem = await whyRefused(() => addRepository(context, authorOf(request, session), draft))

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
-import type { Act } from '../domain/permissions.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
+import type { RepositoryAct } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
@@ -78,7 +78,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
   app.get<Route>(`${url}/withdraw`, async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const { about } = await changeFor(request, session, 'manage')
+    const { about } = await changeFor(request, session, 'withdrawAdvisory')
     const { advisory } = readQuery(WithdrawForm, request)
     const known = (await listAdvisories(db, about.id)).find(({ advisoryId }) => advisoryId === advisory)
     if (!known) throw pageNotFound()
@@ -96,7 +96,8 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
   app.post<Route>(`${url}/withdraw`, async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
-    const { change } = await changeFor(request, session, 'manage')
+    const { change } = await changeFor(request, session, 'withdrawAdvisory')
+    await requireProofFor('withdrawAdvisory', context, request, session, urlOf(request.params))
     const { advisory } = readForm(WithdrawForm, request)
     await changing(() => withdrawAdvisory(changes, change, advisory))
     leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
@@ -109,7 +110,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
     return about
   }
 
-  async function changeFor(request: FastifyRequest<Route>, session: Session, act: Act) {
+  async function changeFor(request: FastifyRequest<Route>, session: Session, act: RepositoryAct) {
     const repository = await permittedRepository(db, request.params, session, act)
     const about = await aboutOf(request, repository)
     const author = authorOf(request, session)
@@ -133,7 +134,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
       advisories: await listAdvisories(db, about.id),
       severities,
       mayAdvise: may(repository, session, 'push'),
-      mayWithdraw: may(repository, session, 'manage'),
+      mayWithdraw: may(repository, session, 'withdrawAdvisory'),
     })
   }
 }

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
-import type { Act } from '../domain/permissions.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
+import type { RepositoryAct } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
@@ -38,7 +38,7 @@ type Route = PackageRoute
 
 /** A change of one version: the required role, the question on the page, and the function that makes the change. */
 interface VersionAct {
-  act: Act
+  act: RepositoryAct
   title: (version: string) => string
   explanation: string
   button: string
@@ -46,8 +46,6 @@ interface VersionAct {
   /** What differs for a version that is quarantined too. */
   ifQuarantined?: { explanation: string; done: (version: string) => string }
   asksReason?: true
-  /** Whether the person must confirm their identity when the last confirmation is old. */
-  isSensitive?: true
   run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
 }
 
@@ -59,12 +57,11 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
     explanation:
       'Composer no longer finds the version. Lock files can still install it, and its number stays taken. You can restore it.',
     button: 'Delete',
-    isSensitive: true,
     done: (version) => `Version ${version} deleted.`,
     run: deleteVersion,
   },
   restore: {
-    act: 'deletePackage',
+    act: 'restorePackage',
     title: (version) => `Restore version ${version}?`,
     explanation: 'Composer finds the version again.',
     button: 'Restore',
@@ -86,7 +83,7 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
     run: quarantineVersion,
   },
   release: {
-    act: 'manage',
+    act: 'releaseVersion',
     title: (version) => `Release version ${version} from quarantine?`,
     explanation: 'Clients can install the version again.',
     button: 'Release',
@@ -125,7 +122,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       const found = await findVersion(db, about.id, version)
       if (!found) throw pageNotFound()
       const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
-      if (known.isSensitive) await requireConfirmation(context, request, session)
+      await requireProofFor(known.act, context, request, session)
       return confirmationPage(reply, session, {
         title: known.title(version),
         explanation,
@@ -149,7 +146,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       if (!session) return redirectToSignIn(context, request, reply, back)
       const { repository, about } = await packageOf(request, session, known.act)
       const { version, reason } = readForm(VersionForm, request)
-      if (known.isSensitive) await requireConfirmation(context, request, session, back)
+      await requireProofFor(known.act, context, request, session, back)
       if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
         throw new PageError(
           400,
@@ -206,7 +203,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     })
   }
 
-  async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: Act) {
+  async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: RepositoryAct) {
     const repository = await permittedRepository(db, params, session, act)
     const about = await findPackageSummary(db, repository.id, `${params.vendor}/${params.package}`)
     if (!about) throw pageNotFound()

@@ -3,8 +3,15 @@ import type pg from 'pg'
 import type { Session } from '../accounts/sessions.ts'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
-import { type Act, isAtLeast, judge, type TokenGrant } from '../domain/permissions.ts'
-import { allScopes } from '../domain/scopes.ts'
+import {
+  fullCredential,
+  type GroupAct,
+  judge,
+  judgeOnGroup,
+  judgeOnSite,
+  type RepositoryAct,
+  type SiteAct,
+} from '../domain/permissions.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import type { StorageRoom } from '../registry/archives/storage-room.ts'
 import { RegistryError } from '../registry/errors.ts'
@@ -25,12 +32,14 @@ export interface PagesContext extends AppContext {
   room: StorageRoom
 }
 
-/** A browser session has all the access of its account. */
-const browserGrant: TokenGrant = { scopes: allScopes, resourceScope: 'all', repositoryIds: [] }
-
 /** Returns whether the account of a session may do something. The same rule applies to tokens (DESIGN §1). */
-export function may(repository: VisibleRepository, session: Session | null, act: Act): boolean {
-  return judge(session && browserGrant, repository, act) === 'allowed'
+export function may(repository: VisibleRepository, session: Session | null, act: RepositoryAct): boolean {
+  return judge(session && credentialOf(session), repository, act) === 'allowed'
+}
+
+/** Returns whether the account of a session may do something on the site. */
+export function mayOnSite(session: Session, act: SiteAct): boolean {
+  return judgeOnSite(credentialOf(session), act) === 'allowed'
 }
 
 /** Returns the repository of a URL. Throws 404 when the account may not see it, and 403 when its role is too weak. */
@@ -38,7 +47,7 @@ export async function permittedRepository(
   db: Queryable,
   path: { group: string; name: string },
   session: Session,
-  act: Act,
+  act: RepositoryAct,
 ): Promise<VisibleRepository> {
   const repository = await findVisibleRepository(db, path, session.account.id)
   if (!repository) throw pageNotFound()
@@ -46,12 +55,22 @@ export async function permittedRepository(
   return repository
 }
 
-/** Returns the group of a URL. Throws 404 when the account may not see it, and 403 when it is not an admin. */
-export async function managedGroup(db: Queryable, name: string, session: Session): Promise<VisibleGroup> {
+/** Returns the group of a URL. Throws 404 when the account may not see it, and 403 when its role is too weak. */
+export async function managedGroup(
+  db: Queryable,
+  name: string,
+  session: Session,
+  act: GroupAct,
+): Promise<VisibleGroup> {
   const group = await findVisibleGroup(db, name, session.account.id)
   if (!group) throw pageNotFound()
-  if (!isAtLeast(group.role, 'admin')) throw forbidden()
+  if (judgeOnGroup(credentialOf(session), group.role, act) !== 'allowed') throw forbidden()
   return group
+}
+
+/** A browser has all the access of its account. */
+function credentialOf({ account }: Session) {
+  return fullCredential('session', account.isAdmin)
 }
 
 /** Returns the author of a change, for its event. */

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { visibilities } from '../domain/permissions.ts'
@@ -54,6 +54,9 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
     const repository = await permittedRepository(db, request.params, session, 'manage')
     const form = readForm(SettingsForm, request)
+    if (form.visibility === 'public' && repository.visibility !== 'public') {
+      await requireProofFor('makePublic', context, request, session, settingsUrl(request.params))
+    }
     try {
       const changed = await setRepository(db, authorOf(request, session), repository.id, form)
       if (!changed) throw pageNotFound()
@@ -89,7 +92,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
   app.post<Route>(`${url}/delete`, async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
-    await requireConfirmation(context, request, session, settingsUrl(request.params))
+    await requireProofFor('deleteRepository', context, request, session, settingsUrl(request.params))
     const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
     if (readForm(DeletionForm, request).path !== repository.path) {
       const problem = `Nothing was deleted: type ${repository.path} to delete it.`

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
-import type { Act } from '../domain/permissions.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../accounts/visitor.ts'
+import type { RepositoryAct } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
@@ -108,7 +108,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     })
   })
 
-  route('post', '/accept', 'manage', async (visit) => {
+  route('post', '/accept', 'acceptArchives', async (visit) => {
     const { package: packageName, version } = readForm(ArchiveForm, visit.request)
     return changing(visit, { form: 'other' }, async () => {
       await acceptArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
@@ -134,11 +134,10 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     })
   })
 
-  route('get', '/remove', 'manage', async ({ request, reply, session, repository, home }) => {
+  route('get', '/remove', 'removeUpstream', async ({ request, reply, session, repository, home }) => {
     const { name, release } = readQuery(NameQuery, request)
     const upstream = await findUpstream(db, repository.id, name)
     if (!upstream) throw pageNotFound()
-    await requireConfirmation(context, request, session)
     return confirmationPage(reply, session, {
       title: `Remove the upstream ${name}?`,
       explanation: release
@@ -152,8 +151,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     })
   })
 
-  route('post', '/remove', 'manage', async (visit) => {
-    await requireConfirmation(context, visit.request, visit.session, visit.home)
+  route('post', '/remove', 'removeUpstream', async (visit) => {
     const { name, release } = readForm(RemovalForm, visit.request)
     return changing(visit, { form: 'other' }, async () => {
       await removeUpstream(db, visit.change, name, { releasesNames: release !== '' })
@@ -162,7 +160,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   })
 
   route('post', '/claim', 'manage', async (visit) => {
-    const group = await managedGroup(db, visit.request.params.group, visit.session)
+    const group = await managedGroup(db, visit.request.params.group, visit.session, 'manageGroup')
     const { vendor, exceptions, force } = readForm(VendorForm, visit.request)
     return changing(visit, { form: 'claim', entered: vendor, exceptions }, async () => {
       const claim = { vendor, exceptions: linesOf(exceptions), force: force !== '' }
@@ -172,7 +170,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   })
 
   route('get', '/release', 'manage', async ({ request, reply, session, home }) => {
-    await managedGroup(db, request.params.group, session)
+    await managedGroup(db, request.params.group, session, 'manageGroup')
     const { vendor } = readQuery(VendorQuery, request)
     return confirmationPage(reply, session, {
       title: `Release the vendor ${vendor}?`,
@@ -186,7 +184,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   })
 
   route('post', '/release', 'manage', async (visit) => {
-    const group = await managedGroup(db, visit.request.params.group, visit.session)
+    const group = await managedGroup(db, visit.request.params.group, visit.session, 'manageGroup')
     const { vendor } = readForm(VendorQuery, visit.request)
     return changing(visit, { form: 'other' }, async () => {
       await releaseVendorByHand(db, visit.change.author, group, vendor)
@@ -198,7 +196,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   function route(
     method: 'get' | 'post',
     path: string,
-    act: Act,
+    act: RepositoryAct,
     handle: (visit: Visit) => Promise<FastifyReply>,
   ): void {
     app[method]<Route>(`${url}${path}`, async (request, reply) => {
@@ -206,6 +204,8 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       const home = `/${request.params.group}/${request.params.name}/-/upstreams`
       if (!session) return redirectToSignIn(context, request, reply, home)
       const repository = await permittedRepository(db, request.params, session, act)
+      const back = method === 'post' ? home : request.url
+      await requireProofFor(act, context, request, session, back)
       const change = { repositoryId: repository.id, author: authorOf(request, session) }
       return handle({ request, reply, session, repository, change, home })
     })

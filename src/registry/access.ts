@@ -1,10 +1,11 @@
 import type { Actor, Queryable } from '../database/database.ts'
 import {
-  type Act,
   judge,
+  type RepositoryAct,
   type Role,
-  scopeOf,
+  scopesOf,
   type TokenGrant,
+  type Verdict,
   type Visibility,
 } from '../domain/permissions.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
@@ -99,12 +100,12 @@ export async function findAccess(db: Queryable, target: AccessTarget): Promise<A
  * and nobody learns which repositories exist. An upload to a hidden repository gets the body of SPEC 7 for a missing
  * permission, with status 404.
  */
-export function requireAccess(target: RegistryRequest, access: Access, act: Act): GrantedAccess {
+export function requireAccess(target: RegistryRequest, access: Access, act: RepositoryAct): GrantedAccess {
   const actor = actorOf(access)
   if (target.token && !actor) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
   const { repositoryId, visibility, role } = access
   const verdict =
-    repositoryId === null ? 'hidden' : judge(actor && access, { id: repositoryId, visibility, role }, act)
+    repositoryId === null ? 'hidden' : judge(grantOf(access), { id: repositoryId, visibility, role }, act)
   if (repositoryId !== null && verdict === 'allowed') return { repositoryId, actor }
   if (!actor)
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
@@ -112,13 +113,23 @@ export function requireAccess(target: RegistryRequest, access: Access, act: Act)
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
 }
 
+/** Returns the permissions of the token of a request. Null without a live token. */
+export function grantOf({
+  tokenKind,
+  scopes,
+  resourceScope,
+  repositoryIds,
+}: Access): (TokenGrant & { kind: TokenKind }) | null {
+  return tokenKind && { kind: tokenKind, scopes, resourceScope, repositoryIds }
+}
+
 function actorOf({ tokenKind, tokenId, accountId, authorizationId }: Access): TokenActor | null {
   return tokenKind && { kind: tokenKind, tokenId, accountId, authorizationId }
 }
 
-function reasonOf(verdict: string, act: Act): string {
+function reasonOf(verdict: Verdict, act: RepositoryAct): string {
   return verdict === 'unscoped'
-    ? `The token lacks the scope ${scopeOf(act)}.`
+    ? `The token lacks the scope ${scopesOf(act)[0]}.`
     : 'The role of the account or deploy token, or the repositories the token was made for, do not allow this.'
 }
 

@@ -14,11 +14,18 @@ export interface Principal extends Pick<TokenGrant, 'resourceScope' | 'repositor
   accountId: string | null
   /** The group of a deploy token, and its role in the group's repositories. Null for everybody else. */
   deploy: { groupId: string; role: Role } | null
+  /** Whether a site administrator acts as one: in a browser, or with an admin token. No other token carries the right. */
+  isSiteAdmin: boolean
 }
 
-/** Returns the principal for an account without a token. A null account is a visitor who is not signed in. */
+/** Returns the principal for a browser of an account. A null account is a visitor who is not signed in. */
 export function accountPrincipal(accountId: string | null): Principal {
-  return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null }
+  return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null, isSiteAdmin: true }
+}
+
+/** Returns the principal for what a token of an account can reach that is no admin token. */
+export function tokenPrincipal(accountId: string): Principal {
+  return { ...accountPrincipal(accountId), isSiteAdmin: false }
 }
 
 /** A repository and the account's role on it. */
@@ -36,17 +43,22 @@ export interface AccessibleGroup {
   createdAt: Date
 }
 
-const principalValues = ({ accountId, resourceScope, repositoryIds, deploy }: Principal) => [
+const principalValues = ({ accountId, resourceScope, repositoryIds, deploy, isSiteAdmin }: Principal) => [
   accountId,
   resourceScope,
   repositoryIds,
   deploy?.groupId ?? null,
   deploy?.role ?? null,
+  isSiteAdmin,
 ]
 
+/** SQL that tells whether the account acts as a site administrator. */
+const isSiteAdmin = 'coalesce((select is_admin and $6 from account where id = $1), false)'
 /** SQL for the role of the account or deploy token on a repository. */
 const roleOn = (id: string, groupId: string) =>
-  `coalesce(role_of($1, ${id}), case when ${groupId} = $4::bigint then $5::member_role end)`
+  `coalesce(case when ${isSiteAdmin} then 'admin'::member_role end,
+            (select role from role_as_member($1, ${groupId}, ${id})),
+            case when ${groupId} = $4::bigint then $5::member_role end)`
 
 /**
  * SQL for the ids of the repositories on which the account has a role as a member. Site administrators need
@@ -58,7 +70,6 @@ const memberIds = `(select repository_id from repository_member where account_id
                      where m.account_id = $1)`
 /** SQL for the ids of the repositories on which the account or the deploy token has a role. */
 const idsWithRole = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
-const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 const isInResourceScope = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
 /**
@@ -84,9 +95,9 @@ export async function listAccessibleRepositories(
   { after, limit, search = '' }: ListPart & { search?: string },
 ): Promise<(AccessibleRepository & { role: Role })[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
-  const part = `${isInResourceScope} and g.name >= $6 and (g.name > $6 or r.name > $7)
-       and ($8 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($8)) > 0)
-     order by g.name, r.name limit $9`
+  const part = `${isInResourceScope} and g.name >= $7 and (g.name > $7 or r.name > $8)
+       and ($9 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($9)) > 0)
+     order by g.name, r.name limit $10`
   const { rows } = await db.query<AccessibleRepository & { role: Role }>(
     `with part as (
        (select ${repositoryColumns} from repository r join repository_group g on g.id = r.group_id
@@ -105,7 +116,7 @@ export async function listAccessibleRepositories(
   return rows
 }
 
-/** Lists those of the named repositories on which the account has a role, by group and name. */
+/** Lists those of the named repositories on which the account is a member, by group and name: a token can be for them. */
 export async function listNamedRepositories(
   db: Queryable,
   accountId: string,
@@ -113,11 +124,12 @@ export async function listNamedRepositories(
 ): Promise<(AccessibleRepository & { role: Role })[]> {
   const { rows } = await db.query<AccessibleRepository & { role: Role }>(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
-            role_of($1, r.id) as role
+            own.role
        from (select distinct unnest($2::text[]) as path) as wanted
        join repository_group g on g.name = split_part(wanted.path, '/', 1)
        join repository r on r.group_id = g.id and r.name = split_part(wanted.path, '/', 2)
-      where g.name || '/' || r.name = wanted.path and role_of($1, r.id) is not null
+      cross join lateral role_as_member($1, g.id, r.id) own
+      where g.name || '/' || r.name = wanted.path and own.role is not null
       order by g.name, r.name`,
     [accountId, paths],
   )
@@ -152,8 +164,8 @@ export async function listRepositoriesOfGroup(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
             ${roleOn('r.id', 'r.group_id')} as role
        from repository_group g join repository r on r.group_id = g.id
-      where g.name = $6 and (r.visibility = 'public' or ${isAccessible}) and r.name > $7
-      order by r.name limit $8`,
+      where g.name = $7 and (r.visibility = 'public' or ${isAccessible}) and r.name > $8
+      order by r.name limit $9`,
     [...principalValues(principal), groupName, after ?? '', limit],
   )
   return rows
@@ -178,7 +190,7 @@ export async function listAccessibleGroups(
   principal: Principal,
   { after, limit }: ListPart,
 ): Promise<AccessibleGroup[]> {
-  const part = `${isGroupAccessible} and g.name > $6 order by g.name limit $7`
+  const part = `${isGroupAccessible} and g.name > $7 order by g.name limit $8`
   const { rows } = await db.query<AccessibleGroup>(
     `with part as (
        (select g.id, g.name, g.created_at from repository_group g where ${isSiteAdmin} and ${part})
@@ -207,7 +219,7 @@ export async function isGroupVisible(
 ): Promise<boolean> {
   const { rowCount } = await db.query(
     `select from repository_group g
-      where g.name = $6 and (${isGroupAccessible}
+      where g.name = $7 and (${isGroupAccessible}
         or exists (select from repository r where r.group_id = g.id and r.visibility = 'public'))`,
     [...principalValues(principal), groupName],
   )
@@ -228,7 +240,7 @@ export async function searchRepositories(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
             role_of($1, r.id) as role
        from repository r join repository_group g on g.id = r.group_id
-      where (r.visibility = 'public' or r.id in ${memberIds} or ${isSiteAdmin})
+      where (r.visibility = 'public' or r.id in ${memberIds} or coalesce((select is_admin from account where id = $1), false))
         and strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($2)) > 0
       order by strpos(g.name || '/' || r.name, lower($2)) = 0, g.name, r.name limit $3`,
     [accountId, search, limit],

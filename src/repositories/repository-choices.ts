@@ -1,9 +1,9 @@
 import type { Queryable } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
 import {
-  accountPrincipal,
   listAccessibleRepositories,
   listNamedRepositories,
+  tokenPrincipal,
 } from './accessible-repositories.ts'
 
 /** A repository in a picker. */
@@ -31,7 +31,7 @@ export interface RepositoryPicker {
 const maxChoices = 50
 
 /**
- * Reads the repositories of a picker. The account has a role on each of them. The chosen ones come first. After them
+ * Reads the repositories of a picker. The account is a member of each of them. The chosen ones come first. After them
  * come at most 50 others with the text in path or description.
  */
 export async function readPicker(
@@ -42,7 +42,7 @@ export async function readPicker(
   const ticked = await listNamedRepositories(db, accountId, chosen)
   const isTicked = new Set(ticked.map(({ path }) => path))
   const limit = maxChoices + ticked.length + 1
-  const found = await listAccessibleRepositories(db, accountPrincipal(accountId), {
+  const found = await listAccessibleRepositories(db, tokenPrincipal(accountId), {
     search,
     after: null,
     limit,

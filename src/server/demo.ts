@@ -114,6 +114,7 @@ async function insertDemoToken(tx: pg.PoolClient, accountId: string, token: stri
     scopes: ['registry-package:rw'],
     resourceScope: 'all',
     repositoryIds: [],
+    isAdmin: false,
     expiry: { inDays: tokenDays },
   })
 }

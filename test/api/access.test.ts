@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import { aMember, anAccount, anAdminToken, aPersonalToken, aRepository } from '../support/actors.ts'
 import { aCaller, callApi, everyScope, type Method } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 
@@ -185,7 +185,7 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
 
   it('show an administrator of the service everything, in parts', async () => {
     const admin = await anAccount(t.db, { isAdmin: true })
-    const token = await aPersonalToken(t.db, admin, { scopes })
+    const token = await anAdminToken(t.db, admin, { scopes })
     for (const list of ['/api/repositories', '/api/groups']) {
       const seen: string[] = []
       for (let url = `${list}?limit=7`; url !== ''; ) {

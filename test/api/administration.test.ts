@@ -24,13 +24,13 @@ const migrationsDir = mkdtempSync(join(tmpdir(), 'svc-test-migrations-'))
 const t = useApp({ MIGRATIONS_DIR: migrationsDir })
 const scopes = ['group-manage:rw', 'group-resource:rw', 'group-delete:rw', 'account-profile:rw']
 
-/** An account with a personal access token for the administration. */
+/** A site administrator with an admin token, or another account with a personal access token. */
 async function aCaller({
   isAdmin = true,
   ...about
 }: Partial<Parameters<typeof aPersonalToken>[2]> & { isAdmin?: boolean } = {}) {
   const account = await anAccount(t.db, { isAdmin })
-  const token = await aPersonalToken(t.db, account, { scopes, ...about })
+  const token = await aPersonalToken(t.db, account, { scopes, isAdmin, ...about })
   const call = (method: Method, url: string, body?: object) => callApi(t, token, method, `/api${url}`, body)
   return { account, token, call }
 }
@@ -49,14 +49,16 @@ interface Operation {
 }
 
 /**
- * The endpoints that accept only personal access tokens: those for administrators, and those for one's own account. The
- * one of a repository is tested with the acceptance of archives.
+ * The endpoints that accept only personal access tokens: those for administrators, and those for one's own account. Those
+ * of a group or repository are tested with all acts.
  */
 async function endpointsForPeople() {
   const { paths } = (await t.app.inject('/api/openapi.json')).json() as {
     paths: Record<string, Record<string, Operation>>
   }
-  const ofPeople = Object.entries(paths).filter(([path]) => !path.startsWith('/api/repositories/'))
+  const ofPeople = Object.entries(paths).filter(
+    ([path]) => !/^\/api\/(repositories|groups\/{group}\/)/.test(path),
+  )
   return ofPeople.flatMap(([path, operations]) =>
     Object.entries(operations)
       .filter(([, { security }]) => security.length === 1 && 'personalToken' in (security[0] ?? {}))
@@ -126,11 +128,11 @@ describe('a change of an account', () => {
     let change: ReturnType<typeof call> | undefined
     await transaction(t.db, async (tx) => {
       await tx.query('update account set username = $2 where id = $1', [account.id, renamed])
-      change = call('PATCH', `/accounts/${account.username}`, { admin: true })
+      change = call('PATCH', `/accounts/${account.username}`, { name: 'Ann' })
       await untilWaiting()
     })
-    expect((await change)?.json()).toMatchObject({ username: renamed, admin: true })
-    expect((await call('GET', `/accounts/${renamed}`)).json()).toMatchObject({ admin: true })
+    expect((await change)?.json()).toMatchObject({ username: renamed, name: 'Ann' })
+    expect((await call('GET', `/accounts/${renamed}`)).json()).toMatchObject({ name: 'Ann' })
   })
 
   it('is made completely or not at all', async () => {
@@ -182,9 +184,12 @@ describe('/api/accounts', () => {
     const changed = await call('PATCH', `/accounts/${username}`, {
       username: renamed,
       email: null,
-      admin: true,
+      admin: false,
     })
-    expect(changed.json()).toMatchObject({ id: about.id, username: renamed, email: null, admin: true })
+    expect(changed.json()).toMatchObject({ id: about.id, username: renamed, email: null, admin: false })
+    const promotion = await call('PATCH', `/accounts/${renamed}`, { admin: true })
+    expect([promotion.statusCode, promotion.json().errmsg]).toEqual([403, expect.stringContaining('roles')])
+    expect((await call('GET', `/accounts/${renamed}`)).json()).toMatchObject({ admin: false })
     expect((await call('GET', `/accounts/${username}`)).statusCode).toBe(404)
 
     const token = await aPersonalToken(t.db, { id: about.id }, { scopes: ['account-profile:r'] })

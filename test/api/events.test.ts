@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { sweepEvents } from '../../src/registry/tables/sweep-events.ts'
-import { anAccount, aPersonalToken } from '../support/actors.ts'
+import { anAccount, anAdminToken, aPersonalToken } from '../support/actors.ts'
 import { aCaller, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 
@@ -9,7 +9,7 @@ const scopes = ['registry-manage:r']
 
 async function aSiteAdmin() {
   const admin = await anAccount(t.db, { isAdmin: true })
-  const token = await aPersonalToken(t.db, admin, { scopes })
+  const token = await anAdminToken(t.db, admin, { scopes })
   return { admin, get: (query = '') => callApi(t, token, 'GET', `/api/events${query}`) }
 }
 
@@ -69,9 +69,10 @@ describe('GET /api/events', () => {
     const somebody = await anAccount(t.db)
     const statusOf = async (account: { id: string }, about: Parameters<typeof aPersonalToken>[2]) =>
       (await callApi(t, await aPersonalToken(t.db, account, about), 'GET', '/api/events')).statusCode
-    expect(await statusOf(admin, { scopes })).toBe(200)
+    expect(await statusOf(admin, { scopes, isAdmin: true })).toBe(200)
+    expect(await statusOf(admin, { scopes })).toBe(403)
     expect(await statusOf(somebody, { scopes })).toBe(403)
-    expect(await statusOf(admin, { scopes: ['registry-package:rw'] })).toBe(403)
+    expect(await statusOf(admin, { scopes: ['registry-package:rw'], isAdmin: true })).toBe(403)
     expect(await statusOf(admin, { scopes, resourceScope: 'public' })).toBe(403)
     expect(await statusOf(admin, { scopes, resourceScope: 'specified' })).toBe(403)
     expect((await t.app.inject('/api/events')).statusCode).toBe(401)

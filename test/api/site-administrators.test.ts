@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { addGroup } from '../../src/registry/tenancy.ts'
-import { aGroup, aGroupMember, aName, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  aName,
+  anAccount,
+  anAdminToken,
+  aRepository,
+} from '../support/actors.ts'
 import { callApi, type Method } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
@@ -13,7 +21,7 @@ async function aSiteAdministrator() {
   const { account, tokens } = await anAuthorizedApplication(t, { scopes })
   await t.db.query('update account set is_admin = true where id = $1', [account.id])
   const { access_token } = await tokens()
-  const personal = await aPersonalToken(t.db, account, { scopes })
+  const personal = await anAdminToken(t.db, account, { scopes })
   const callWith = (token: string) => (method: Method, url: string, body?: object) =>
     callApi(t, token, method, `/api${url}`, body)
   return { account, byApplication: callWith(access_token), byPerson: callWith(personal) }
@@ -43,6 +51,16 @@ describe('an application of a site administrator', () => {
     expect((await byPerson('POST', url, { name: 'php' })).statusCode).toBe(201)
   })
 
+  it('reaches no repository in which the account has no role', async () => {
+    const { account, byApplication, byPerson } = await aSiteAdministrator()
+    const repository = await aRepository(t.db)
+    const url = `/repositories/${repository.path}/members`
+    expect((await byApplication('GET', url)).statusCode).toBe(404)
+    expect((await byPerson('GET', url)).statusCode).toBe(200)
+    await aMember(t.db, account, repository, 'admin')
+    expect((await byApplication('GET', url)).statusCode).toBe(200)
+  })
+
   it('has the role of the account in a group that it sees', async () => {
     const { account, byApplication } = await aSiteAdministrator()
     const { group } = await aRepository(t.db, { visibility: 'public' })
@@ -65,12 +83,14 @@ describe('an application of a site administrator', () => {
   })
 
   it('does not see the client IPs of a group’s events', async () => {
-    const { byApplication, byPerson } = await aSiteAdministrator()
+    const { account, byApplication, byPerson } = await aSiteAdministrator()
     const owner = await anAccount(t.db)
     const name = aName('team')
     const author = { accountId: owner.id, token: null, ip: '192.0.2.7' }
     const group = await addGroup(t, author, name, owner)
-    const { path } = await aRepository(t.db, { group: { ...group, name } })
+    const repository = await aRepository(t.db, { group: { ...group, name } })
+    await aMember(t.db, account, repository, 'admin')
+    const { path } = repository
     const ipOf = async (call: typeof byPerson) => {
       const events = (await call('GET', `/repositories/${path}/events`)).json()
       return events.find(({ action }: { action: string }) => action === 'create-group').ip

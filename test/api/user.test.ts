@@ -84,16 +84,22 @@ describe('GET /api/user', () => {
   })
 
   it('refuses the tokens of suspended applications, ended authorizations and disabled accounts (OAUTH 131)', async () => {
-    const { tokens, application, account, authorization } = await anAuthorizedApplication(t)
+    const { tokens, application, account } = await anAuthorizedApplication(t)
     const { access_token } = await tokens()
     const personal = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })
     const status = async (token = access_token) => (await get(`Bearer ${token}`)).statusCode
     await setApplicationStatus(t.db, application.clientId, 'suspended')
     expect(await status()).toBe(401)
     await setApplicationStatus(t.db, application.clientId, 'approved')
-    expect(await status()).toBe(200)
-    await t.db.query('update account_authorization set ended_at = now() where id = $1', [authorization.id])
+    // The suspension ended the authorization for good.
     expect(await status()).toBe(401)
+    const other = await anAuthorizedApplication(t)
+    const { access_token: second } = await other.tokens()
+    expect(await status(second)).toBe(200)
+    await t.db.query('update account_authorization set ended_at = now() where id = $1', [
+      other.authorization.id,
+    ])
+    expect(await status(second)).toBe(401)
     expect(await status(personal)).toBe(200)
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
     expect(await status(personal)).toBe(401)

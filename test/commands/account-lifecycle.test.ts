@@ -6,7 +6,7 @@ import { rememberOrigin } from '../../src/accounts/sign-in-memory.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { listEvents } from '../../src/registry/tables/events.ts'
 import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
-import { aName, anAccount, aPersonalToken } from '../support/actors.ts'
+import { aName, anAccount, anAdminToken, aPersonalToken } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 
@@ -150,14 +150,17 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
       last_seen_at: null,
       disabled_at: null,
     })
-    await aPersonalToken(svc.db, { id }, { name: 'managing', scopes: ['group-manage:rw'] })
-    expect(await svc.json('account', 'set-admin', renamed, 'on')).toEqual({
+    const tokens = async () => (await svc.json('account', 'show', renamed))['tokens']
+    await anAdminToken(svc.db, { id }, { name: 'managing', scopes: ['group-manage:rw'] })
+    expect(await tokens()).toBe(2)
+    expect(await svc.json('account', 'set-admin', renamed, 'off')).toEqual({
       username: renamed,
-      admin: true,
-      administration_tokens: ['managing'],
+      admin: false,
     })
+    // The admin token ended.
+    expect(await tokens()).toBe(1)
     expect((await svc.run('account', 'set-admin', renamed, 'on')).stdout).toBe(
-      `${renamed} is a site administrator. 1 existing personal access token of the account gets rights of a site administrator: “managing”.\n`,
+      `${renamed} is a site administrator.\n`,
     )
     await Promise.all([
       svc.json('account', 'set-email', renamed, 'none'),

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { siteScopes } from '../../src/domain/permissions.ts'
 import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
 import { anAccount, aRepository } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
@@ -64,7 +65,24 @@ describe('svc token', () => {
     expect(await svc.fail('token', 'revoke', 'ann', '--name', 'lost')).toBe('svc: ann has no token "lost".')
   })
 
+  it('create makes an admin token for a site administrator, who loses it with the role', async () => {
+    const root = await anAccount(svc.db, { username: 'root', isAdmin: true })
+    const { token } = await svc.json('token', 'create', 'root', '--name', 'ops', '--admin')
+    expect(await live(token)).not.toBeNull()
+    const { items } = await svc.json('token', 'list', 'root')
+    expect(items).toEqual([
+      expect.objectContaining({ name: 'ops', admin: true, resource_scope: 'all', scopes: [...siteScopes] }),
+    ])
+    await svc.json('account', 'set-admin', root.username, 'off')
+    expect(await live(token)).toBeNull()
+  })
+
   it.each([
+    ['token create ann --name x --admin', 'Only site administrators can have admin tokens.'],
+    [
+      'token create ann --name x --scope repo-code:r --admin --resource-scope public',
+      'An admin token is for all repositories.',
+    ],
     ['token create ann --name x --scope repo-code', 'Write repo-code:r or repo-code:rw.'],
     ['token create ann --name x --scope repo-delete:r', 'Write repo-delete:rw.'],
     ['token create ann --name x --scope all', 'There is no scope "all"'],

@@ -71,7 +71,7 @@ describe('/<group>/-/deploy-tokens', () => {
     expect(activity.body).toContain('revoked a deploy token: build server')
   })
 
-  it('asks for a proof again before a token that publishes, 15 minutes after the last one', async () => {
+  it('asks for a proof again before it makes a token, 15 minutes after the last one', async () => {
     const { account, send, repository, url } = await aGroupAdmin()
     await t.db.query(`update session set proved_at = now() - interval '16 minutes' where account_id = $1`, [
       account.id,
@@ -90,9 +90,11 @@ describe('/<group>/-/deploy-tokens', () => {
       repository.group.id,
     ])
     expect(rowCount).toBe(0)
-    expect((await send(url, { name: 'ci', resource_scope: 'all', lifetime_in_days: '7' })).statusCode).toBe(
-      200,
-    )
+    // Every token of a group needs one.
+    const reading = { name: 'ci', resource_scope: 'all', lifetime_in_days: '7' }
+    expect((await send(url, reading)).statusCode).toBe(303)
+    await t.db.query('update session set proved_at = now() where account_id = $1', [account.id])
+    expect((await send(url, reading)).statusCode).toBe(200)
   })
 
   it('makes a token for every repository, including later ones', async () => {

@@ -122,7 +122,7 @@ it('writes one event when a group is created, one when a repository is, and none
     expect((await send('/new/repository', form)).statusCode).toBe(again)
   }
   const repository = await findRepositoryByPath(t.db, `${group}/php`)
-  const reader = { accountId: account.id, resourceScope: 'all', tokenKind: null } as const
+  const reader = { accountId: account.id, resourceScope: 'all', tokenKind: null, tokenId: null } as const
   const events = await listEvents(t.db, repository?.id ?? '', { after: null, limit: 10 }, reader)
   expect(events.map(({ action, username }) => [action, username])).toEqual([
     ['create-repository', account.username],

@@ -1,18 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import {
-  type Act,
   judge,
+  type RepositoryAct,
   type ResourceScope,
   type Role,
   type Visibility,
 } from '../../src/domain/permissions.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { type Access, findAccess } from '../../src/registry/access.ts'
+import { type Access, findAccess, grantOf } from '../../src/registry/access.ts'
 import {
   aDeployToken,
   aGroupMember,
   aMember,
   anAccount,
+  anAdminToken,
   aPersonalToken,
   aRepository,
 } from '../support/actors.ts'
@@ -46,14 +47,23 @@ const scopes = [
 ]
 const tokenLimits = ['all', 'public', 'this one', 'another one'] as const
 
-/** For each act: the scopes that allow it (one is enough), and the weakest role that may do it. */
-const rules: Record<Act, { scopes: string[]; least: Role }> = {
+/**
+ * For each act: the scopes that allow it (one is enough), the weakest role that may do it, and whether applications and
+ * deploy tokens never do it.
+ */
+const rules: Record<RepositoryAct, { scopes: string[]; least: Role; isForPeople?: true }> = {
   describe: { scopes: ['repo-basic-info:r'], least: 'guest' },
   pull: { scopes: ['registry-package:r', 'registry-package:rw'], least: 'guest' },
   push: { scopes: ['registry-package:rw'], least: 'developer' },
   deletePackage: { scopes: ['registry-package-delete:rw'], least: 'admin' },
+  restorePackage: { scopes: ['registry-package-delete:rw'], least: 'admin' },
   readSettings: { scopes: ['registry-manage:r', 'registry-manage:rw'], least: 'admin' },
   manage: { scopes: ['registry-manage:rw'], least: 'admin' },
+  removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },
+  makePublic: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  acceptArchives: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  releaseVersion: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  withdrawAdvisory: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   deleteRepository: { scopes: ['registry-delete:rw'], least: 'admin' },
 }
 const power = { none: 0, guest: 1, developer: 2, admin: 3 }
@@ -63,10 +73,12 @@ interface Case {
   visibility: Visibility
   scope: string
   limit: (typeof tokenLimits)[number]
+  kind: 'access' | 'personal' | 'admin'
 }
 
-function powerOf({ inGroup, inRepository, isAdmin }: Roles): number {
-  return isAdmin ? power.admin : Math.max(power[inGroup ?? 'none'], power[inRepository ?? 'none'])
+/** The right of a site administrator counts only with an admin token. */
+function powerOf({ held: { inGroup, inRepository }, kind }: Case): number {
+  return kind === 'admin' ? power.admin : Math.max(power[inGroup ?? 'none'], power[inRepository ?? 'none'])
 }
 
 function includesRepository({ limit, visibility }: Case): boolean {
@@ -75,12 +87,13 @@ function includesRepository({ limit, visibility }: Case): boolean {
 
 /** Only members see a private repository, and only with a token that includes it. */
 function isSeen(one: Case): boolean {
-  return one.visibility === 'public' || (powerOf(one.held) > 0 && includesRepository(one))
+  return one.visibility === 'public' || (powerOf(one) > 0 && includesRepository(one))
 }
 
-function isAllowed(one: Case, act: Act): boolean {
+function isAllowed(one: Case, act: RepositoryAct): boolean {
   if (act === 'pull' && one.visibility === 'public') return true
-  const ownPower = Math.max(powerOf(one.held), one.visibility === 'public' ? power.guest : 0)
+  const ownPower = Math.max(powerOf(one), one.visibility === 'public' ? power.guest : 0)
+  if (rules[act].isForPeople && one.kind === 'access') return false
   return (
     rules[act].scopes.includes(one.scope) && includesRepository(one) && ownPower >= power[rules[act].least]
   )
@@ -95,20 +108,29 @@ async function aSubject({ held, visibility }: Pick<Case, 'held' | 'visibility'>)
   if (held.inGroup) await aGroupMember(t.db, account, repository.group, held.inGroup)
   if (held.inRepository) await aMember(t.db, account, repository, held.inRepository)
 
-  function grantOf({ scope, limit }: Case) {
+  function limitsOf({ scope, limit }: Omit<Case, 'kind'>) {
     const resourceScope: ResourceScope = limit === 'all' || limit === 'public' ? limit : 'specified'
     const chosen = { 'this one': [repository], 'another one': [other], all: [], public: [] }[limit]
     return { scopes: [scope], resourceScope, repositories: chosen }
   }
 
-  /** Returns tokens with the same grant: one of an application, and one of the account itself. */
-  async function tokensFor(one: Case): Promise<string[]> {
-    const { repositories, ...grant } = grantOf(one)
+  /**
+   * Returns tokens with the same grant: one of an application, one of the account itself, and an admin token, which is
+   * always for all repositories.
+   */
+  async function tokensFor(one: Omit<Case, 'kind'>): Promise<{ kind: Case['kind']; token: string }[]> {
+    const { repositories, ...grant } = limitsOf(one)
     const repositoryIds = repositories.map(({ id }) => id)
     const application = await anApplication(t.db, { scopes: grant.scopes })
     const authorization = await anAuthorization(t.db, account, application, { ...grant, repositories })
     const access = await anAccessToken(t.db, authorization)
-    return [access, await aPersonalToken(t.db, account, { ...grant, repositoryIds })]
+    const personal = await aPersonalToken(t.db, account, { ...grant, repositoryIds })
+    const tokens = [
+      { kind: 'access' as const, token: access },
+      { kind: 'personal' as const, token: personal },
+    ]
+    if (!held.isAdmin || one.limit !== 'all') return tokens
+    return [...tokens, { kind: 'admin', token: await anAdminToken(t.db, account, grant) }]
   }
 
   return { repository, tokensFor }
@@ -123,17 +145,19 @@ describe.each(roleSets)('an account that is %j', (held) => {
       await t.db.query('analyze')
       const [group = '', name = ''] = repository.path.split('/')
       for (const [scope, limit] of scopes.flatMap((each) => tokenLimits.map((one) => [each, one] as const))) {
-        const one: Case = { held, visibility, scope, limit }
-        const tokens = await tokensFor(one)
-        for (const token of tokens) {
+        const tokens = await tokensFor({ held, visibility, scope, limit })
+        for (const { kind, token } of tokens) {
+          const one: Case = { held, visibility, scope, limit, kind }
           const access = await findAccess(t.db, { group, name, token: { hash: hashSecret(token) } })
-          for (const act of Object.keys(rules) as Act[]) {
+          for (const act of Object.keys(rules) as RepositoryAct[]) {
             const allowed = verdictOf(access, act) === 'allowed'
-            expect(allowed, `${token.slice(0, 5)} ${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
+            expect(allowed, `${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
           }
         }
         // The endpoints use the same rule. Half of the combinations use each kind of token.
-        const [token = ''] = limit === 'all' || limit === 'public' ? tokens : tokens.toReversed()
+        const [used] = (limit === 'all') === (held.isAdmin ?? false) ? tokens.toReversed() : tokens
+        const { kind, token } = used as (typeof tokens)[number]
+        const one: Case = { held, visibility, scope, limit, kind }
         expect(await statusesFor(token, repository.path), JSON.stringify(one)).toEqual({
           pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,
           push: isAllowed(one, 'push') ? 400 : isSeen(one) ? 403 : 404,
@@ -170,7 +194,7 @@ describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
             ? ['pull', ...(limit === 'another group' ? ['describe'] : [])]
             : []
         const access = await findAccess(t.db, { group, name, token: { hash: hashSecret(token) } })
-        for (const act of Object.keys(rules) as Act[]) {
+        for (const act of Object.keys(rules) as RepositoryAct[]) {
           expect([limit, act, verdictOf(access, act) === 'allowed']).toEqual([
             limit,
             act,
@@ -195,7 +219,7 @@ describe('a request without credentials', () => {
     const { repository } = await aSubject({ held: {}, visibility })
     const [group = '', name = ''] = repository.path.split('/')
     const access = await findAccess(t.db, { group, name, token: null })
-    for (const act of Object.keys(rules) as Act[]) {
+    for (const act of Object.keys(rules) as RepositoryAct[]) {
       const held = { ...access, id: access.repositoryId as string }
       const allowed = judge(null, held, act) === 'allowed'
       expect(allowed, act).toBe(act === 'pull' && visibility === 'public')
@@ -205,8 +229,8 @@ describe('a request without credentials', () => {
   })
 })
 
-function verdictOf(access: Access, act: Act): string {
-  return judge(access, { ...access, id: access.repositoryId as string }, act)
+function verdictOf(access: Access, act: RepositoryAct): string {
+  return judge(grantOf(access), { ...access, id: access.repositoryId as string }, act)
 }
 
 /** Returns the status of a pull, and of an upload without an archive: 400 means that the upload is permitted. */

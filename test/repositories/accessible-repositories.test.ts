@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { renameTokenHolder } from '../../src/api/token-holders.ts'
 import {
+  fullCredential,
   judge,
   type ResourceScope,
   type Role,
@@ -77,11 +78,12 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     account = await anAccount(t.db, { isAdmin: one.isAdmin })
     if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
     if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
-    const principal = (resourceScope: ResourceScope, ids: string[] = []): Principal => ({
+    const principal = (resourceScope: ResourceScope, ids: string[] = [], isSiteAdmin = true): Principal => ({
       accountId: account.id,
       resourceScope,
       repositoryIds: ids,
       deploy: null,
+      isSiteAdmin,
     })
     principals = [
       ['all', principal('all')],
@@ -91,14 +93,18 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
       ['this one and another', principal('specified', [other.id, repository.id])],
       ['another one', principal('specified', [other.id])],
       ['none', principal('specified')],
+      ['all, as a member', principal('all', [], false)],
+      ['this one, as a member', principal('specified', [repository.id], false)],
     ]
   })
 
   it('agrees with judge(), for every resource scope', async () => {
-    const held = { id: repository.id, visibility: one.visibility, role }
     const group = repository.group.name
     for (const [what, principal] of principals) {
-      const token = { scopes: ['repo-basic-info:r'], ...principal }
+      const isAdmin = one.isAdmin && principal.isSiteAdmin
+      const role = roleOf({ ...one, isAdmin })
+      const held = { id: repository.id, visibility: one.visibility, role }
+      const token = { kind: 'personal' as const, scopes: ['repo-basic-info:r'], ...principal }
       const verdict = judge(token, held, 'describe')
       const isListed = role !== null && verdict === 'allowed'
       const hasThis = (found: { path: string; role: Role | null }[]) =>
@@ -110,7 +116,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
       const ofGroup = await listRepositoriesOfGroup(t.db, principal, group, all)
       expect([what, hasThis(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [role]])
 
-      const isMember = one.groupRole !== null || one.isAdmin
+      const isMember = one.groupRole !== null || isAdmin
       const isGroupListed = isListed || (principal.resourceScope === 'all' && isMember)
       const groups = await listAccessibleGroups(t.db, principal, {
         after: `${group.slice(0, -1)}`,
@@ -124,7 +130,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
 
   it('agrees with judge(), for a signed-in account', async () => {
     const [group = '', name = ''] = repository.path.split('/')
-    const session = { scopes: allScopes, ...accountPrincipal(account.id) }
+    const session = fullCredential('session', one.isAdmin)
     const isVisible =
       judge(session, { id: repository.id, visibility: one.visibility, role }, 'describe') !== 'hidden'
     const visible = await findVisibleRepository(t.db, { group, name }, account.id)
@@ -132,17 +138,19 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     const anybody = await findVisibleRepository(t.db, { group, name }, null)
     expect(anybody !== null).toBe(one.visibility === 'public')
 
+    // A token for chosen repositories reaches only those of a member.
+    const ownRole = roleOf({ ...one, isAdmin: false })
     const named = await listNamedRepositories(t.db, account.id, [
       repository.path,
       repository.path,
       'x/y',
       `${repository.path}/z`,
     ])
-    expect(named.map((each) => [each.path, each.role])).toEqual(role ? [[repository.path, role]] : [])
+    expect(named.map((each) => [each.path, each.role])).toEqual(ownRole ? [[repository.path, ownRole]] : [])
     for (const chosen of [[], [repository.path]]) {
       const { choices } = await readPicker(t.db, account.id, { search: name, chosen })
       expect(choices.map(({ path, isChosen }) => [path, isChosen])).toEqual(
-        role ? [[repository.path, chosen.length > 0]] : [],
+        ownRole ? [[repository.path, chosen.length > 0]] : [],
       )
     }
   })
@@ -160,6 +168,7 @@ describe.each(visibilities)(
         resourceScope: ids === 'all' ? 'all' : 'specified',
         repositoryIds: ids === 'all' ? [] : ids,
         deploy: { groupId: own.id, role },
+        isSiteAdmin: false,
       })
       const { group } = repository
       const name = repository.path.split('/')[1] ?? ''
@@ -172,7 +181,7 @@ describe.each(visibilities)(
         ['this one, by another group', principal(elsewhere.group, [repository.id]), null],
       ]
       for (const [what, own, held] of principals) {
-        const token = { scopes: ['repo-basic-info:r'], ...own }
+        const token = { kind: 'deploy' as const, scopes: ['repo-basic-info:r'], ...own }
         const verdict = judge(token, { id: repository.id, visibility, role: held }, 'describe')
         const isListed = held !== null && verdict === 'allowed'
         const rolesOf = (found: { path: string; role: Role | null }[]) =>
@@ -192,7 +201,7 @@ describe.each(visibilities)(
 )
 
 describe('approving a request', () => {
-  it.each(cases)('lets an account choose a repository that it has a role on, for %j', async (one) => {
+  it.each(cases)('lets an account choose a repository that it is a member of, for %j', async (one) => {
     const repository = await aRepository(t.db, { visibility: one.visibility })
     const account = await anAccount(t.db, { isAdmin: one.isAdmin })
     if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
@@ -211,12 +220,14 @@ describe('approving a request', () => {
     })
     const code = { hash: hashSecret(aName('code')), lifetimeSeconds: 60 }
     const decision = await approveAuthorizationRequest(t.db, idHash, account.id, [repository.path], code)
-    expect(decision !== null).toBe(roleOf(one) !== null)
+    // An application never has the right of a site administrator.
+    const role = roleOf({ ...one, isAdmin: false })
+    expect(decision !== null).toBe(role !== null)
     const { rows } = await t.db.query(
       'select repository_ids as ids from authorization_grant where account_id = $1',
       [account.id],
     )
-    expect(rows).toEqual(roleOf(one) === null ? [] : [{ ids: [repository.id] }])
+    expect(rows).toEqual(role === null ? [] : [{ ids: [repository.id] }])
   })
 })
 

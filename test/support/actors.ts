@@ -96,9 +96,19 @@ export async function aPersonalToken(
     resourceScope: 'all',
     repositoryIds: [],
     expiry: { inDays: 1 },
+    isAdmin: false,
     ...about,
   })
   return token
+}
+
+/** Creates an admin token of a site administrator. Returns the plain token. */
+export async function anAdminToken(
+  db: Queryable,
+  account: { id: string },
+  about: Parameters<typeof aPersonalToken>[2] = {},
+): Promise<string> {
+  return aPersonalToken(db, account, { isAdmin: true, ...about })
 }
 
 /** Creates a deploy token of the group. Returns the plain token. */

@@ -56,14 +56,19 @@ export function callApi(
 const operators = new Map<string, number>()
 
 /**
- * Does something as a site administrator: only their upstreams may be on this machine. The account has no such right
- * before and after that.
+ * Does something as a site administrator, with admin tokens: only their upstreams may be on this machine. The account
+ * has no such right before and after that.
  */
 export async function asOperator<T>(t: TestApp, accountId: string, work: () => Promise<T>): Promise<T> {
   const set = async (change: 1 | -1) => {
     const running = (operators.get(accountId) ?? 0) + change
     operators.set(accountId, running)
+    const tokens = 'update personal_token set is_admin = $2 where account_id = $1'
+    const scope = `and resource_scope = 'all'`
+    // The end of the role would revoke admin tokens.
+    if (running === 0) await t.db.query(tokens, [accountId, false])
     await t.db.query('update account set is_admin = $2 where id = $1', [accountId, running > 0])
+    if (running > 0) await t.db.query(`${tokens} ${scope}`, [accountId, true])
   }
   await set(1)
   try {

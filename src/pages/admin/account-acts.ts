@@ -8,7 +8,6 @@ import {
   revokeAllAccess,
 } from '../../accounts/account-lifecycle.ts'
 import { changeAccount } from '../../accounts/accounts.ts'
-import { describeAdministrationTokens, listAdministrationTokens } from '../../accounts/personal-tokens.ts'
 import { resetFactors } from '../../accounts/second-factor/factors.ts'
 import { deleteAllSessions } from '../../accounts/sessions.ts'
 import { type Actor, transaction } from '../../database/database.ts'
@@ -40,13 +39,12 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
 
   app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
     const { act } = readQuery(ActForm, request)
-    const { id, username } = await accountOfPage(context, request.params.username)
+    const { username } = await accountOfPage(context, request.params.username)
     const { button, explanation } = questions[act]
-    const tokens = act === 'make-admin' ? await listAdministrationTokens(db, id) : []
     const url = `/admin/accounts/${username}`
     return confirmationPage(reply, sessionOf(request), {
       title: `${button}: ${username}?`,
-      explanation: `${explanation} ${describeAdministrationTokens(tokens)}`.trim(),
+      explanation,
       action: url,
       fields: { act },
       button,
@@ -77,11 +75,11 @@ const questions: Record<z.output<typeof ActForm>['act'], { button: string; expla
   'make-admin': {
     button: 'Make site administrator',
     explanation:
-      'A site administrator may do everything. Tokens and applications of the account then reach the repositories of all groups, as far as their permissions allow.',
+      'A site administrator may do everything in the browser, and with tokens that are made for it. Existing tokens and applications get no new rights.',
   },
   'unmake-admin': {
     button: 'Remove the administrator role',
-    explanation: 'The account keeps its roles in groups and repositories.',
+    explanation: 'The account keeps its roles in groups and repositories. Its admin tokens end.',
   },
   'reset-factors': {
     button: 'Remove the second factor',

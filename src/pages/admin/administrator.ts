@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AccountDetails, findAccountDetails } from '../../accounts/accounts.ts'
 import type { Session } from '../../accounts/sessions.ts'
-import { readSession, requireConfirmation } from '../../accounts/visitor.ts'
+import { readSession, requireProofFor } from '../../accounts/visitor.ts'
 import type { AppContext } from '../../context.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
@@ -9,6 +9,7 @@ import { describeRule } from '../../database/rules.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { pageNotFound } from '../../http/page-error.ts'
 import { UnacceptableChange } from '../../oauth/application-changes.ts'
+import { mayOnSite } from '../permit.ts'
 
 /** Returns the session of the administrator who sent a request. */
 export type SessionOf = (request: FastifyRequest) => Session
@@ -26,8 +27,8 @@ export function onlyAdministrators(scope: FastifyInstance, context: AppContext):
   const sessions = new WeakMap<FastifyRequest, Session>()
   const judge = async (request: FastifyRequest) => {
     const session = await readSession(context, request)
-    if (!session?.account.isAdmin) throw pageNotFound()
-    await requireConfirmation(context, request, session, pageOf(request))
+    if (!session || !mayOnSite(session, 'readSite')) throw pageNotFound()
+    await requireProofFor('readSite', context, request, session, pageOf(request))
     sessions.set(request, session)
   }
   scope.addHook('onRequest', judge)

@@ -146,8 +146,9 @@ type EventReader = {
   accountId: string | null
   resourceScope: ResourceScope | null
   tokenKind: UsedToken['kind'] | null
+  tokenId: string | null
 }
-const nobody = { accountId: null, resourceScope: null, tokenKind: null }
+const nobody = { accountId: null, resourceScope: null, tokenKind: null, tokenId: null }
 
 /**
  * SQL that tells whether the group's event `e` concerns the repository $1: a role in the group, the name of the group,
@@ -165,21 +166,21 @@ const concernsRepository = `(
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
  * index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the group
- * sees only those of the group that concern the repository, without client IPs and the names of other repositories. An
- * application's token never reads them as a site administrator.
+ * sees only those of the group that concern the repository, without client IPs and the names of other repositories. Of
+ * the tokens, only an admin token reads them as a site administrator.
  */
 export async function listEvents(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
-  { accountId, resourceScope, tokenKind }: EventReader = nobody,
+  { accountId, resourceScope, tokenKind, tokenId }: EventReader = nobody,
 ): Promise<SeenEvent[]> {
   const before = readRowId(after)
   const { rows } = await db.query<SeenEvent>(
     `with place as materialized (
        select r.group_id, g.name || '/' || r.name as path,
               coalesce($5::resource_scope = 'all', false)
-              and (exists (select from account where id = $4 and is_admin and $6)
+              and (exists (select from account where id = $4 and is_admin and ($6 or exists (select from personal_token where id = $7 and is_admin)))
                    or exists (select from counted_group_member
                                where group_id = r.group_id and account_id = $4 and role = 'admin')) as sees_group
          from repository r join repository_group g on g.id = r.group_id where r.id = $1)
@@ -200,7 +201,15 @@ export async function listEvents(
       cross join place
        left join account u on u.id = e.account_id
       order by e.id desc limit $3`,
-    [repositoryId, before, limit, accountId, resourceScope, tokenKind !== 'access'],
+    [
+      repositoryId,
+      before,
+      limit,
+      accountId,
+      resourceScope,
+      tokenKind === null,
+      tokenKind === 'personal' ? tokenId : null,
+    ],
   )
   return rows
 }

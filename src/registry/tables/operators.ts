@@ -3,7 +3,7 @@ import type { Author } from './events.ts'
 
 /**
  * Returns whether a change comes from an operator: from the command line, or from a site administrator in the browser or
- * with a personal access token. Applications never act as a site administrator.
+ * with an admin token. Applications never act as a site administrator.
  */
 export async function isOperator(
   db: Queryable,
@@ -11,6 +11,10 @@ export async function isOperator(
 ): Promise<boolean> {
   if (accountId === null) return token === null
   if (token !== null && token.kind !== 'personal') return false
-  const { rowCount } = await db.query('select from account where id = $1 and is_admin', [accountId])
+  const { rowCount } = await db.query(
+    `select from account
+      where id = $1 and is_admin and ($2::bigint is null or exists (select from personal_token where id = $2 and is_admin))`,
+    [accountId, token?.tokenId ?? null],
+  )
   return rowCount === 1
 }

@@ -223,7 +223,7 @@ describe('/admin/accounts', () => {
     const theirs = await signIn(t.app, account)
     const url = `/admin/accounts/${account.username}`
     const ask = async () => (await open(t, `${url}/ask?act=make-admin`, cookie)).body
-    expect(await ask()).toMatch(/<p>A site administrator may do everything\. [^“]*<\/p>/)
+    expect(await ask()).toMatch(/<p>A site administrator may do everything in the browser[^“]*<\/p>/)
     const tokens = [
       { name: 'managing', scopes: ['group-manage:rw'] },
       { name: 'reading', scopes: ['group-manage:r'] },
@@ -231,10 +231,8 @@ describe('/admin/accounts', () => {
       { name: 'other', scopes: ['registry-package:rw'] },
     ]
     for (const token of tokens) await aPersonalToken(t.db, account, token)
-    expect(await ask()).toContain(
-      '2 existing personal access tokens of the account get rights of a site administrator: “reading”, “managing”.',
-    )
-    const hint = 'You are a site administrator. A token for all your repositories'
+    expect(await ask()).toContain('Existing tokens and applications get no new rights.')
+    const hint = 'For site administration'
     expect((await open(t, '/settings/tokens', theirs)).body).not.toContain(hint)
     await post(t.app, url, cookie, { csrf_token, act: 'make-admin' })
     expect((await open(t, '/settings/tokens', theirs)).body).toContain(hint)

@@ -1,0 +1,10 @@
+-- Returns the stronger of the account's roles as a member of the group and of the repository, which is one of the group.
+-- Null when it has neither. It always returns one row. A call in `from` is inlined into the calling statement by
+-- PostgreSQL. Of a site administrator it is the role without that right.
+create or replace function role_as_member(the_account_id bigint, the_group_id bigint, the_repository_id bigint)
+returns table (role member_role)
+language sql stable parallel safe as $$
+  select greatest(
+    (select m.role from repository_member m where m.repository_id = the_repository_id and m.account_id = the_account_id),
+    (select m.role from counted_group_member m where m.group_id = the_group_id and m.account_id = the_account_id))
+$$;
