@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { deleteExpiredUploads } from '../../src/registry/tables/browser-uploads.ts'
 import { aMember, anAccount, aPersonalToken, aRepository, password } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { ageUnusedArchives } from '../support/garbage.ts'
 import { runSvc, type Server } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { useServers } from '../support/servers.ts'
@@ -159,6 +160,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
       upload.repository.id,
     ])
     expect(await deleteExpiredUploads(database.db, 100)).toBe(1)
+    await ageUnusedArchives(database.db)
     const { stdout } = await runSvc(['collect-garbage', '--force', '--json'], environment())
     const collected = JSON.parse(stdout) as { archives: number; temporary_files: number }
     expect(collected.archives).toBe(1)
