@@ -267,11 +267,14 @@ describe('svc import from a registry with a list in parts', () => {
     aPart('/list.json', ['part/one'], '</list.json>; rel="next"')
     const endless = await importAll()
     expect([endless.code, endless.stderr]).toEqual([1, expect.stringContaining('more than 1000 parts')])
-    aPart(
-      '/list.json',
-      Array.from({ length: 1_000_001 }, (_, i) => `part/p${i}`),
-      null,
-    )
+    const names = (count: number, letter: string) =>
+      Array.from({ length: count }, (_, i) => `part/${letter}${i}`)
+    aPart('/list.json', names(500_001, 'p'), null)
+    const large = await importAll()
+    expect([large.code, large.stderr]).toEqual([1, expect.stringContaining('more than 500000 values')])
+    aPart('/list.json', names(400_000, 'p'), '</list.json?part=2>; rel="next"')
+    aPart('/list.json?part=2', names(400_000, 'q'), '</list.json?part=3>; rel="next"')
+    aPart('/list.json?part=3', names(400_000, 'r'), null)
     const long = await importAll()
     expect([long.code, long.stderr]).toEqual([1, expect.stringContaining('more than 1000000 names')])
   })
