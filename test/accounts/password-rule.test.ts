@@ -10,7 +10,7 @@ import {
   type AccountActor,
   aName,
   anAccount,
-  aPersonalToken,
+  anAdminToken,
   cookiesOf,
   csrfTokenIn,
   password as current,
@@ -81,7 +81,7 @@ let admin: AccountActor
 let adminToken: string
 beforeAll(async () => {
   admin = await anAccount(t.db, { isAdmin: true })
-  adminToken = await aPersonalToken(t.db, admin, { scopes: ['group-manage:rw'] })
+  adminToken = await anAdminToken(t.db, admin, { scopes: ['group-manage:rw'] })
 })
 
 const accountForm = (token: string, username: string, password: string) => ({

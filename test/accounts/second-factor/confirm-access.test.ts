@@ -76,10 +76,10 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     await forgetCodes(t, person)
   })
 
-  it('is not required for a token that can only read', async () => {
+  it('is required for every new token, also one that can only read', async () => {
     const { send } = await anOldSession(await anAccount(t.db))
-    const made = await send('/settings/tokens', { ...token, scope: 'registry-package:r' })
-    expect(made.statusCode).toBe(200)
+    const asked = await send('/settings/tokens', { ...token, scope: 'registry-package:r' })
+    expect(asked.headers.location).toMatch(/^\/settings\/confirm-access\?return=/)
   })
 
   it('confirms this session only', async () => {

@@ -8,6 +8,7 @@ import { commandActor } from '../../../src/database/database.ts'
 import {
   aGroup,
   anAccount,
+  anAdminToken,
   aPersonalToken,
   cookiesOf,
   csrfTokenIn,
@@ -127,7 +128,7 @@ describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
 
   it('cannot be made without a group, because it could not create an account', async () => {
     const root = await anAccount(t.db, { isAdmin: true })
-    const token = await aPersonalToken(t.db, root, { scopes: ['group-manage:rw'] })
+    const token = await anAdminToken(t.db, root, { scopes: ['group-manage:rw'] })
     const made = await callApi(t, token, 'POST', '/api/invitations', {})
     expect([made.statusCode, made.json().errmsg]).toEqual([409, reason])
     const cookie = await signIn(t.app, root)

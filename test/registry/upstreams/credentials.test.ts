@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { commandLine } from '../../../src/registry/tables/events.ts'
 import { openUpstreamClient } from '../../../src/registry/upstreams/client/fetch.ts'
 import { addUpstream, setUpstream } from '../../../src/registry/upstreams/configure.ts'
-import { anAccount, aPersonalToken } from '../../support/actors.ts'
+import { anAccount, anAdminToken } from '../../support/actors.ts'
 import { aCaller, callApi } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
@@ -97,7 +97,7 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
   it('are sent for the upstream of a site administrator', async () => {
     const caller = await aCaller(t)
     const account = await anAccount(t.db, { isAdmin: true })
-    const token = await aPersonalToken(t.db, account, { scopes: ['registry-manage:rw'] })
+    const token = await anAdminToken(t.db, account, { scopes: ['registry-manage:rw'] })
     const url = `/api/repositories/${caller.repository.path}/upstreams`
     const added = await callApi(t, token, 'POST', url, { url: upstream.url, name: 'ours' })
     expect([added.statusCode, added.json().uses_credentials]).toEqual([201, true])
