@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { skippedReporter } from './support/skipped-reporter.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -35,6 +36,7 @@ export default defineConfig({
   root,
   test: {
     globalSetup: ['test/support/global-setup.ts'],
+    reporters: ['default', skippedReporter()],
     // One process on two cores would wait for servers and browsers most of the time.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     // They start in the order of their names: the long tests first, so that no process is idle at the end.

@@ -81,6 +81,25 @@ describe('/password-reset', () => {
     },
   )
 
+  it('forgets the browsers and networks of the account, except the one that set the password', async () => {
+    const { account, token } = await aLink()
+    const form = await t.app.inject('/login')
+    const signInFrom = (cookie: string) =>
+      post(t.app, '/login', `${cookiesOf(form)}; ${cookie}`, {
+        csrf_token: csrfTokenIn(form),
+        username: account.username,
+        password: chosen,
+      })
+    // Somebody who knew the old password has signed in.
+    const other = await signIn(t.app, account)
+    const device = /svc_device=[^;]+/.exec(other)?.[0] ?? ''
+    expect(device).not.toBe('')
+    expect((await send(token)).statusCode).toBe(200)
+    expect((await signInFrom(device)).statusCode).toBe(303)
+    const [latest] = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 1 })
+    expect(latest).toMatchObject({ action: 'sign-in', details: { new_browser: true } })
+  })
+
   it('keeps the link when the password is refused', async () => {
     const { token } = await aLink()
     expect((await send(token, 'short')).statusCode).toBe(400)

@@ -26,8 +26,10 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
   const swift = isHere ? await startSwift() : null
   const store = swift && (await startFaultyStore(swift.endpoint))
   await swift?.makeBucket('packages')
+  // This is also read where no test runs, because Swift is missing.
+  const endpoint = store?.endpoint ?? 'http://127.0.0.1:1'
   const environment = {
-    ARCHIVE_STORE: `s3://packages/svc?endpoint=${store?.endpoint}&path_style=true`,
+    ARCHIVE_STORE: `s3://packages/svc?endpoint=${endpoint}&path_style=true`,
     AWS_ACCESS_KEY_ID: credentials.accessKeyId,
     AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
   }

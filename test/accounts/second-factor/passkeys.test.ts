@@ -207,6 +207,35 @@ describe('POST /settings/second-factor/passkeys', () => {
   })
 })
 
+describe('an account', () => {
+  const t = useApp({ BASE_URL: 'https://svc.example.com' })
+
+  it('has at most 20 passkeys, also when the last ones are added at once', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    await t.db.query(
+      `insert into passkey (account_id, credential_id, public_key, sign_count, name)
+       select $1, decode(md5('key ' || n), 'hex'), '\\x01', 0, 'Key ' || n from generate_series(1, 18) as n`,
+      [account.id],
+    )
+    const forms = []
+    for (let n = 0; n < 6; n += 1) {
+      const page = await t.app.inject({ url: '/settings/second-factor/passkeys/new', headers: { cookie } })
+      const challenge = /&quot;challenge&quot;:&quot;([\w-]+)&quot;/.exec(page.body)?.[1] ?? ''
+      const credential = aNewPasskey(challenge, randomBytes(32))
+      forms.push({ csrf_token: csrfTokenIn(page), name: `New ${n}`, credential })
+    }
+    const added = await Promise.all(
+      forms.map((form) => post(t.app, '/settings/second-factor/passkeys', cookie, form)),
+    )
+    const statuses = added.map(({ statusCode }) => statusCode)
+    expect(statuses.filter((status) => status === 200 || status === 303)).toHaveLength(2)
+    expect(statuses.filter((status) => status === 409)).toHaveLength(4)
+    const stored = await t.db.query('select from passkey where account_id = $1', [account.id])
+    expect(stored.rowCount).toBe(20)
+  })
+})
+
 describe('the passkeys of a person without a password', () => {
   const t = useApp({ BASE_URL: 'https://svc.example.com' })
 

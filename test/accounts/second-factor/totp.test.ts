@@ -89,6 +89,24 @@ describe('the page of the second factor', () => {
     expect((await send({ recovery_code: fresh })).statusCode).toBe(303)
   })
 
+  it('leaves one set of recovery codes when ten are made at once', async () => {
+    const person = await aPersonWithTotp(t)
+    const csrf_token = csrfTokenIn(
+      await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } }),
+    )
+    const sets = await Promise.all(
+      Array.from({ length: 10 }, () =>
+        post(t.app, '/settings/second-factor/recovery-codes', person.cookie, { csrf_token }),
+      ),
+    )
+    expect(sets.map(({ statusCode }) => statusCode)).toEqual(Array(10).fill(200))
+    const { rows } = await t.db.query<{ count: number }>(
+      'select count(*)::int as count from recovery_code where account_id = $1',
+      [person.id],
+    )
+    expect(rows).toEqual([{ count: 10 }])
+  })
+
   it('makes no recovery codes for an account without a factor', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const csrf_token = csrfTokenIn(
@@ -160,14 +178,29 @@ describe('the second step of a sign-in', () => {
   it('accepts a code once, also in twenty racing requests, and no earlier code after it', async () => {
     const person = await aPersonWithTotp(t)
     const browsers = []
-    for (let n = 0; n < 8; n++) browsers.push(await halfSignIn(t.app, person))
+    for (let n = 0; n < 20; n++) browsers.push(await halfSignIn(t.app, person))
     const code = codeOf(person.secret)
     const before = codeOf(person.secret, -30)
     const responses = await Promise.all(browsers.map(({ send }) => send({ code })))
     expect(responses.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
-    expect(responses.filter(({ statusCode }) => statusCode === 403)).toHaveLength(7)
+    // The counter of wrong codes refuses the last ones.
+    expect(responses.filter(({ statusCode }) => [403, 429].includes(statusCode))).toHaveLength(19)
+    await t.db.query('delete from auth_failure')
     const { send } = await halfSignIn(t.app, person)
     expect((await send({ code: before })).statusCode).toBe(403)
+  })
+
+  it('refuses the code that has set up the app', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const get = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
+    const app = '/settings/second-factor/totp'
+    await post(t.app, app, cookie, { csrf_token })
+    const code = codeOf(secretIn(await get(app)))
+    expect((await post(t.app, `${app}/confirm`, cookie, { csrf_token, code })).statusCode).toBe(200)
+    const { send } = await halfSignIn(t.app, account)
+    expect((await send({ code })).statusCode).toBe(403)
   })
 
   it('accepts a recovery code once, in any spelling', async () => {

@@ -289,6 +289,30 @@ describe('p2 of a mirrored package', () => {
     expect((await ask('p2/never/seen.json')).statusCode).toBe(200)
   })
 
+  it('asks a failing upstream again after five minutes at the latest, whatever its Retry-After is', async () => {
+    const { ask } = await aMirror()
+    const busy = (seconds: string) =>
+      upstream.fail('/p2/busy/lib.json', (_, response) =>
+        response.writeHead(503, { 'retry-after': seconds }).end(),
+      )
+    /** How long svc leaves the upstream alone, in begun hundreds of seconds. */
+    const rests = async () => {
+      const { rows } = await t.db.query<{ hundreds: number }>(
+        `select ceil(extract(epoch from retry_at - now()) / 100)::int as hundreds
+           from upstream_document where name = 'busy/lib'`,
+      )
+      return rows.map(({ hundreds }) => hundreds)
+    }
+    busy('86400')
+    expect((await ask('p2/busy/lib.json')).statusCode).toBe(503)
+    expect(await rests()).toEqual([3])
+    busy('100')
+    await age('busy/lib')
+    expect((await ask('p2/busy/lib.json')).statusCode).toBe(503)
+    expect(await rests()).toEqual([1])
+    upstream.fail('/p2/busy/lib.json', null)
+  })
+
   it.each([
     { error: 'overloaded' },
     {},
