@@ -177,7 +177,6 @@ function abandonmentOf(
   if (abandoned === false && typeof replacement === 'string') {
     throw invalidArgument('replacement: only an abandoned package can have one')
   }
-  if (replacement === known.name) throw invalidArgument('replacement: a package cannot replace itself')
   const isAbandoned = abandoned ?? (typeof replacement === 'string' || known.isAbandoned)
   if (!isAbandoned) return null
   return (replacement === undefined ? known.replacement : replacement) ?? true

@@ -99,6 +99,16 @@ export async function printList<Row>(options: ListOptions, listing: PrintedList<
   printResult(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
 
+/** Returns a part of a short list that was read as a whole. */
+export function partOf<Row>(
+  rows: Row[],
+  keyOf: (row: Row) => string,
+  { after, limit }: { after: string | null; limit: number },
+): Row[] {
+  const start = rows.findIndex((row) => keyOf(row) === after) + 1
+  return rows.slice(start, start + limit)
+}
+
 /** The work of a command on the database. */
 type Work<T> = (db: pg.Pool, config: Config) => Promise<T>
 

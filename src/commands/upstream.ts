@@ -20,7 +20,7 @@ import {
 } from '../registry/upstreams/tables/upstreams.ts'
 import { openLog } from '../server/log.ts'
 import { type JsonOptions, jsonOption, type ListOptions, wholeNumber, withListOptions } from './options.ts'
-import { printList, printResult, theRepository, withDatabase } from './run.ts'
+import { partOf, printList, printResult, theRepository, withDatabase } from './run.ts'
 
 interface SettingOptions extends JsonOptions {
   mode?: UpstreamMode
@@ -85,10 +85,7 @@ function listCommand(): Command {
         if (options.removed) return printRemoved(db, id, path, options)
         await printList<Upstream>(options, {
           // A repository has at most 50 upstreams.
-          list: async ({ after, limit }) => {
-            const all = await listUpstreams(db, id)
-            return all.slice(all.findIndex(({ name }) => name === after) + 1).slice(0, limit)
-          },
+          list: async (part) => partOf(await listUpstreams(db, id), ({ name }) => name, part),
           keyOf: ({ name }) => name,
           describe: (upstream) => ({ ...describe(upstream) }),
           line: ({ position, name, url, mode, usesCredentials, failure }) =>

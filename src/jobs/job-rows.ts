@@ -1,4 +1,5 @@
-import { type Queryable, sweepOf } from '../database/database.ts'
+import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
+import { readRowId } from '../domain/row-id.ts'
 
 /** How long a process keeps a job without extending its lease. */
 export const leaseSeconds = 30
@@ -188,6 +189,69 @@ export async function releaseJob(db: Queryable, { id, attempts }: ClaimedJob): P
       where id = $1 and attempts = $2 and is_running`,
     [id, attempts],
   )
+}
+
+/** `queued` jobs wait for their first or next attempt. `failed` ones are not tried again. */
+export const jobStates = ['queued', 'running', 'failed'] as const
+export type JobState = (typeof jobStates)[number]
+
+/** A job, for operators. Its data is left out, because it may contain addresses and links with secrets. */
+export interface ListedJob {
+  id: string
+  name: string
+  state: JobState
+  attempts: number
+  createdAt: Date
+  /** When a queued job may run, and when the lease of a running one ends. Null for a failed job. */
+  runAt: Date | null
+  failedAt: Date | null
+  /** The error of the last attempt that failed. */
+  lastError: string | null
+}
+
+/** Lists jobs, the oldest first. `after` is an id. A null state lists all. */
+export async function listJobs(
+  db: Queryable,
+  { state, name }: { state: JobState | null; name: string | null },
+  { after, limit }: ListPart,
+): Promise<ListedJob[]> {
+  const { rows } = await db.query<ListedJob>(
+    `select id, name, state, attempts, created_at as "createdAt", case when failed_at is null then run_at end as "runAt",
+            failed_at as "failedAt", last_error as "lastError"
+       from job
+      cross join lateral (
+        select case when failed_at is not null then 'failed' when is_running then 'running' else 'queued' end as state
+      ) as own
+      where id > $1 and ($2::text is null or state = $2) and ($3::text is null or name = $3)
+      order by id limit $4`,
+    [readRowId(after) ?? '0', state, name, limit],
+  )
+  return rows
+}
+
+/**
+ * Queues jobs again, at once and with all their attempts: the one with an id, which has failed or waits for its next
+ * attempt, or all failed ones with a name. Returns their new ids. Leaves a running job alone.
+ *
+ * A process knows the job that it runs by its id and its number of attempts. So a retried job gets a new id: a process
+ * that has lost its lease must not take the new attempts for its own.
+ */
+export async function retryJobs(
+  db: Queryable,
+  which: { id: string } | { failedName: string },
+): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `with taken as (
+       delete from job
+        where not is_running and (id = $1 or name = $2 and failed_at is not null)
+       returning id, name, key, data, last_error, created_at
+     )
+     insert into job (name, key, data, last_error, created_at)
+     select name, key, data, last_error, created_at from taken order by id
+     returning id`,
+    'id' in which ? [which.id, null] : [null, which.failedName],
+  )
+  return rows.map(({ id }) => id)
 }
 
 /** The number of jobs of one name in each state, and the time of the last success (Unix seconds; null: never). */

@@ -7,15 +7,10 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, nobody, page } from '../http/pages.ts'
-import { AdvisoryDraft } from '../registry/lifecycle/advisory-draft.ts'
+import { readAdvisory } from '../registry/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
-import {
-  type Advisory,
-  type AdvisoryText,
-  listAdvisories,
-  severities,
-} from '../registry/tables/package-warnings.ts'
+import { type Advisory, listAdvisories, severities } from '../registry/tables/package-warnings.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'
@@ -66,7 +61,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
     if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
     const { repository, about, change } = await changeFor(request, session, 'push')
     const form = readForm(AdvisoryForm, request)
-    const draft = readDraft(form)
+    const draft = readAdvisory(form)
     if (typeof draft === 'string') {
       return show(reply.code(400), session, repository, about, { form, problem: draft })
     }
@@ -136,35 +131,6 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
       mayAdvise: may(repository, session, 'push'),
       mayWithdraw: may(repository, session, 'withdrawAdvisory'),
     })
-  }
-}
-
-const problems = {
-  title: 'Give a title of at most 255 characters.',
-  affected_versions: 'The affected versions must be a version constraint, such as <1.2.3 or ^2.0.',
-  cve: 'A CVE must be written as CVE-2026-12345.',
-  link: 'The link must be an http or https URL.',
-  severity: 'Choose one of the severities.',
-} as const satisfies Record<keyof typeof AdvisoryDraft.shape, string>
-
-/** Applies the rules of the API. Returns the advisory, or a sentence about the first field that breaks one. */
-function readDraft(form: z.output<typeof AdvisoryForm>): AdvisoryText | string {
-  const { title, affected_versions, cve, link, severity } = form
-  const draft = AdvisoryDraft.safeParse({
-    title,
-    affected_versions,
-    cve: cve || null,
-    link: link || null,
-    severity: severity || null,
-  })
-  if (!draft.success) return problems[draft.error.issues[0]?.path[0] as keyof typeof problems]
-  const { data } = draft
-  return {
-    title: data.title,
-    affectedVersions: data.affected_versions,
-    cve: data.cve ?? null,
-    link: data.link ?? null,
-    severity: data.severity ?? null,
   }
 }
 

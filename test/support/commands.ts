@@ -6,7 +6,7 @@ import { afterAll, beforeAll } from 'vitest'
 import { useDatabase } from './database.ts'
 import { databaseUrl, type Environment, type Outcome, runSvc } from './program.ts'
 
-/** The command line of svc, with its own database and MIGRATIONS_DIR for the test file. */
+/** The command line of svc, with a database and MIGRATIONS_DIR for the test file. */
 export interface Commands {
   readonly db: pg.Pool
   readonly environment: Environment
@@ -18,9 +18,8 @@ export interface Commands {
   fail(...words: string[]): Promise<string>
 }
 
-/** Gives a test file its command line. */
-export function useCommands(): Commands {
-  const database = useDatabase()
+/** Gives a test file its command line, on a database of its own or on that of its app. */
+export function useCommands(database = useDatabase()): Commands {
   let folder: string
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))

@@ -66,13 +66,19 @@ async function showChange(
   await renderBothDocuments(tx, held, baseUrl)
 }
 
-/** Marks a package as abandoned, or as maintained again. Composer warns people who install an abandoned one. */
+/**
+ * Marks a package as abandoned, or as maintained again. Composer warns people who install an abandoned one. Throws
+ * errcode 3 when the package would replace itself.
+ */
 export async function setAbandoned(
   pool: pg.Pool,
   change: PackageChange,
   /** The value of Composer's `abandoned`: true, or the name of the replacement. Null for a maintained package. */
   abandoned: true | string | null,
 ): Promise<void> {
+  if (abandoned === change.packageName) {
+    throw new RegistryError(errcode.invalidArgument, 'replacement: a package cannot replace itself')
+  }
   await changePackage(pool, change, async (tx, held) => {
     await saveAbandonment(tx, held.id, abandoned)
     const changed = { ...held, abandoned }

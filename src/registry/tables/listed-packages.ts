@@ -38,17 +38,18 @@ const tables = `${summaryTables}
   cross join lateral (select count(*)::integer as count
                         from package_version v where v.package_id = p.id and v.deleted_at is null) n`
 
-/** Lists packages of a repository by name, without deleted packages. */
+/** Lists packages of a repository by name, those that are not deleted or all. */
 export async function listPackages(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
+  choice: 'undeleted' | 'all' = 'undeleted',
 ): Promise<ListedPackage[]> {
   const { rows } = await db.query<ListedPackage>(
     `select ${columns} from ${tables}
-      where p.repository_id = $1 and p.name > $2 and n.count > 0
+      where p.repository_id = $1 and p.name > $2 and (n.count > 0 or $4 = 'all')
       order by p.name limit $3`,
-    [repositoryId, after ?? '', limit],
+    [repositoryId, after ?? '', limit, choice],
   )
   return rows
 }

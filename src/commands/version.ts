@@ -1,0 +1,151 @@
+import { Command } from 'commander'
+import type pg from 'pg'
+import { maxQuarantineReasonCharacters, QuarantineReason } from '../registry/lifecycle/advisory-draft.ts'
+import type { VersionChange } from '../registry/lifecycle/change.ts'
+import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
+import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/warn.ts'
+import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { withPackage, withPackageArguments } from './package.ts'
+import { printList, printResult } from './run.ts'
+
+/** `svc version …` */
+export function versionCommand(): Command {
+  return new Command('version')
+    .description('Versions of published packages.')
+    .addCommand(listCommand())
+    .addCommand(deleteCommand())
+    .addCommand(restoreCommand())
+    .addCommand(purgeCommand())
+    .addCommand(quarantineCommand())
+    .addCommand(releaseCommand())
+}
+
+function listCommand(): Command {
+  return withPackageArguments(withListOptions(new Command('list')))
+    .description('List the versions of a package, the newest first.')
+    .option('--deleted', 'list deleted and purged versions too')
+    .action((path: string, name: string, options: ListOptions & { deleted?: boolean }) =>
+      withPackage(path, name, (db, { found }) =>
+        printList<ListedVersion>(options, {
+          list: (part) => listVersions(db, found.id, options.deleted ? 'all' : 'undeleted', part),
+          keyOf: ({ id }) => id,
+          describe: describeVersion,
+          line: (version) =>
+            [
+              version.version,
+              version.publishedAt.toISOString(),
+              `${version.size} bytes`,
+              ...(version.quarantineReason === null ? [] : [`quarantined: ${version.quarantineReason}`]),
+              ...(version.purgedAt ? ['purged'] : version.deletedAt ? ['deleted'] : []),
+            ].join('  '),
+          none: `${name} has no versions.`,
+        }),
+      ),
+    )
+}
+
+function deleteCommand(): Command {
+  return onVersion(
+    'delete',
+    'Delete a version. Lock files can still install it, and svc version restore brings it back.',
+  ).action(async (path: string, name: string, version: string, options: JsonOptions) => {
+    await withVersion(path, name, version, (db, change) => deleteVersion(db, change))
+    const undo = `svc version restore ${path} ${name} ${version}`
+    printResult(options, { path, package: name, version }, `${name} ${version} deleted. To undo it: ${undo}`)
+  })
+}
+
+function restoreCommand(): Command {
+  return onVersion('restore', 'Restore a deleted version.').action(
+    async (path: string, name: string, version: string, options: JsonOptions) => {
+      await withVersion(path, name, version, (db, change) => restoreVersion(db, change))
+      printResult(options, { path, package: name, version }, `${name} ${version} restored.`)
+    },
+  )
+}
+
+function purgeCommand(): Command {
+  return onVersion(
+    'purge',
+    'Permanently delete a version. Not even lock files can install it, and its number stays taken.',
+  ).action(async (path: string, name: string, version: string, options: JsonOptions) => {
+    await withVersion(path, name, version, (db, change) => purgeVersion(db, change))
+    printResult(options, { path, package: name, version }, `${name} ${version} purged.`)
+  })
+}
+
+function quarantineCommand(): Command {
+  return onVersion(
+    'quarantine',
+    'Quarantine a version, or change the reason. No client can install it, not even from a lock file.',
+  )
+    .option('--reason <text>', 'shown to everyone who tries to install it', 'quarantined by its registry')
+    .addHelpText(
+      'after',
+      '\nExample:\n  svc version quarantine acme/php acme/hello 1.0.0 --reason "published with a stolen token"',
+    )
+    .action(
+      async (path: string, name: string, version: string, options: { reason: string } & JsonOptions) => {
+        const { success, data: reason = '' } = QuarantineReason.safeParse(options.reason)
+        if (!success) {
+          throw new Error(
+            `Give a reason of at most ${maxQuarantineReasonCharacters} characters, on one line.`,
+          )
+        }
+        await withVersion(path, name, version, (db, change) => quarantineVersion(db, change, reason))
+        const json = { path, package: name, version, reason }
+        printResult(options, json, `${name} ${version} is quarantined: ${reason}`)
+      },
+    )
+}
+
+function releaseCommand(): Command {
+  return onVersion('release', 'Release a version from its quarantine.').action(
+    async (path: string, name: string, version: string, options: JsonOptions) => {
+      await withVersion(path, name, version, (db, change) => liftQuarantine(db, change))
+      const text = `${name} ${version} is no longer quarantined.`
+      printResult(options, { path, package: name, version }, text)
+    },
+  )
+}
+
+function onVersion(verb: string, description: string): Command {
+  return withPackageArguments(new Command(verb))
+    .description(description)
+    .argument('<version>', 'the version as it was uploaded, such as 1.0.0')
+    .addOption(jsonOption())
+}
+
+/** Opens the database and runs the work on a version, even a deleted one. Throws when there is no such version. */
+function withVersion<T>(
+  path: string,
+  name: string,
+  version: string,
+  work: (db: pg.Pool, change: VersionChange) => Promise<T>,
+): Promise<T> {
+  return withPackage(path, name, async (db, { found, change }) => {
+    if (!(await findVersion(db, found.id, version))) {
+      throw new Error(`There is no version ${JSON.stringify(version)} of ${name} in ${path}.`)
+    }
+    return work(db, { ...change, version })
+  })
+}
+
+function describeVersion(listed: ListedVersion): Record<string, unknown> {
+  return {
+    version: listed.version,
+    composer_version: listed.composer,
+    sha256: listed.sha256,
+    shasum: listed.sha1,
+    size: listed.size,
+    uploader: listed.uploader,
+    deploy_token: listed.deployToken,
+    downloads: listed.downloads,
+    published_at: listed.publishedAt,
+    deleted_at: listed.deletedAt,
+    purged_at: listed.purgedAt,
+    quarantined_at: listed.quarantinedAt,
+    quarantine_reason: listed.quarantineReason,
+  }
+}
