@@ -10,7 +10,9 @@ export type OfferedWays = Pick<Config, 'providers' | 'passwordSignIn' | 'baseUrl
 
 /**
  * Returns whether an account can still sign in after the removal of an identity or of a passkey. It locks the account,
- * so that of two concurrent removals one sees the other. A second factor alone does not sign anybody in.
+ * so that of two concurrent removals one sees the other. A second factor alone does not sign anybody in: neither an
+ * authenticator app, nor a passkey that cannot replace the password. A passkey of which this is not known counts as no
+ * way in while it could keep one, and as one while it could be removed.
  */
 export async function keepsWayIn(
   tx: pg.PoolClient,
@@ -27,8 +29,10 @@ export async function keepsWayIn(
       offered.providers.some((provider) => provider.issuer === issuer),
   )
   if (hasProvider) return true
+  const removedPasskey = (id: string) => 'passkeyId' in removed && removed.passkeyId === id
+  const passkeys = await listPasskeys(tx, accountId)
+  if (passkeys.some(({ id, canSignIn }) => removedPasskey(id) && canSignIn === false)) return true
   // PASSWORD_SIGN_IN also applies to a passkey that replaces the password.
   if (!locked || !mayUsePassword(offered, locked.isAdmin) || !allowsPasskeys(offered)) return false
-  const passkeys = await listPasskeys(tx, accountId)
-  return passkeys.some(({ id }) => !('passkeyId' in removed && removed.passkeyId === id))
+  return passkeys.some(({ id, canSignIn }) => !removedPasskey(id) && canSignIn === true)
 }

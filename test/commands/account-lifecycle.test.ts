@@ -85,8 +85,8 @@ describe('svc account remove-passkey', () => {
   it('removes one passkey, but not the only way to sign in', async () => {
     const { id, username } = await aPerson()
     const { rows } = await svc.db.query<{ id: string }>(
-      `insert into passkey (account_id, credential_id, public_key, sign_count, name)
-       select $1, decode(md5($1::bigint || name), 'hex'), '\\x01', 0, name
+      `insert into passkey (account_id, credential_id, public_key, sign_count, name, can_sign_in)
+       select $1, decode(md5($1::bigint || name), 'hex'), '\\x01', 0, name, true
          from unnest(array['Laptop', 'Old phone']) as name returning id`,
       [id],
     )

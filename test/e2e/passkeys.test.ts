@@ -23,7 +23,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   /** A browser with an authenticator. Its device has verified the person, unless `isUserVerified` is false. */
-  async function aDevice({ isUserVerified = true } = {}) {
+  async function aDevice({ isUserVerified = true, hasResidentKey = true, hasUserVerification = true } = {}) {
     const page = await browser.newPage({ baseURL })
     pages.push(page)
     const cdp = await page.context().newCDPSession(page)
@@ -32,8 +32,8 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
       options: {
         protocol: 'ctap2',
         transport: 'internal',
-        hasResidentKey: true,
-        hasUserVerification: true,
+        hasResidentKey,
+        hasUserVerification,
         isUserVerified,
         automaticPresenceSimulation: true,
       },
@@ -143,6 +143,52 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByText('The passkey was removed').waitFor()
     const codes = await t.db.query('select from recovery_code where account_id = $1', [account.id])
     expect(codes.rowCount).toBe(0)
+  })
+
+  const canSignIn = async (accountId: string) => {
+    const { rows } = await t.db.query('select can_sign_in from passkey where account_id = $1', [accountId])
+    return rows.map(({ can_sign_in }) => can_sign_in)
+  }
+
+  it.each([
+    ['keeps no account', { hasResidentKey: false }],
+    ['does not verify the person', { hasUserVerification: false, isUserVerified: false }],
+  ])('are only a second factor on a device that %s', async (_what, device) => {
+    const { page } = await aDevice(device)
+    const account = await aPersonWithPasskey(page)
+    expect(await canSignIn(account.id)).toEqual([false])
+    await page.goto('/login/passkey')
+    await press(page, 'Use a passkey')
+    await page.getByText('No passkey was used').waitFor()
+    await givePassword(page, account)
+    await page.getByRole('link', { name: 'Use a passkey' }).click()
+    await press(page, 'Use a passkey')
+    await menuOf(page).waitFor()
+    expect(await canSignIn(account.id)).toEqual([false])
+    await page.goto('/settings/second-factor')
+    await page.getByText('Only a second factor: it cannot replace the password.').waitFor()
+    // It can be removed, because it is no way to sign in.
+    await t.db.query('update account set password_hash = null where id = $1', [account.id])
+    await page.getByRole('link', { name: 'Remove Laptop' }).click()
+    await press(page, 'Remove')
+    await page.getByText('The passkey was removed').waitFor()
+  })
+
+  it('stay as the only way to sign in, also those of which this is known only after a sign-in', async () => {
+    const { page } = await aDevice()
+    const account = await aPersonWithPasskey(page)
+    expect(await canSignIn(account.id)).toEqual([true])
+    // A passkey that an older release added.
+    await t.db.query('update passkey set can_sign_in = null where account_id = $1', [account.id])
+    await t.db.query('update account set password_hash = null where id = $1', [account.id])
+    await page.goto('/login/passkey')
+    await press(page, 'Use a passkey')
+    await menuOf(page).waitFor()
+    expect(await canSignIn(account.id)).toEqual([true])
+    await page.goto('/settings/second-factor')
+    await page.getByRole('link', { name: 'Remove Laptop' }).click()
+    await press(page, 'Remove')
+    await page.getByText('This passkey is your only way to sign in').waitFor()
   })
 
   it('do not replace the password when the device did not check the person', async () => {

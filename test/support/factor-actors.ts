@@ -58,30 +58,35 @@ export function recoveryCodesIn({ body }: LightMyRequestResponse): string[] {
 
 /** A browser that has sent the password and must send the second factor. */
 export interface HalfSignedIn {
-  /** Sends the second step. */
-  send: (typed: { code?: string; recovery_code?: string }) => Promise<LightMyRequestResponse>
+  /** Sends the second step, from a client IP that counts only with TRUST_PROXY. */
+  send: (typed: { code?: string; recovery_code?: string }, ip?: string) => Promise<LightMyRequestResponse>
   cookie: string
   /** The page that asks for the second factor. */
   page: LightMyRequestResponse
 }
 
-/** Sends the password in the sign-in form at `url`. */
+/** Sends the password in the sign-in form at `url`, from a browser that may have a device cookie already. */
 export async function halfSignIn(
   app: FastifyInstance,
   { username }: { username: string },
   url = '/login',
+  device = '',
 ): Promise<HalfSignedIn> {
   const form = await app.inject(url)
   const returnId = /name="return" value="([^"]*)"/.exec(form.body)?.[1] ?? ''
   const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnId }
-  const response = await post(app, '/login', cookiesOf(form), fields)
-  const cookie = `${cookiesOf(form)}; ${cookiesOf(response)}`
+  const cookies = `${cookiesOf(form)}; ${device}`
+  const response = await post(app, '/login', cookies, fields)
+  const cookie = `${cookies}; ${cookiesOf(response)}`
   const page = await app.inject({ url: String(response.headers.location), headers: { cookie } })
   const sent = /name="return" value="([^"]*)"/.exec(page.body)?.[1] ?? ''
   const csrf_token = csrfTokenIn(page)
   return {
     cookie,
     page,
-    send: (typed) => post(app, '/login/second-factor', cookie, { csrf_token, return: sent, ...typed }),
+    send: (typed, ip = '192.0.2.1') => {
+      const form = { csrf_token, return: sent, ...typed }
+      return post(app, '/login/second-factor', cookie, form, { 'x-forwarded-for': ip })
+    },
   }
 }

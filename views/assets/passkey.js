@@ -20,11 +20,14 @@ async function ask(kind, options) {
   return navigator.credentials.create({ publicKey: options })
 }
 
-function describe({ id, rawId, type, response }) {
+function describe(credential) {
+  const { id, rawId, type, response } = credential
   const sent = {}
   for (const part of parts) if (response[part]) sent[part] = encode(response[part])
   if (response.getTransports) sent.transports = response.getTransports()
-  return JSON.stringify({ id, rawId: encode(rawId), type, response: sent })
+  const { credProps } = credential.getClientExtensionResults()
+  const clientExtensionResults = credProps ? { credProps } : {}
+  return JSON.stringify({ id, rawId: encode(rawId), type, response: sent, clientExtensionResults })
 }
 
 for (const form of document.querySelectorAll('form[data-passkey]')) {

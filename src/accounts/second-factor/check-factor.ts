@@ -1,8 +1,10 @@
-import type { FastifyBaseLogger } from 'fastify'
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
 import { verifySync } from 'otplib'
 import type pg from 'pg'
-import { type Actor, type SignInProof, transaction } from '../../database/database.ts'
-import { type AttemptLimit, countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
+import type { AppContext } from '../../context.ts'
+import { type Actor, type Queryable, type SignInProof, transaction } from '../../database/database.ts'
+import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
+import { findKnownOrigin, type SignInOrigin, signInOriginOf } from '../sign-in-memory.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
 import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
 import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
@@ -27,16 +29,22 @@ export interface FactorRefusal {
   problem: string
 }
 
-/** The parts of the server that a check of a second factor needs. */
+/** What a check of a second factor needs: parts of the server, and the browser that sent the factor. */
 export interface FactorContext {
   config: KeySettings
   db: pg.Pool
   log: FastifyBaseLogger
+  origin: SignInOrigin
+}
+
+/** Returns the context of the check of a factor that this request sends. */
+export function factorContextOf({ config, db }: AppContext, request: FastifyRequest): FactorContext {
+  return { config, db, log: request.log, origin: signInOriginOf(request, config) }
 }
 
 /**
  * Checks a code of the authenticator app, or a recovery code, and uses it up. Returns null when it is right, or the
- * refusal. Wrong codes are limited for each account, and written as identity events.
+ * refusal. Wrong codes are limited (see `limitsOfFactor`), and written as identity events.
  */
 export async function refuseFactor(
   context: FactorContext,
@@ -44,11 +52,11 @@ export async function refuseFactor(
   accountId: string,
   typed: TypedFactor,
 ): Promise<FactorRefusal | null> {
-  const { db } = context
-  const limits = [limitOf(accountId)]
+  const { db, origin } = context
+  const kind = kindOfTyped(typed)
+  const limits = await limitsOfFactor(db, accountId, kind, origin)
   const blockedSeconds = await countAttempt(db, limits)
   if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-  const kind = kindOfTyped(typed)
   const checked =
     kind === 'totp'
       ? await spendCode(context, accountId, typed.code)
@@ -135,15 +143,29 @@ export const missingKey: FactorRefusal = {
     'Codes of your authenticator app cannot be checked: this server does not have the key that its secret was encrypted with. Tell an administrator. The log of the server says what to do. A recovery code or a passkey still works.',
 }
 
-/** The limit of wrong codes of an account counts all browsers together, because there are only a million codes. */
-export function limitOf(accountId: string): AttemptLimit {
-  return { subject: `second factor of account ${accountId}`, attempts: 10, windowSeconds: 900 }
+/**
+ * Returns the limits of wrong second factors of an account, the broadest first. Each kind is counted separately. A browser
+ * that has signed in to the account has its own limit, so nobody who knows the password can lock its owner out. All other
+ * browsers share the limit of the app, because there are only a million codes. Recovery codes and passkeys cannot be
+ * guessed, so each network has its own limit.
+ */
+export async function limitsOfFactor(
+  db: Queryable,
+  accountId: string,
+  kind: FactorKind,
+  origin: SignInOrigin,
+): Promise<AttemptLimit[]> {
+  const { isKnownDevice } = await findKnownOrigin(db, accountId, origin)
+  const limit = { subject: `${kind} of account ${accountId}`, attempts: 10, windowSeconds: 900 }
+  if (isKnownDevice)
+    return [{ ...limit, subject: `${limit.subject} from browser ${origin.deviceHash?.toString('hex')}` }]
+  return kind === 'totp' ? [limit] : limitsFrom(origin.network, limit)
 }
 
-/** Returns the refusal while too many wrong codes block an account. */
+/** Returns the refusal while too many wrong second factors block further ones. */
 export function tooManyFactors(seconds: number): FactorRefusal {
   const minutes = Math.ceil(seconds / 60)
-  const problem = `Too many wrong codes. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}.`
+  const problem = `Too many attempts failed. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}, or in another way.`
   return { status: 429, headers: { 'retry-after': `${seconds}` }, problem }
 }
 

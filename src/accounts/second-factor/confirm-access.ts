@@ -2,7 +2,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { actorOf } from '../../http/actor.ts'
-import { countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { page } from '../../http/pages.ts'
@@ -10,11 +9,11 @@ import { confirmSession, type Session } from '../sessions.ts'
 import { confirmPassword, redirectBack } from '../sign-in.ts'
 import { findConfirmationWays } from '../single-sign-on/identities.ts'
 import { readSession, redirectToSignIn } from '../visitor.ts'
-import { limitOf, noteFailedFactor, refuseFactor, tooManyFactors } from './check-factor.ts'
+import { factorContextOf, refuseFactor } from './check-factor.ts'
+import { checkPasskey } from './check-passkey.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
-import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
+import { allowsPasskeys, startUse } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkey-challenges.ts'
-import { expiredPasskey, wrongPasskey } from './passkey-sign-in.ts'
 
 const confirmPage = page<{
   factors: FactorSummary
@@ -67,33 +66,18 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     session: Session,
     { code, credential, current_password: password }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form'>,
   ) {
-    if (credential !== '') return refusePasskey(request, session, credential)
+    if (credential !== '') {
+      const checked = await checkPasskey(context, request, credential, ownerOf(session))
+      return 'problem' in checked ? checked : null
+    }
     const { id } = session.account
     if (code !== '') {
       const typed = { code, recoveryCode: '' }
-      return refuseFactor({ config, db, log: request.log }, actorOf(request, id), id, typed)
+      return refuseFactor(factorContextOf(context, request), actorOf(request, id), id, typed)
     }
     const checked = await confirmPassword(db, id, password)
     if (!('problem' in checked)) return null
     return checked.status === 403 ? { ...checked, problem: 'This password is wrong.' } : checked
-  }
-
-  async function refusePasskey(request: FastifyRequest, session: Session, credential: string) {
-    const { id } = session.account
-    const limits = [limitOf(id)]
-    const blockedSeconds = await countAttempt(db, limits)
-    if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-    const used = await finishUse(context, credential, ownerOf(session))
-    if (used === 'expired') {
-      await takeBackAttempt(db, limits)
-      return expiredPasskey
-    }
-    if (used !== 'rejected') {
-      await takeBackAttempt(db, limits, limits)
-      return null
-    }
-    await noteFailedFactor(db, actorOf(request, id), id, 'passkey')
-    return wrongPasskey
   }
 
   async function show(

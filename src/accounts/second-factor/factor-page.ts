@@ -10,7 +10,7 @@ import type { Session } from '../sessions.ts'
 import { confirmPassword } from '../sign-in.ts'
 import { findConfirmationWays } from '../single-sign-on/identities.ts'
 import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../visitor.ts'
-import { type FactorContext, refuseFactor } from './check-factor.ts'
+import { factorContextOf, refuseFactor } from './check-factor.ts'
 import {
   type FactorRequirement,
   type FactorSummary,
@@ -94,7 +94,12 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     const { code, return: returnId } = readForm(CodeForm, request)
     // A wrong code shows the secret again.
     await requireConfirmation(context, request, session, withReturn(`${factorHome}/totp`, returnId))
-    const confirmed = await confirmEnrolment(checking(context, request), actorOf(request, id), id, code)
+    const confirmed = await confirmEnrolment(
+      factorContextOf(context, request),
+      actorOf(request, id),
+      id,
+      code,
+    )
     if ('problem' in confirmed) {
       reply.code(confirmed.status).headers(confirmed.headers)
       return showEnrolment(context, reply, session, { returnId, problem: confirmed.problem })
@@ -162,11 +167,7 @@ async function refuseRemoval(context: AppContext, request: FastifyRequest, sessi
   } else await requireConfirmation(context, request, session, factorHome)
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
-  return refuseFactor(checking(context, request), actorOf(request, account.id), account.id, typed)
-}
-
-function checking({ config, db }: AppContext, { log }: FastifyRequest): FactorContext {
-  return { config, db, log }
+  return refuseFactor(factorContextOf(context, request), actorOf(request, account.id), account.id, typed)
 }
 
 /** Shows the second factors of the account, with a problem. */

@@ -36,6 +36,10 @@ const RegistrationResponse = z.object({
       .max(10)
       .default([]),
   }),
+  /** What the browser adds: `rk` says whether the passkey is discoverable (WebAuthn §10.1.3). Not every browser knows. */
+  clientExtensionResults: z
+    .object({ credProps: z.object({ rk: z.boolean().optional() }).optional() })
+    .default({}),
 })
 const AuthenticationResponse = z.object({
   id: base64url,
@@ -80,7 +84,10 @@ export async function startRegistration(
 }
 
 /** A new passkey of an account, without a name yet. */
-export type NewPasskey = Pick<StoredPasskey, 'credentialId' | 'publicKey' | 'signCount' | 'transports'>
+export type NewPasskey = Pick<
+  StoredPasskey,
+  'credentialId' | 'publicKey' | 'signCount' | 'transports' | 'canSignIn'
+>
 
 /** Checks the new passkey of a browser. Null when it is not valid, or its challenge was used before. */
 export async function finishRegistration(
@@ -94,7 +101,7 @@ export async function finishRegistration(
   const { verifyRegistrationResponse } = await loadLibrary()
   const { verified, registrationInfo } = await orUnverified(() =>
     verifyRegistrationResponse({
-      response: { ...response, clientExtensionResults: {} } as RegistrationResponseJSON,
+      response: response as RegistrationResponseJSON,
       expectedChallenge: challenge,
       expectedOrigin: new URL(config.baseUrl).origin,
       expectedRPID: hostOf(config),
@@ -109,6 +116,9 @@ export async function finishRegistration(
     publicKey: Buffer.from(publicKey),
     signCount: counter,
     transports: response.response.transports,
+    canSignIn: !registrationInfo.userVerified
+      ? false
+      : (response.clientExtensionResults.credProps?.rk ?? null),
   }
 }
 
@@ -164,7 +174,12 @@ export async function finishUse(
     }),
   )
   if (!verified || !authenticationInfo) return 'rejected'
-  const isNewer = await notePasskeyUse(db, passkey.id, authenticationInfo.newCounter)
+  const isNewer = await notePasskeyUse(
+    db,
+    passkey.id,
+    authenticationInfo.newCounter,
+    owner.accountId === null,
+  )
   return isNewer ? { accountId } : 'rejected'
 }
 

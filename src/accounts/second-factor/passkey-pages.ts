@@ -101,7 +101,8 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
       return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
     }
     if (outcome === 'only-way') {
-      const problem = 'This passkey is your only way to sign in. Add another one, or set a password first.'
+      const problem =
+        'This passkey is your only way to sign in. Set a password first, or sign in once with another passkey alone.'
       return showFactors(context, request, reply.code(409), session, problem)
     }
     leaveNotice(request, reply, config, 'The passkey was removed. Remove it from your device, too.')

@@ -1,19 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
-import { actorOf } from '../../http/actor.ts'
-import { networkOf } from '../../http/client-ip.ts'
 import { clearCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
-import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { page } from '../../http/pages.ts'
 import { findCredentialsById, isAdministrator } from '../accounts.ts'
 import { mayUsePassword } from '../passwords.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
 import { readSession, withReturn } from '../visitor.ts'
-import { type FactorRefusal, limitOf, noteFailedFactor, tooManyFactors } from './check-factor.ts'
-import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
+import { checkPasskey } from './check-passkey.ts'
+import { allowsPasskeys, startUse } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkey-challenges.ts'
 import { finishStep } from './second-step.ts'
 import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
@@ -52,7 +49,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     const { csrf_token: browser, return: returnId, credential } = readForm(PasskeyForm, request)
     const waiting = await readWaitingStep(context, request)
     const owner = ownerOf(browser, waiting)
-    const used = await usePasskey(request, credential, owner)
+    const used = await checkPasskey(context, request, credential, owner)
     if ('problem' in used) {
       reply.code(used.status).headers(used.headers)
       return show(request, reply, waiting, { returnId, problem: used.problem })
@@ -73,30 +70,6 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       ? redirectBack(context, reply, returnId)
       : reply.redirect(withReturn('/login', returnId), 303)
   })
-
-  /** Returns the account of the passkey, or the refusal. */
-  async function usePasskey(
-    request: FastifyRequest,
-    sent: string,
-    owner: ChallengeOwner,
-  ): Promise<{ accountId: string } | FactorRefusal> {
-    const { accountId: known } = owner
-    const limits = known === null ? limitsOfNetwork(request) : [limitOf(known)]
-    const blockedSeconds = await countAttempt(db, limits)
-    if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-    const used = await finishUse(context, sent, owner)
-    if (used === 'expired') {
-      // It says nothing about the passkey. Counted, it would block the second factors of the account.
-      if (known !== null) await takeBackAttempt(db, limits)
-      return expiredPasskey
-    }
-    if (used !== 'rejected') {
-      await takeBackAttempt(db, limits, limits)
-      return used
-    }
-    if (known !== null) await noteFailedFactor(db, actorOf(request, known), known, 'passkey')
-    return wrongPasskey
-  }
 
   async function show(
     request: FastifyRequest,
@@ -120,26 +93,8 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
   }
 }
 
-/** The refusal of a passkey. */
-export const wrongPasskey: FactorRefusal = {
-  status: 403,
-  headers: {},
-  problem: 'This passkey was not accepted: this account does not have it. Try again, or use another one.',
-}
-
-/** The refusal of a page whose challenge is gone. */
-export const expiredPasskey: FactorRefusal = {
-  status: 403,
-  headers: {},
-  problem: 'This page was open for too long, or was sent before. Your passkey was not checked. Try again.',
-}
-
 function ownerOf(browser: string, waiting: WaitingStep | null): ChallengeOwner {
   return waiting
     ? { browser, accountId: waiting.step.accountId, purpose: 'second-step' }
     : { browser, accountId: null, purpose: 'sign-in' }
-}
-
-function limitsOfNetwork({ ip }: FastifyRequest): AttemptLimit[] {
-  return limitsFrom(networkOf(ip), { subject: 'passkey', attempts: 100, windowSeconds: 900 })
 }

@@ -3,12 +3,18 @@ import type { Queryable } from '../../database/database.ts'
 
 /** How many passkeys an account may have. */
 export const maxPasskeys = 20
+
 /** A passkey, for its owner. */
 export interface Passkey {
   id: string
   name: string
   createdAt: Date
   lastUsedAt: Date | null
+  /**
+   * Whether it can replace the password: its device keeps the account (it is discoverable) and verifies the person. Null
+   * when this is not known, until its first sign-in without a password.
+   */
+  canSignIn: boolean | null
 }
 
 /** A passkey with the values that a check needs. */
@@ -22,6 +28,7 @@ export interface StoredPasskey extends Passkey {
 }
 
 const columns = `id, account_id as "accountId", name, created_at as "createdAt", last_used_at as "lastUsedAt",
+  can_sign_in as "canSignIn",
   translate(rtrim(replace(encode(credential_id, 'base64'), E'\\n', ''), '='), '+/', '-_') as "credentialId",
   public_key as "publicKey", sign_count::float8 as "signCount", transports`
 
@@ -47,14 +54,14 @@ export async function insertPasskey(
   tx: pg.PoolClient,
   passkey: Pick<
     StoredPasskey,
-    'accountId' | 'credentialId' | 'publicKey' | 'signCount' | 'transports' | 'name'
+    'accountId' | 'credentialId' | 'publicKey' | 'signCount' | 'transports' | 'name' | 'canSignIn'
   >,
 ): Promise<boolean> {
   // Lock the account: two registrations at once would pass the maximum.
   await tx.query('select from account where id = $1 for no key update', [passkey.accountId])
   const { rowCount } = await tx.query(
-    `insert into passkey (account_id, credential_id, public_key, sign_count, transports, name)
-     select $1, $2, $3, $4, $5, $6
+    `insert into passkey (account_id, credential_id, public_key, sign_count, transports, name, can_sign_in)
+     select $1, $2, $3, $4, $5, $6, $7
       where (select count(*) from passkey where account_id = $1) < ${maxPasskeys}
          on conflict (credential_id) do nothing`,
     [
@@ -64,6 +71,7 @@ export async function insertPasskey(
       passkey.signCount,
       passkey.transports,
       passkey.name,
+      passkey.canSignIn,
     ],
   )
   return rowCount === 1
@@ -71,13 +79,18 @@ export async function insertPasskey(
 
 /**
  * Stores a use of a passkey. False when its counter did not grow: then the passkey was copied, or an older response is
- * replayed. A passkey without a counter always sends 0.
+ * replayed. A passkey without a counter always sends 0. With `isAlone`, it has just replaced the password, so it can.
  */
-export async function notePasskeyUse(db: Queryable, id: string, signCount: number): Promise<boolean> {
+export async function notePasskeyUse(
+  db: Queryable,
+  id: string,
+  signCount: number,
+  isAlone: boolean,
+): Promise<boolean> {
   const { rowCount } = await db.query(
-    `update passkey set sign_count = $2, last_used_at = now()
+    `update passkey set sign_count = $2, last_used_at = now(), can_sign_in = case when $3 then true else can_sign_in end
       where id = $1 and (sign_count < $2 or (sign_count = 0 and $2 = 0))`,
-    [id, signCount],
+    [id, signCount, isAlone],
   )
   return rowCount === 1
 }

@@ -9,7 +9,13 @@ import { page } from '../../http/pages.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
 import { linkAfterSecondStep } from '../single-sign-on/link-with-password.ts'
 import { withReturn } from '../visitor.ts'
-import { type FactorKind, kindOfTyped, refuseFactor, type TypedFactor } from './check-factor.ts'
+import {
+  type FactorKind,
+  factorContextOf,
+  kindOfTyped,
+  refuseFactor,
+  type TypedFactor,
+} from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
 import { allowsPasskeys } from './passkey-ceremony.ts'
 import { deleteSignInStep, type SignInStep } from './sign-in-steps.ts'
@@ -32,8 +38,6 @@ const StepForm = z.object({ return: text, code: text, recovery_code: text })
 
 /** `/login/second-factor`: the second step of a sign-in. It works only in the browser that gave the password. */
 export async function secondStepRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { config, db } = context
-
   app.get('/login/second-factor', async (request, reply) => {
     const { return: returnId } = readQuery(StepQuery, request)
     const found = await readWaitingStep(context, request)
@@ -48,7 +52,7 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
     const { step } = found
     const actor = actorOf(request, step.accountId)
     const typed = { code, recoveryCode }
-    const refused = await refuseFactor({ config, db, log: request.log }, actor, step.accountId, typed)
+    const refused = await refuseFactor(factorContextOf(context, request), actor, step.accountId, typed)
     if (refused) {
       reply.code(refused.status).headers(refused.headers)
       return show(context, request, reply, step, { returnId, problem: refused.problem, typed })

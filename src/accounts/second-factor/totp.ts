@@ -6,7 +6,7 @@ import { countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
 import {
   type FactorContext,
   type FactorRefusal,
-  limitOf,
+  limitsOfFactor,
   missingKey,
   noteFailedFactor,
   periodSeconds,
@@ -65,8 +65,8 @@ export async function confirmEnrolment(
   accountId: string,
   code: string,
 ): Promise<EnrolmentOutcome> {
-  const { db } = context
-  const limits = [limitOf(accountId)]
+  const { db, origin } = context
+  const limits = await limitsOfFactor(db, accountId, 'totp', origin)
   const blockedSeconds = await countAttempt(db, limits)
   if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
   const factor = await findTotpFactor(db, accountId)

@@ -200,7 +200,7 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
     const actor = actorOf(request, session.account.id)
     const outcome = await unlinkAccount(db, actor, session.account, issuer, config)
     if (outcome === 'only-way') {
-      const remedy = 'Link another provider or set a password first.'
+      const remedy = 'Link another provider, set a password, or sign in once with a passkey alone first.'
       throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)
     }
     leaveNotice(request, reply, config, 'The account is no longer linked.')

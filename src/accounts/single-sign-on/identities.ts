@@ -140,10 +140,9 @@ export async function findConfirmationWays(db: Queryable, accountId: string): Pr
 export async function lockAccount(
   tx: pg.PoolClient,
   accountId: string,
-): Promise<{ hasPassword: boolean; hasPasskey: boolean; isAdmin: boolean } | null> {
-  const { rows } = await tx.query<{ hasPassword: boolean; hasPasskey: boolean; isAdmin: boolean }>(
-    `select password_hash is not null as "hasPassword", is_admin as "isAdmin",
-            exists (select from passkey where account_id = $1) as "hasPasskey"
+): Promise<{ hasPassword: boolean; isAdmin: boolean } | null> {
+  const { rows } = await tx.query<{ hasPassword: boolean; isAdmin: boolean }>(
+    `select password_hash is not null as "hasPassword", is_admin as "isAdmin"
        from account where id = $1 for no key update`,
     [accountId],
   )

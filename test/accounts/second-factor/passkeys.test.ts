@@ -1,10 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { removePasskey } from '../../../src/accounts/second-factor/factors.ts'
 import {
   deleteExpiredChallenges,
   makeChallenge,
   spendChallenge,
 } from '../../../src/accounts/second-factor/passkey-challenges.ts'
+import { commandActor } from '../../../src/database/database.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPersonWithTotp, codeOf, halfSignIn } from '../../support/factor-actors.ts'
@@ -109,6 +111,32 @@ describe('GET /login/passkey', () => {
     )
     expect(events.rowCount).toBe(0)
     expect((await half.send({ code: codeOf(person.secret) })).statusCode).toBe(303)
+  })
+
+  it('counts wrong passkeys of an account separately, for each network', async () => {
+    const person = await aPersonWithTotp(t)
+    const half = await halfSignIn(t.app, person)
+    /** Sends a passkey of nobody for the challenge of the page. */
+    const send = async (remoteAddress: string) => {
+      const page = await t.app.inject({ url: '/login/passkey', headers: { cookie: half.cookie } })
+      const [, challenge = ''] = /&quot;challenge&quot;:&quot;([\w-]+)&quot;/.exec(page.body) ?? []
+      const clientDataJSON = Buffer.from(JSON.stringify({ challenge })).toString('base64url')
+      const response = { clientDataJSON, authenticatorData: 'a', signature: 'a' }
+      const credential = JSON.stringify({ id: 'a', rawId: 'a', type: 'public-key', response })
+      const payload = new URLSearchParams({ csrf_token: csrfTokenIn(page), credential }).toString()
+      const headers = { 'content-type': 'application/x-www-form-urlencoded', cookie: half.cookie }
+      return t.app.inject({ method: 'POST', url: '/login/passkey', headers, payload, remoteAddress })
+    }
+    for (let n = 0; n < 10; n++) {
+      const refused = await send('192.0.2.78')
+      expect(refused.statusCode).toBe(403)
+      expect(refused.body).toContain('this account does not have it')
+    }
+    expect((await send('192.0.2.78')).statusCode).toBe(429)
+    expect((await send('192.0.2.79')).statusCode).toBe(403)
+    for (let n = 0; n < 11; n++) await half.send({ code: '000000' })
+    expect((await half.send({ code: codeOf(person.secret) })).statusCode).toBe(429)
+    expect((await send('192.0.2.79')).statusCode).toBe(403)
   })
 
   it('limits wrong passkeys of a network', async () => {
@@ -245,8 +273,8 @@ describe('the passkeys of a person without a password', () => {
     const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
     const csrf_token = csrfTokenIn(page)
     const { rows } = await t.db.query<{ id: string }>(
-      `insert into passkey (account_id, credential_id, public_key, sign_count, name)
-       select $1, decode(md5(name), 'hex'), '\\x01', 0, name from unnest(array['one', 'two']) as name
+      `insert into passkey (account_id, credential_id, public_key, sign_count, name, can_sign_in)
+       select $1, decode(md5(name), 'hex'), '\\x01', 0, name, true from unnest(array['one', 'two']) as name
        returning id`,
       [account.id],
     )
@@ -260,6 +288,28 @@ describe('the passkeys of a person without a password', () => {
     expect(removed.find(({ statusCode }) => statusCode === 409)?.body).toContain('only way to sign in')
     const left = await t.db.query('select from passkey where account_id = $1', [account.id])
     expect(left.rowCount).toBe(1)
+  })
+
+  it('are no way to sign in if they cannot replace the password, or are not known to', async () => {
+    const { id: accountId } = await anAccount(t.db)
+    const add = async (name: string, canSignIn: boolean | null) => {
+      const { rows } = await t.db.query<{ id: string }>(
+        `insert into passkey (account_id, credential_id, public_key, name, can_sign_in)
+         values ($1, $2, '\\x01', $3, $4) returning id`,
+        [accountId, randomBytes(16), name, canSignIn],
+      )
+      return (rows[0] as { id: string }).id
+    }
+    const [laptop, key, old] = [await add('laptop', true), await add('key', false), await add('old', null)]
+    await t.db.query('update account set password_hash = null where id = $1', [accountId])
+    const remove = (id: string) => removePasskey(t.db, commandActor, accountId, id, t.config, null)
+    expect(await remove(laptop)).toBe('only-way')
+    expect(await remove(key)).toBe('removed')
+    // It may be a way to sign in, while the other one is not removed.
+    expect(await remove(old)).toBe('removed')
+    const unknown = [await add('first', null), await add('second', null)]
+    await t.db.query('update passkey set can_sign_in = null where id = $1', [laptop])
+    for (const id of [laptop, ...unknown]) expect(await remove(id)).toBe('only-way')
   })
 })
 

@@ -13,7 +13,7 @@ import {
 } from '../../support/factor-actors.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 
-const t = useApp()
+const t = useApp({ TRUST_PROXY: 'true' })
 
 const actionsOf = async (accountId: string) =>
   (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action, details }) =>
@@ -254,17 +254,45 @@ describe('the second step of a sign-in', () => {
     expect(response.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
   })
 
-  it('limits wrong codes of an account, whichever browser sends them', async () => {
+  it('limits wrong codes of the app for all new browsers together, whichever sends them', async () => {
     const person = await aPersonWithTotp(t)
     const [one, other] = [await halfSignIn(t.app, person), await halfSignIn(t.app, person)]
     for (let n = 0; n < 5; n++) {
       expect((await one.send({ code: '000000' })).statusCode).toBe(403)
-      expect((await other.send({ recovery_code: 'aaaa-aaaa-aaaa-aaaa' })).statusCode).toBe(403)
+      expect((await other.send({ code: '000000' })).statusCode).toBe(403)
     }
     const blocked = await one.send({ code: codeOf(person.secret) })
     expect(blocked.statusCode).toBe(429)
     expect(Number(blocked.headers['retry-after'])).toBeGreaterThan(0)
-    expect((await other.send({ recovery_code: person.recoveryCodes[0] ?? '' })).statusCode).toBe(429)
+    expect(blocked.body).toContain('Try again in 15 minutes, or in another way.')
+    expect((await other.send({ code: codeOf(person.secret) })).statusCode).toBe(429)
+  })
+
+  it('does not let somebody who knows the password lock out the browsers of the owner', async () => {
+    const person = await aPersonWithTotp(t)
+    const device = /svc_device=[^;]+/.exec(person.cookie)?.[0] ?? expect.fail()
+    const stranger = await halfSignIn(t.app, person)
+    for (let n = 0; n < 11; n++) await stranger.send({ code: '000000' })
+    expect((await stranger.send({ code: codeOf(person.secret) })).statusCode).toBe(429)
+    const forged = await halfSignIn(t.app, person, '/login', 'svc_device=forged')
+    expect((await forged.send({ code: codeOf(person.secret) })).statusCode).toBe(429)
+
+    const owner = await halfSignIn(t.app, person, '/login', device)
+    for (let n = 0; n < 10; n++) expect((await owner.send({ code: '000000' })).statusCode).toBe(403)
+    expect((await owner.send({ code: codeOf(person.secret) })).statusCode).toBe(429)
+    await t.db.query('update auth_failure set window_ends_at = now() where failures <> 12')
+    expect((await owner.send({ code: codeOf(person.secret) })).statusCode).toBe(303)
+  })
+
+  it('counts wrong recovery codes separately, for each network', async () => {
+    const person = await aPersonWithTotp(t)
+    const stranger = await halfSignIn(t.app, person)
+    for (let n = 0; n < 11; n++) await stranger.send({ code: '000000' })
+    const wrong = { recovery_code: 'aaaa-aaaa-aaaa-aaaa' }
+    for (let n = 0; n < 10; n++) expect((await stranger.send(wrong)).statusCode).toBe(403)
+    const right = { recovery_code: person.recoveryCodes[0] ?? '' }
+    expect((await stranger.send(right)).statusCode).toBe(429)
+    expect((await stranger.send(right, '192.0.2.7')).statusCode).toBe(303)
   })
 
   it('returns to an authorization request with a long state (OAUTH 1)', async () => {

@@ -426,8 +426,8 @@ describe('the only provider of a person with a passkey', () => {
     await new Walker(t).signIn(acme, eve.subject)
     const { rows } = await t.db.query<{ id: string; username: string }>(
       `with owner as (select id, username from account where username = $1),
-            made as (insert into passkey (account_id, credential_id, public_key, sign_count, name)
-                     select id, decode(md5(username), 'hex'), '\\x01', 0, 'key' from owner)
+            made as (insert into passkey (account_id, credential_id, public_key, sign_count, name, can_sign_in)
+                     select id, decode(md5(username), 'hex'), '\\x01', 0, 'key', true from owner)
        select id, username from owner`,
       [eve.subject],
     )

@@ -1,0 +1,54 @@
+import type { FastifyRequest } from 'fastify'
+import type { AppContext } from '../../context.ts'
+import { actorOf } from '../../http/actor.ts'
+import { countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
+import { signInOriginOf } from '../sign-in-memory.ts'
+import { type FactorRefusal, limitsOfFactor, noteFailedFactor, tooManyFactors } from './check-factor.ts'
+import { finishUse } from './passkey-ceremony.ts'
+import type { ChallengeOwner } from './passkey-challenges.ts'
+
+/**
+ * Checks a passkey that a browser sent for a challenge of this owner. Returns its account, or the refusal. Wrong passkeys
+ * are limited. Those of a known account are written as identity events.
+ */
+export async function checkPasskey(
+  context: AppContext,
+  request: FastifyRequest,
+  sent: string,
+  owner: ChallengeOwner,
+): Promise<{ accountId: string } | FactorRefusal> {
+  const { config, db } = context
+  const { accountId: known } = owner
+  const origin = signInOriginOf(request, config)
+  const limits =
+    known === null
+      ? limitsFrom(origin.network, { subject: 'passkey', attempts: 100, windowSeconds: 900 })
+      : await limitsOfFactor(db, known, 'passkey', origin)
+  const blockedSeconds = await countAttempt(db, limits)
+  if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
+  const used = await finishUse(context, sent, owner)
+  if (used === 'expired') {
+    // It says nothing about the passkey. Counted, it would block the passkeys of the account.
+    if (known !== null) await takeBackAttempt(db, limits)
+    return expiredPasskey
+  }
+  if (used !== 'rejected') {
+    await takeBackAttempt(db, limits, limits)
+    return used
+  }
+  if (known !== null) await noteFailedFactor(db, actorOf(request, known), known, 'passkey')
+  return wrongPasskey
+}
+
+const wrongPasskey: FactorRefusal = {
+  status: 403,
+  headers: {},
+  problem: 'This passkey was not accepted: this account does not have it. Try again, or use another one.',
+}
+
+/** The refusal of a page whose challenge is gone. */
+const expiredPasskey: FactorRefusal = {
+  status: 403,
+  headers: {},
+  problem: 'This page was open for too long, or was sent before. Your passkey was not checked. Try again.',
+}
