@@ -64,6 +64,7 @@ function retryCommand(): Command {
       if (id !== undefined && ids.length === 0) {
         throw new Error(`There is no job ${id} that waits or has failed.`)
       }
-      printResult(options, { retried: ids.map(Number) }, `${ids.length} jobs are queued.`)
+      const text = ids.length === 1 ? 'The job is queued.' : `${ids.length} jobs are queued.`
+      printResult(options, { retried: ids.map(Number) }, text)
     })
 }
