@@ -4,29 +4,67 @@ import { PageError } from '../http/page-error.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/members.ts'
 import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
+import { revokeDeployTokensOf } from './deploy-tokens.ts'
+import { withdrawInvitationsOf } from './invitations.ts'
 import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
-import { deleteAllSessions } from './sessions.ts'
+import { deleteAllSessions, endAllSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-memory.ts'
 
-/** Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. */
+/** How many things `endEverything` ended. */
+export interface Ended {
+  sessions: number
+  tokens: number
+  applications: number
+  deployTokens: number
+  invitations: number
+}
+
+/**
+ * Ends everything with which somebody could act as an account, or for it: sessions, personal access tokens,
+ * authorizations, and the deploy tokens and open invitations that the account made. Nothing revives what ended. The
+ * password, second factors and linked providers stay. Change the account in the transaction before: that locks it, so
+ * that `requireLiveAuthor` refuses the open requests of the ended sessions and tokens.
+ */
+export async function endEverything(tx: pg.PoolClient, author: Author, accountId: string): Promise<Ended> {
+  const sessions = await endAllSessions(tx, accountId)
+  await forgetOrigins(tx, accountId)
+  return {
+    sessions,
+    ...(await revokeAllOf(tx, accountId)),
+    deployTokens: await revokeDeployTokensOf(tx, author, accountId),
+    invitations: await withdrawInvitationsOf(tx, accountId),
+  }
+}
+
+/**
+ * Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. With
+ * `everythingBy`, the author of that, it ends everything and returns how many.
+ */
 export async function resetPassword(
   db: pg.Pool,
   actor: Actor,
   accountId: string,
   password: string,
-): Promise<void> {
+  everythingBy: Author | null = null,
+): Promise<Ended | null> {
   const passwordHash = await hashPassword(password)
-  await transaction(
-    db,
-    async (tx) => {
-      await setPasswordHash(tx, accountId, passwordHash)
-      await deleteAllSessions(tx, accountId)
-      // A person who knew the old password must not keep a known browser or network.
-      await forgetOrigins(tx, accountId)
-    },
-    actor,
-  )
+  return transaction(db, (tx) => replacePassword(tx, accountId, passwordHash, everythingBy), actor)
+}
+
+/** Does what `resetPassword` does, with the hash of the new password, within a transaction of the actor. */
+export async function replacePassword(
+  tx: pg.PoolClient,
+  accountId: string,
+  passwordHash: string,
+  everythingBy: Author | null,
+): Promise<Ended | null> {
+  await setPasswordHash(tx, accountId, passwordHash)
+  if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
+  await deleteAllSessions(tx, accountId)
+  // A person who knew the old password must not keep a known browser or network.
+  await forgetOrigins(tx, accountId)
+  return null
 }
 
 /** Thrown when a change would leave the site without an enabled administrator. */
@@ -55,21 +93,34 @@ export async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accou
 
 /**
  * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
- * check reads the account. Enabling it makes the tokens work again, but not the sessions.
+ * check reads the account. Enabling it makes the tokens work again, but not the sessions. With `everythingBy`, the author
+ * of that, it ends everything for good and returns how many.
  */
-export async function disableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
-  await transaction(db, (tx) => disableWithin(tx, actor, accountId), actor)
+export async function disableAccount(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  everythingBy: Author | null = null,
+): Promise<Ended | null> {
+  return transaction(db, (tx) => disableWithin(tx, actor, accountId, everythingBy), actor)
 }
 
 /** Does what `disableAccount` does, within a transaction of the actor. */
-export async function disableWithin(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
+export async function disableWithin(
+  tx: pg.PoolClient,
+  actor: Actor,
+  accountId: string,
+  everythingBy: Author | null,
+): Promise<Ended | null> {
   await keepAnAdministrator(tx, actor, accountId)
   // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
   await setDisabled(tx, accountId, true)
-  await deleteAllSessions(tx, accountId)
+  if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
+  await endAllSessions(tx, accountId)
+  return null
 }
 
-/** Enables a disabled account. */
+/** Enables a disabled account. Tokens that were not revoked work again. */
 export async function enableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
   await transaction(db, (tx) => setDisabled(tx, accountId, false), actor)
 }

@@ -1,11 +1,12 @@
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
-import { type Actor, type ListPart, type Queryable, transaction } from '../database/database.ts'
+import { type ListPart, type Queryable, transaction } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
-import { type Author, insertEvent } from '../registry/tables/events.ts'
+import { type Author, insertEvent, insertEventList } from '../registry/tables/events.ts'
 import { requireBelowLimit } from '../registry/tables/limits.ts'
+import { type CredentialAuthor, requireLiveAuthor } from './live-author.ts'
 import { type Expiry, expiryValues } from './personal-tokens.ts'
 
 /** A deploy token to create. */
@@ -37,12 +38,6 @@ export interface DeployToken {
   isExpired: boolean
 }
 
-/** The person who creates or revokes a deploy token, for both kinds of events. */
-export interface DeployTokenAuthor {
-  author: Author
-  actor: Actor
-}
-
 /** A group, or one of its repositories. The page of a repository lists only tokens that may access it. */
 export interface DeployTokenPlace {
   groupId: string
@@ -56,7 +51,7 @@ export interface DeployTokenPlace {
  */
 export async function createDeployToken(
   { config, db }: AppContext,
-  { author, actor }: DeployTokenAuthor,
+  { author, actor }: CredentialAuthor,
   wanted: NewDeployToken,
 ): Promise<{ id: string; token: string; expiresAt: Date | null }> {
   const token = makeSecret('deploy')
@@ -64,6 +59,7 @@ export async function createDeployToken(
   const made = await transaction(
     db,
     async (tx) => {
+      await requireLiveAuthor(tx, author)
       await requireBelowLimit(tx, config, author, 'deployTokens', groupId)
       const inserted = await insertDeployToken(tx, wanted, hashSecret(token), author.accountId)
       await insertEvent(tx, author, {
@@ -88,7 +84,7 @@ export async function createDeployToken(
  */
 export async function revokeDeployToken(
   db: pg.Pool,
-  { author, actor }: DeployTokenAuthor,
+  { author, actor }: CredentialAuthor,
   place: DeployTokenPlace,
   which: { id: string } | { name: string },
 ): Promise<string | null> {
@@ -107,6 +103,27 @@ export async function revokeDeployToken(
     },
     actor,
   )
+}
+
+/** Revokes all deploy tokens that an account made, and writes the events. Returns how many. */
+export async function revokeDeployTokensOf(
+  tx: pg.PoolClient,
+  author: Author,
+  accountId: string,
+): Promise<number> {
+  const { rows } = await tx.query<{ groupId: string; name: string }>(
+    `update deploy_token set revoked_at = now()
+      where id in (select id from deploy_token where made_by = $1 and revoked_at is null order by id for update)
+  returning group_id as "groupId", name`,
+    [accountId],
+  )
+  const events = rows.map(({ groupId, name }) => ({
+    ...aboutGroup(groupId),
+    action: 'revoke-deploy-token' as const,
+    details: { name },
+  }))
+  if (events.length > 0) await insertEventList(tx, author, events)
+  return events.length
 }
 
 function aboutGroup(groupId: string) {

@@ -156,6 +156,17 @@ export async function withdrawInvitation(
   return rowCount === 1
 }
 
+/** Withdraws all open invitations that an account made. Returns how many. */
+export async function withdrawInvitationsOf(tx: pg.PoolClient, accountId: string): Promise<number> {
+  const { rowCount } = await tx.query(
+    `update invitation set withdrawn_at = now()
+      where id in (select id from invitation
+                    where inviter_id = $1 and accepted_at is null and withdrawn_at is null order by id for update)`,
+    [accountId],
+  )
+  return rowCount ?? 0
+}
+
 /**
  * Finds an invitation that can be accepted, and locks it. Of two racing requests, the second waits here, and then finds
  * that the invitation was accepted. Null for any other.

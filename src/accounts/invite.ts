@@ -1,12 +1,13 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
 import { countAttempt } from '../http/failure-limit.ts'
 import { formatTime } from '../http/formats.ts'
 import { siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { type InvitationDraft, insertInvitation, invitationUrl, makeInvitationToken } from './invitations.ts'
+import { type CredentialAuthor, requireLiveAuthor } from './live-author.ts'
 
 /** A new invitation. */
 export interface MadeInvitation {
@@ -36,7 +37,7 @@ export function explainNoNewAccounts({
 export async function invite(
   db: pg.Pool,
   config: Pick<Config, 'mail' | 'baseUrl'>,
-  actor: Actor,
+  { author, actor }: CredentialAuthor,
   { email, target }: InvitationDraft,
 ): Promise<MadeInvitation> {
   const isSentByMail = email !== null && config.mail !== null
@@ -44,6 +45,7 @@ export async function invite(
   return transaction(
     db,
     async (tx) => {
+      await requireLiveAuthor(tx, author)
       const { id, expiresAt } = await insertInvitation(tx, {
         madeBy: actor.accountId === null ? 'command' : 'account',
         inviterId: actor.accountId,

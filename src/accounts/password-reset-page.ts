@@ -21,6 +21,8 @@ const resetPage = page<{
   token: string
   problem: string | null
   isDone: boolean
+  /** Whether more than the sessions ends, or has ended. */
+  endsEverything: boolean
   /** Why the new password does not sign in. Null when it does. */
   obstacle: string | null
   /** Whether a link can be requested by mail. */
@@ -32,7 +34,12 @@ const resetPage = page<{
 
 // The token is in the query, because the log contains the path.
 const ResetQuery = z.object({ token: text })
-const ResetForm = z.object({ token: text, new_password: text, repeated_password: text })
+const ResetForm = z.object({
+  token: text,
+  new_password: text,
+  repeated_password: text,
+  end_everything: z.literal('yes').optional(),
+})
 
 const RequestForm = z.object({ login: text.transform((login) => login.trim()) })
 
@@ -94,7 +101,9 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
   })
 
   app.post('/password-reset', async (request, reply) => {
-    const { token, new_password: chosen, repeated_password: repeated } = readForm(ResetForm, request)
+    const form = readForm(ResetForm, request)
+    const { token, new_password: chosen, repeated_password: repeated } = form
+    const endsEverything = form.end_everything === 'yes'
     const account = await findResetAccount(db, token)
     if (!account) {
       return show(context, request, reply.code(410), { username: null, token: '', problem: deadLink })
@@ -103,14 +112,23 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
     const problem =
       findPasswordProblem(chosen, username) ??
       (chosen === repeated ? null : 'The two new passwords are not the same.')
-    if (problem) return show(context, request, reply.code(400), { username, token, problem })
-    if (!(await spendResetToken(db, actorOf(request, null), token, chosen))) {
+    if (problem) {
+      return show(context, request, reply.code(400), { username, token, problem, endsEverything })
+    }
+    if (!(await spendResetToken(db, actorOf(request, null), token, chosen, endsEverything))) {
       return show(context, request, reply.code(410), { username: null, token: '', problem: deadLink })
     }
     await admitAfterReset(context, request, reply, account.id)
     const isUsable = mayUsePassword(config, await isAdministrator(db, account.id))
     const obstacle = isUsable ? null : noPasswordHere(config)
-    return show(context, request, reply, { username, token: '', problem: null, isDone: true, obstacle })
+    return show(context, request, reply, {
+      username,
+      token: '',
+      problem: null,
+      isDone: true,
+      endsEverything,
+      obstacle,
+    })
   })
 }
 
@@ -123,6 +141,7 @@ function show(
     token: string
     problem: string | null
     isDone?: boolean
+    endsEverything?: boolean
     obstacle?: string | null
     isRequested?: boolean
   },
@@ -131,6 +150,7 @@ function show(
   const hasMail = config.mail !== null
   return resetPage(reply, visitor, {
     isDone: false,
+    endsEverything: false,
     obstacle: null,
     isRequested: false,
     ...content,

@@ -1,10 +1,8 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
-import { setPasswordHash } from './accounts.ts'
+import { replacePassword } from './account-lifecycle.ts'
 import { hashPassword } from './passwords.ts'
-import { deleteAllSessions } from './sessions.ts'
-import { forgetOrigins } from './sign-in-memory.ts'
 
 /** How long a link works. */
 export const resetLifetimeSeconds = 3600
@@ -64,12 +62,15 @@ export async function findResetAccount(
   return rows[0] ?? null
 }
 
-/** Sets a new password with a link, once, and ends all sessions. False when the link no longer works. */
+/**
+ * Sets a new password with a link, once, and ends all sessions, or everything. False when the link no longer works.
+ */
 export async function spendResetToken(
   db: pg.Pool,
   actor: Actor,
   token: string,
   password: string,
+  endsEverything: boolean,
 ): Promise<boolean> {
   const passwordHash = await hashPassword(password)
   return transaction(
@@ -86,9 +87,8 @@ export async function spendResetToken(
         [account.id, hashSecret(token)],
       )
       if (rowCount !== 1) return false
-      await setPasswordHash(tx, account.id, passwordHash)
-      await deleteAllSessions(tx, account.id)
-      await forgetOrigins(tx, account.id)
+      const everythingBy = endsEverything ? { accountId: account.id, token: null, ip: actor.ip } : null
+      await replacePassword(tx, account.id, passwordHash, everythingBy)
       return true
     },
     actor,

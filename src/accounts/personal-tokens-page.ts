@@ -21,6 +21,7 @@ import { RegistryError } from '../registry/errors.ts'
 import { requireBelowLimit } from '../registry/tables/limits.ts'
 import { listNamedRepositories } from '../repositories/accessible-repositories.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
+import { requireLiveAuthor } from './live-author.ts'
 import {
   enteredTokenForm,
   lifetimesInDays,
@@ -183,7 +184,9 @@ async function makeToken(
     const expiresAt = await transaction(
       db,
       async (tx) => {
-        await requireBelowLimit(tx, config, { accountId, token: null }, 'tokens', accountId)
+        const author = { accountId, token: null, ip: actor.ip, session: session.idHash }
+        await requireLiveAuthor(tx, author)
+        await requireBelowLimit(tx, config, author, 'tokens', accountId)
         return insertPersonalToken(tx, wanted)
       },
       actor,

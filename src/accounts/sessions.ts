@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
 import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
@@ -103,9 +104,22 @@ export async function deleteSession(db: Queryable, idHash: SecretHash): Promise<
   await db.query(`delete from session where id_hash = $1`, [idHash])
 }
 
-/** Ends every session of an account. */
-export async function deleteAllSessions(db: Queryable, accountId: string): Promise<void> {
-  await db.query(`delete from session where account_id = $1`, [accountId])
+/**
+ * Ends every session of an account, and what could still become one: links for a new password, sign-ins that wait for a
+ * second factor, and consent pages. Returns the number of sessions.
+ */
+export async function endAllSessions(tx: pg.PoolClient, accountId: string): Promise<number> {
+  const ended = await deleteAllSessions(tx, accountId)
+  for (const table of ['password_reset', 'sign_in_step', 'authorization_request']) {
+    await tx.query(`delete from ${table} where account_id = $1`, [accountId])
+  }
+  return ended
+}
+
+/** Ends every session of an account. Returns how many. */
+export async function deleteAllSessions(db: Queryable, accountId: string): Promise<number> {
+  const { rowCount } = await db.query(`delete from session where account_id = $1`, [accountId])
+  return rowCount ?? 0
 }
 
 /** Deletes at most `limit` expired sessions. Returns how many it deleted. */

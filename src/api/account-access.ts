@@ -6,7 +6,13 @@ import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { findFactors, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { AccountPath, accountOfPath, refuseAdministrator, refuseOwn } from './accounts.ts'
+import {
+  AccountPath,
+  accountOfPath,
+  endEverythingMember,
+  refuseAdministrator,
+  refuseOwn,
+} from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
@@ -42,6 +48,7 @@ const NewPassword = z
       description: 'If it is missing, a password is generated and returned',
       example: 'correct horse battery staple',
     }),
+    end_everything: endEverythingMember.optional(),
   })
   .meta({ id: 'NewPassword' })
 const SetPassword = z
@@ -153,7 +160,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     endpoint(mayManage, {
       operationId: 'setPassword',
       tag,
-      summary: 'Set the password of an account and end all its sessions',
+      summary: 'Set the password of an account and end all its sessions, or everything',
       params,
       body: NewPassword,
       response: { 200: SetPassword },
@@ -163,11 +170,12 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       const account = await accountOfPath(context, request.params.username)
       refuseAdministrator(person, account)
       const { id, username } = account
-      const { password: given } = request.body
+      const { password: given, end_everything } = request.body
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
-      await resetPassword(db, person.actor, id, password)
+      const everythingBy = end_everything === true ? person.author : null
+      await resetPassword(db, person.actor, id, password, everythingBy)
       return { password: given === undefined ? password : null }
     },
   )

@@ -79,6 +79,12 @@ const NewAccount = Account.extend({
   }),
 }).meta({ id: 'NewAccount' })
 
+/** The member of a request that ends everything of an account, not only its sessions. */
+export const endEverythingMember = z.boolean().meta({
+  description:
+    'True also revokes its tokens and applications, and the deploy tokens and invitations that it made, for good',
+})
+
 const AccountUpdate = z
   .strictObject({
     username,
@@ -86,6 +92,10 @@ const AccountUpdate = z
     email,
     admin,
     disabled: z.boolean().meta({ description: 'True ends its sessions and stops its tokens' }),
+    end_everything: endEverythingMember.meta({
+      description:
+        'Only with `disabled`: true also revokes its tokens and applications, and the deploy tokens and invitations that it made, for good',
+    }),
   })
   .partial()
   .meta({ id: 'AccountUpdate', description: 'Missing members keep their values' })
@@ -182,7 +192,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       tag: 'Accounts',
       summary: 'Change, disable or enable an account',
       description:
-        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again. The role `admin`, and the email of a site administrator, change only in the browser and by command. A new email counts as not verified. No other account can have a former username for 90 days. This applies to the last ten of an account.',
+        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again, unless `end_everything` revoked them. The role `admin`, and the email of a site administrator, change only in the browser and by command. A new email counts as not verified. No other account can have a former username for 90 days. This applies to the last ten of an account.',
       params: AccountPath,
       body: AccountUpdate,
       response: { 200: Account },
@@ -190,7 +200,10 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     async (request) => {
       const person = mayManage.granted(request)
       const account = await accountOfPath(context, request.params.username)
-      const { name, disabled, email, username, admin } = request.body
+      const { name, disabled, email, username, admin, end_everything = false } = request.body
+      if (end_everything && disabled !== true) {
+        throw invalidArgument('end_everything: is only for disabling: send disabled: true too')
+      }
       if (admin !== undefined || disabled !== undefined) refuseOwn(person, account)
       if (admin !== undefined && admin !== account.isAdmin) requireOnSite(person, 'changeAdministrator')
       if (email !== undefined && email !== account.email) refuseAdministrator(person, account)
@@ -207,7 +220,9 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
             // Before the change: this locks all administrators in one order.
             if (disabled === true) await keepAnAdministrator(tx, person.actor, account.id)
             await changeAccount(tx, account.id, changes)
-            if (disabled === true) await disableWithin(tx, person.actor, account.id)
+            if (disabled === true) {
+              await disableWithin(tx, person.actor, account.id, end_everything ? person.author : null)
+            }
             if (disabled === false) await setDisabled(tx, account.id, false)
           },
           person.actor,

@@ -2,12 +2,12 @@ import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import {
   createDeployToken,
-  type DeployTokenAuthor,
   findDeployToken,
   type DeployToken as KnownDeployToken,
   listDeployTokens,
   revokeDeployToken,
 } from '../accounts/deploy-tokens.ts'
+import type { CredentialAuthor } from '../accounts/live-author.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import { rowId } from '../domain/row-id.ts'
@@ -159,7 +159,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
   }
 }
 
-function whoOf(request: FastifyRequest, { author }: GroupGrant): DeployTokenAuthor {
+function whoOf(request: FastifyRequest, { author }: GroupGrant): CredentialAuthor {
   return { author, actor: { ...actorOf(request, author.accountId), via: 'api' } }
 }
 

@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { LastAdministratorError } from '../accounts/account-lifecycle.ts'
+import { EndedMeanwhileError } from '../accounts/live-author.ts'
 import { brokenConstraint, isOutage, isReferenceGone } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { PageError } from '../http/page-error.ts'
@@ -89,6 +90,7 @@ function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
   if (isReferenceGone(thrown)) return conflict('something that belongs to it was deleted a moment ago')
   if (thrown instanceof LastAdministratorError) return conflict(thrown.message)
+  if (thrown instanceof EndedMeanwhileError) return invalidToken()
   // Too many passwords wait to be hashed.
   if (thrown instanceof PageError) {
     return new ApiError(thrown.status, errcode.unavailable, 'try again in a few seconds', thrown.headers)

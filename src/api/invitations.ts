@@ -112,12 +112,12 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       response: { 201: NewInvitation },
     }),
     async (request, reply) => {
-      const { accountId, actor } = mayManageAll.granted(request)
+      const { accountId, author, actor } = mayManageAll.granted(request)
       const obstacle = explainNoNewAccounts(config)
       if (obstacle !== null) throw conflict(obstacle)
       await refuseMany(accountId)
       const { email = null } = request.body
-      const made = await invite(db, config, actor, { email, target: null })
+      const made = await invite(db, config, { author, actor }, { email, target: null })
       const expires_at = made.expiresAt.toISOString()
       return reply.code(201).send({ id: Number(made.id), url: made.url, expires_at })
     },
@@ -180,7 +180,12 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       const { accountId } = grant.author
       if (accountId !== null) await refuseMany(accountId)
       const target = { groupId: grant.groupId, role }
-      const made = await invite(db, config, whoOf(request, grant), { email, target })
+      const made = await invite(
+        db,
+        config,
+        { author: grant.author, actor: whoOf(request, grant) },
+        { email, target },
+      )
       const expires_at = made.expiresAt.toISOString()
       return reply.code(201).send({ id: Number(made.id), url: made.url, expires_at })
     },

@@ -5,7 +5,13 @@ import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { onAccount } from './account-password.ts'
+import {
+  describeEnded,
+  type EndingOptions,
+  endEverythingOption,
+  onAccount,
+  tellEnded,
+} from './account-password.ts'
 import type { JsonOptions } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
@@ -59,16 +65,24 @@ export function setAdminCommand(): Command {
 
 /** `svc account disable` */
 export function disableCommand(): Command {
-  const description = 'Disable an account: its sessions end, and all its tokens stop at once.'
-  return onAccount('disable', description).action(async (username: string, options: JsonOptions) => {
-    await withDatabase(async (db) => disableAccount(db, commandActor, (await theAccount(db, username)).id))
-    printResult(options, { username, disabled: true }, `Account ${username} disabled.`)
-  })
+  const description =
+    'Disable an account: its sessions end, and all its tokens stop at once. They work again when it is enabled, unless you end everything.'
+  return onAccount('disable', description)
+    .addOption(endEverythingOption())
+    .action(async (username: string, { endEverything, ...options }: JsonOptions & EndingOptions) => {
+      const everythingBy = endEverything ? commandLine : null
+      const ended = await withDatabase(async (db) =>
+        disableAccount(db, commandActor, (await theAccount(db, username)).id, everythingBy),
+      )
+      const text = `Account ${username} disabled.${tellEnded(ended)}`
+      printResult(options, { username, disabled: true, ...describeEnded(ended) }, text)
+    })
 }
 
 /** `svc account enable` */
 export function enableCommand(): Command {
-  const description = 'Enable a disabled account. Its tokens work again; its sessions have ended.'
+  const description =
+    'Enable a disabled account. Tokens that were not revoked work again; its sessions have ended.'
   return onAccount('enable', description).action(async (username: string, options: JsonOptions) => {
     await withDatabase(async (db) => enableAccount(db, commandActor, (await theAccount(db, username)).id))
     printResult(options, { username, disabled: false }, `Account ${username} enabled.`)

@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander'
-import { resetPassword } from '../accounts/account-lifecycle.ts'
+import { type Ended, resetPassword } from '../accounts/account-lifecycle.ts'
 import {
   makeVerificationToken,
   verificationLifetimeSeconds,
@@ -9,6 +9,7 @@ import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/pass
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
+import { commandLine } from '../registry/tables/events.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
@@ -34,13 +35,15 @@ export function setPasswordCommand(): Command {
   )
     .addOption(passwordOption())
     .addOption(passwordStdinOption())
-    .action(async (username: string, options: PasswordOptions) => {
+    .addOption(endEverythingOption())
+    .action(async (username: string, options: PasswordOptions & EndingOptions) => {
       const password = await choosePassword(username, options)
-      await withDatabase(async (db) =>
-        resetPassword(db, commandActor, (await theAccount(db, username)).id, password),
+      const everythingBy = options.endEverything ? commandLine : null
+      const ended = await withDatabase(async (db) =>
+        resetPassword(db, commandActor, (await theAccount(db, username)).id, password, everythingBy),
       )
-      const text = `Password of ${username} changed.${tellPassword(options, password)}`
-      printResult(options, { username, password }, text)
+      const text = `Password of ${username} changed.${tellEnded(ended)}${tellPassword(options, password)}`
+      printResult(options, { username, password, ...describeEnded(ended) }, text)
     })
 }
 
@@ -73,6 +76,32 @@ export function verificationLinkCommand(): Command {
     })
     printResult(options, { username, url, expires_in: verificationLifetimeSeconds }, url)
   })
+}
+
+/** The option of commands that can end everything of an account. */
+export interface EndingOptions {
+  endEverything?: boolean
+}
+
+/** `--end-everything` */
+export function endEverythingOption(): Option {
+  const description =
+    'also revoke its tokens and applications, and the deploy tokens and invitations that it made, for good'
+  return new Option('--end-everything', description)
+}
+
+/** Returns what was ended, for `--json`. Empty when only sessions ended. */
+export function describeEnded(ended: Ended | null): Record<string, unknown> {
+  if (ended === null) return {}
+  const { deployTokens: deploy_tokens, ...others } = ended
+  return { ended: { ...others, deploy_tokens } }
+}
+
+/** Returns a sentence with what was ended. Empty when only sessions ended. */
+export function tellEnded(ended: Ended | null): string {
+  if (ended === null) return ''
+  const { sessions, tokens, applications, deployTokens, invitations } = ended
+  return ` Ended for good: ${sessions} sessions, ${tokens} tokens, ${applications} applications, ${deployTokens} deploy tokens, ${invitations} invitations.`
 }
 
 /** `--password` */

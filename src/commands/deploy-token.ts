@@ -2,10 +2,10 @@ import { Command, Option } from 'commander'
 import {
   createDeployToken,
   type DeployToken,
-  type DeployTokenAuthor,
   listDeployTokens,
   revokeDeployToken,
 } from '../accounts/deploy-tokens.ts'
+import type { CredentialAuthor } from '../accounts/live-author.ts'
 import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
@@ -19,7 +19,7 @@ interface CreateOptions extends JsonOptions {
   expiresInDays: number | 'never'
 }
 
-const operator: DeployTokenAuthor = { author: commandLine, actor: commandActor }
+const operator: CredentialAuthor = { author: commandLine, actor: commandActor }
 
 /** `svc deploy-token …` */
 export function deployTokenCommand(): Command {

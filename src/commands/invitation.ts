@@ -4,6 +4,7 @@ import { explainNoNewAccounts, invite } from '../accounts/invite.ts'
 import { commandActor } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
+import { commandLine } from '../registry/tables/events.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 
@@ -50,7 +51,7 @@ async function inviteSomebody(
       throw new Error(`${obstacle}.${config.signUp === 'closed' ? ' Use svc account create.' : ''}`)
     }
     const target = group !== null && role ? { groupId: (await theGroup(db, group)).id, role } : null
-    return invite(db, config, commandActor, { email: email ?? null, target })
+    return invite(db, config, { author: commandLine, actor: commandActor }, { email: email ?? null, target })
   })
   printResult(
     options,

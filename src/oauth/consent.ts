@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import { requireLiveAuthor } from '../accounts/live-author.ts'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
 import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
@@ -127,6 +128,7 @@ async function approve(
   const decision = await transaction(
     db,
     async (tx) => {
+      await requireLiveAuthor(tx, { accountId, token: null, ip: request.ip, session: session.idHash })
       refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
       return approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
     },

@@ -15,7 +15,7 @@ import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import type { VisibleGroup } from '../repositories/groups.ts'
-import { managedGroup, type PagesContext } from './permit.ts'
+import { authorOf, managedGroup, type PagesContext } from './permit.ts'
 
 const invitationsPerPage = 50
 
@@ -152,9 +152,9 @@ function invitationPages({ config, db }: AppContext) {
       }
       const email = form.email || null
       const target = group && { groupId: group.id, role: form.role }
-      const actor = actorOf(request, session.account.id)
+      const who = { author: authorOf(request, session), actor: actorOf(request, session.account.id) }
       try {
-        const { url, expiresAt } = await invite(db, config, actor, { email, target })
+        const { url, expiresAt } = await invite(db, config, who, { email, target })
         if (url !== null) {
           const back = urlOf(place)
           const about = { group: group?.name ?? null, link: url, email, expiresAt }

@@ -75,7 +75,7 @@ function credentialOf({ account }: Session) {
 
 /** Returns the author of a change, for its event. */
 export function authorOf({ ip }: FastifyRequest, session: Session): Author {
-  return { accountId: session.account.id, token: null, ip }
+  return { accountId: session.account.id, token: null, ip, session: session.idHash }
 }
 
 /** Runs a change of a package. Errors of the registry become error pages. */

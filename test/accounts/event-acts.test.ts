@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
 import { buildApp } from '../../src/server/app.ts'
 import { openLog } from '../../src/server/log.ts'
 import {
@@ -317,10 +318,15 @@ async function bySignedIn(
 async function acceptInvitation(): Promise<By> {
   const username = aName('invited')
   const { id: groupId } = await aGroup(t.db)
-  const { url } = await invite(t.db, t.config, commandActor, {
-    email: null,
-    target: { groupId, role: 'developer' },
-  })
+  const { url } = await invite(
+    t.db,
+    t.config,
+    { author: commandLine, actor: commandActor },
+    {
+      email: null,
+      target: { groupId, role: 'developer' },
+    },
+  )
   const page = await open(t, '/login')
   await post(t.app, '/invitations/account', cookiesOf(page), {
     csrf_token: csrfTokenIn(page),

@@ -7,6 +7,7 @@ import { invite } from '../../src/accounts/invite.ts'
 import { findReturn } from '../../src/accounts/return-path.ts'
 import { commandActor } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
 import { listGroupMembers } from '../../src/repositories/members.ts'
 import {
   aGroup,
@@ -46,10 +47,15 @@ async function aManagedGroup(app: TestApp = t) {
 /** Creates an invitation to the group as its admin, and returns its token. */
 async function aToken(app: TestApp, group: { id: string }, admin: { id: string }, role: Role = 'developer') {
   const actor = { ...commandActor, accountId: admin.id }
-  const { id, url } = await invite(app.db, app.config, actor, {
-    email: null,
-    target: { groupId: group.id, role },
-  })
+  const { id, url } = await invite(
+    app.db,
+    app.config,
+    { author: commandLine, actor },
+    {
+      email: null,
+      target: { groupId: group.id, role },
+    },
+  )
   return { id, token: url?.split('token=')[1] ?? '' }
 }
 

@@ -6,6 +6,7 @@ import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { findPasswordProblem } from '../../src/accounts/passwords.ts'
 import { makeProgram } from '../../src/commands/program.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
 import {
   type AccountActor,
   aName,
@@ -46,7 +47,12 @@ const ways: Record<
     return send('/password-reset', { token, new_password: password, repeated_password: password })
   },
   'an invitation': async (password, username) => {
-    const { url } = await invite(t.db, t.config, commandActor, { email: null, target: null })
+    const { url } = await invite(
+      t.db,
+      t.config,
+      { author: commandLine, actor: commandActor },
+      { email: null, target: null },
+    )
     return send('/invitations/account', accountForm(url?.split('token=')[1] ?? '', username, password))
   },
   'a sign-up': async (password, username) => {

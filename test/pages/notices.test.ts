@@ -4,6 +4,7 @@ import { makeVerificationToken } from '../../src/accounts/email-verifications.ts
 import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
 import {
   aDeployToken,
   aGroupMember,
@@ -105,7 +106,7 @@ async function anUpload({ sendFile, ofRepository }: Person): Promise<string> {
 async function anInvitation({ account, group }: Person, isForGroup = true): Promise<string> {
   const actor = { ...commandActor, accountId: account.id }
   const target = isForGroup ? { groupId: group.id, role: 'guest' as const } : null
-  const { url } = await invite(t.db, t.config, actor, { email: null, target })
+  const { url } = await invite(t.db, t.config, { author: commandLine, actor }, { email: null, target })
   return url?.split('token=')[1] ?? ''
 }
 

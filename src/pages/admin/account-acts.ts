@@ -14,8 +14,9 @@ import { type Actor, transaction } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery } from '../../http/forms.ts'
 import { PageError } from '../../http/page-error.ts'
-import { confirmationPage } from '../../http/pages.ts'
-import { type AdminContext, accountOfPage, goOn } from './administrator.ts'
+import { type Confirmation, confirmationPage } from '../../http/pages.ts'
+import { authorOf } from '../permit.ts'
+import { type AdminContext, accountOfPage, endEverythingChoice, goOn } from './administrator.ts'
 
 const ActForm = z.object({
   act: z.enum([
@@ -27,6 +28,7 @@ const ActForm = z.object({
     'end-sessions',
     'revoke-all',
   ]),
+  end_everything: z.literal('yes').optional(),
 })
 
 interface Route {
@@ -40,7 +42,7 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
   app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
     const { act } = readQuery(ActForm, request)
     const { username } = await accountOfPage(context, request.params.username)
-    const { button, explanation } = questions[act]
+    const { button, explanation, choice } = questions[act]
     const url = `/admin/accounts/${username}`
     return confirmationPage(reply, sessionOf(request), {
       title: `${button}: ${username}?`,
@@ -49,29 +51,44 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
       fields: { act },
       button,
       ask: null,
+      ...(choice && { choice }),
       back: url,
     })
   })
 
   app.post<Route>('/admin/accounts/:username', async (request, reply) => {
-    const { act } = readForm(ActForm, request)
+    const { act, end_everything } = readForm(ActForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
-    const own = sessionOf(request).account
-    if (id === own.id) {
+    const session = sessionOf(request)
+    if (id === session.account.id) {
       throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
     }
-    await acts[act].run(db, actorOf(request, own.id), id)
+    const actor = actorOf(request, session.account.id)
+    if (act === 'disable' && end_everything === 'yes') {
+      await disableAccount(db, actor, id, authorOf(request, session))
+      const sentence = `${username} is disabled, and everything that could act for it has ended.`
+      return goOn(context, reply, `/admin/accounts/${username}`, sentence)
+    }
+    await acts[act].run(db, actor, id)
     return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
   })
 }
 
 /** What is asked before an act. */
-const questions: Record<z.output<typeof ActForm>['act'], { button: string; explanation: string }> = {
+const questions: Record<
+  z.output<typeof ActForm>['act'],
+  Pick<Confirmation, 'button' | 'explanation' | 'choice'>
+> = {
   disable: {
     button: 'Disable',
-    explanation: 'The account loses its sessions, and its tokens stop at once.',
+    explanation:
+      'The account loses its sessions, and its tokens stop at once. When it is enabled, its tokens work again.',
+    choice: endEverythingChoice,
   },
-  enable: { button: 'Enable', explanation: 'The person can sign in again, and the tokens work again.' },
+  enable: {
+    button: 'Enable',
+    explanation: 'The person can sign in again. Tokens that were not revoked work again.',
+  },
   'make-admin': {
     button: 'Make site administrator',
     explanation:
@@ -102,7 +119,7 @@ const acts = {
   },
   enable: {
     run: (db: pg.Pool, actor: Actor, id: string) => enableAccount(db, actor, id),
-    done: 'is enabled. Its tokens work again.',
+    done: 'is enabled. Its tokens that were not revoked work again.',
   },
   'make-admin': {
     run: (db: pg.Pool, actor: Actor, id: string) =>

@@ -12,8 +12,9 @@ import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { confirmationPage, page } from '../../http/pages.ts'
+import { authorOf } from '../permit.ts'
 import { type AccountAccess, readAccountAccess } from './account-access.ts'
-import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
+import { type AdminContext, accountOfPage, endEverythingChoice, goOn, orProblem } from './administrator.ts'
 
 const accountsPerPage = 50
 
@@ -26,6 +27,7 @@ const NewAccountForm = z.object({
   admin: checkbox,
 })
 const UnlinkForm = z.object({ issuer: text })
+const PasswordForm = z.object({ end_everything: checkbox })
 
 const accountsPage = page<{
   accounts: AccountDetails[]
@@ -55,7 +57,12 @@ const accountPage = page<{
   isOneself: boolean
   problem: AccountProblem | null
 }>('admin/account')
-const passwordPage = page<{ username: string; password: string; isNew: boolean }>('admin/password')
+const passwordPage = page<{
+  username: string
+  password: string
+  isNew: boolean
+  hasEndedEverything: boolean
+}>('admin/password')
 
 const emptyForm = { username: '', display_name: '', email: '', admin: undefined }
 
@@ -101,7 +108,12 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     if (typeof made === 'string') {
       return showAccounts(context, reply.code(400), { search: '', after: '', form, problem: made })
     }
-    return passwordPage(reply, session, { username: form.username, password, isNew: true })
+    return passwordPage(reply, session, {
+      username: form.username,
+      password,
+      isNew: true,
+      hasEndedEverything: false,
+    })
   })
 
   app.get<Route>('/admin/accounts/:username', (request, reply) =>
@@ -147,11 +159,12 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     return confirmationPage(reply, sessionOf(request), {
       title: `Set a new password: ${username}?`,
       explanation:
-        'The old password stops working, and all sessions of the account end. Tokens keep working.',
+        'The old password stops working, and all sessions of the account end. Tokens keep working, unless you end everything.',
       action: `${url}/password`,
       fields: {},
       button: 'Set a new password',
       ask: null,
+      choice: endEverythingChoice,
       back: url,
     })
   })
@@ -160,8 +173,11 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     const { id, username } = await accountOfPage(context, request.params.username)
     const password = makePassword()
     const session = sessionOf(request)
-    await resetPassword(db, actorOf(request, session.account.id), id, password)
-    return passwordPage(reply, session, { username, password, isNew: false })
+    const { end_everything } = readForm(PasswordForm, request)
+    const everythingBy = end_everything === 'yes' ? authorOf(request, session) : null
+    await resetPassword(db, actorOf(request, session.account.id), id, password, everythingBy)
+    const hasEndedEverything = everythingBy !== null
+    return passwordPage(reply, session, { username, password, isNew: false, hasEndedEverything })
   })
 }
 

@@ -8,6 +8,7 @@ import { UnwritableMigration } from '../../database/operator-migrations.ts'
 import { describeRule } from '../../database/rules.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { pageNotFound } from '../../http/page-error.ts'
+import type { Confirmation } from '../../http/pages.ts'
 import { UnacceptableChange } from '../../oauth/application-changes.ts'
 import { mayOnSite } from '../permit.ts'
 
@@ -60,6 +61,13 @@ export async function accountOfPage({ db }: AdminContext, username: string): Pro
   const found = username.includes('\0') ? null : await findAccountDetails(db, username)
   if (!found) throw pageNotFound()
   return found
+}
+
+/** The check box that ends everything of an account, not only its sessions. */
+export const endEverythingChoice: NonNullable<Confirmation['choice']> = {
+  name: 'end_everything',
+  label: 'End everything',
+  hint: 'Also revokes its tokens and applications, and the deploy tokens and invitations that it made. This cannot be undone, also not by enabling the account.',
 }
 
 /** Redirects to a page, which shows the sentence once. */

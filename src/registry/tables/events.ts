@@ -1,6 +1,7 @@
 import type { ListPart, Queryable } from '../../database/database.ts'
 import type { ResourceScope } from '../../domain/permissions.ts'
 import { readRowId } from '../../domain/row-id.ts'
+import type { SecretHash } from '../../domain/secrets.ts'
 import { bareIp } from '../../http/client-ip.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 
@@ -12,6 +13,8 @@ export interface Author {
   accountId: string | null
   token: UsedToken | null
   ip: string | null
+  /** The hash of the id of the session in a browser. */
+  session?: SecretHash
 }
 
 /** The author of changes on the command line, where no account signs in. */

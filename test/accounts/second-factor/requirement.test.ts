@@ -4,6 +4,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { invite } from '../../../src/accounts/invite.ts'
 import { findReturn } from '../../../src/accounts/return-path.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { commandLine } from '../../../src/registry/tables/events.ts'
 import {
   aGroup,
   aGroupMember,
@@ -88,7 +89,7 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
   it('returns to an invitation, whose token is not stored', async () => {
     const group = await aGroup(t.db)
     const about = { email: null, target: { groupId: group.id, role: 'developer' } } as const
-    const { url } = await invite(t.db, t.config, commandActor, about)
+    const { url } = await invite(t.db, t.config, { author: commandLine, actor: commandActor }, about)
     const { pathname, search } = new URL(String(url))
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)

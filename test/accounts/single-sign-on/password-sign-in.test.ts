@@ -5,6 +5,7 @@ import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { insertSession } from '../../../src/accounts/sessions.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { commandLine } from '../../../src/registry/tables/events.ts'
 import {
   aGroup,
   anAccount,
@@ -141,10 +142,15 @@ describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
 
   it('to a group leads to the sign-in', async () => {
     const group = await aGroup(t.db)
-    const { url } = await invite(t.db, t.config, commandActor, {
-      email: null,
-      target: { groupId: group.id, role: 'guest' },
-    })
+    const { url } = await invite(
+      t.db,
+      t.config,
+      { author: commandLine, actor: commandActor },
+      {
+        email: null,
+        target: { groupId: group.id, role: 'guest' },
+      },
+    )
     const page = await t.app.inject(String(url).slice(t.config.baseUrl.length))
     expect(page.body).toContain('You get an account when you sign in for the first time.')
     expect(page.body).toContain('<a href="/login?page=/invitations">Sign in to accept the invitation</a>')
