@@ -23,9 +23,13 @@ function build() {
         'Run: npm ci --include=dev && npm run build',
     )
   }
-  const { status, error } = spawnSync(process.execPath, [compiler, '-p', join(root, 'tsconfig.json')], {
-    stdio: 'inherit',
-  })
+  // The types are removed, not checked: that takes a fifth of the time. `npm run types` checks them.
+  const options = ['--noCheck', '--noResolve', '--types', '']
+  const { status, error } = spawnSync(
+    process.execPath,
+    [compiler, '-p', join(root, 'tsconfig.json'), ...options],
+    { stdio: 'inherit' },
+  )
   if (error) fail(`The compiler did not start: ${error.message}`)
   if (status !== 0) process.exit(status ?? 1)
   writeFileSync(stamp, '')

@@ -44,11 +44,17 @@ describe('bin/build.js --if-needed, which runs before npm start', () => {
   })
 
   it('fails each time while a source has a mistake', async () => {
-    await write('src/main.ts', 'export const name: string = 1')
+    await write('src/main.ts', 'export const name: string =')
     for (const attempt of [1, 2]) {
       const { code, stdout } = await build()
-      expect([attempt, code === 0, stdout.includes('TS2322')]).toEqual([attempt, false, true])
+      expect([attempt, code === 0, stdout.includes('TS1109')]).toEqual([attempt, false, true])
     }
+  })
+
+  it('does not wait for a check of the types', async () => {
+    await write('src/main.ts', `import './absent.ts'\nexport const name: string = 1`)
+    expect(await build()).toEqual({ code: 0, stdout: '', stderr: '' })
+    expect(await compiled()).toMatch(/^import '\.\/absent\.js';\nexport const name = 1;/)
   })
 
   it('needs no compiler when everything is built, and otherwise says how to get it', async () => {

