@@ -66,6 +66,14 @@ export async function findDatabaseBytes(db: Queryable): Promise<number> {
   return (rows[0] as { bytes: number }).bytes
 }
 
+/** Returns whether the database refuses changes: it is a standby, or its operator has made it read-only. */
+export async function isReadOnly(db: Queryable): Promise<boolean> {
+  const { rows } = await db.query<{ isReadOnly: boolean }>(
+    `select current_setting('transaction_read_only')::boolean as "isReadOnly"`,
+  )
+  return rows[0]?.isReadOnly === true
+}
+
 /** The public URLs of the server, without a slash at the end. */
 export interface ServerUrls {
   baseUrl: string

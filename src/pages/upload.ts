@@ -118,7 +118,7 @@ export async function uploadPageRoutes(
             await room.requireGroupRoom(repository.id, Number(request.headers['content-length'] ?? 0))
           } catch (error) {
             if (!(error instanceof RegistryError)) throw error
-            return showForm(reply.code(error.status), session, repository, refusalOf(error))
+            return refuse(request, reply, session, repository, error)
           }
           requireUploadRate(request.raw)
           request.setDecorator('uploader', { session, repository })
@@ -131,19 +131,20 @@ export async function uploadPageRoutes(
           repository: VisibleRepository
         }>('uploader')
         const { archive, fileName, problem } = request.body as ReceivedForm
-        if (!archive || problem) {
-          const refusal = problem ? refusalOf(problem) : { message: 'Choose a zip file.', details: [] }
-          return showForm(reply.code(problem?.status ?? 400), session, repository, refusal)
-        }
-        try {
-          await inTurn(() => judgeArchive(archive.path))
-        } catch (error) {
-          if (!(error instanceof RegistryError)) throw error
-          return showForm(reply.code(error.status), session, repository, refusalOf(error))
+        if (problem) return refuse(request, reply, session, repository, problem)
+        if (!archive) {
+          const refusal = { message: 'Choose a zip file.', details: [] }
+          return showForm(reply.code(400), session, repository, refusal)
         }
         const { sha256, size } = archive
-        // Store the bytes before the row that names them, and commit the row before the browser gets the response.
-        await keepArchive(db, archives, archive)
+        try {
+          await inTurn(() => judgeArchive(archive.path))
+          // Store the bytes before the row that names them, and commit the row before the browser gets the response.
+          await keepArchive(db, archives, archive)
+        } catch (error) {
+          if (!(error instanceof RegistryError)) throw error
+          return refuse(request, reply, session, repository, error)
+        }
         const id = await transaction(db, async (tx) => {
           await lockUploads(tx, session.account.id)
           await refuseFull(session, size, tx)
@@ -268,6 +269,18 @@ export async function uploadPageRoutes(
       await discardArchive(received)
       throw error
     }
+  }
+
+  /** Shows the form with the reason. Logs it when it is one of the server. */
+  function refuse(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    session: Session,
+    repository: VisibleRepository,
+    problem: RegistryError,
+  ): Promise<FastifyReply> {
+    if (problem.status >= 500) request.log.error({ err: problem, req: request }, 'an upload failed')
+    return showForm(reply.code(problem.status), session, repository, refusalOf(problem))
   }
 
   async function showForm(

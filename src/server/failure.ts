@@ -1,11 +1,15 @@
 import pg from 'pg'
 import { isOutage } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
+import { RegistryError } from '../registry/errors.ts'
 
 /** Returns the message of a fatal error: one line, or a list of mistakes. It never contains a stack. */
 export function explainFailure(error: unknown): string {
   if (error instanceof AggregateError) return explainFailure(error.errors[0])
   if (error instanceof pg.DatabaseError) return explainDatabaseError(error)
+  // An archive that could not be written has the error of the disk as its cause.
+  const cause = error instanceof RegistryError ? error.cause : null
+  if (cause instanceof Error) return explainDiskError(cause) ?? (error as Error).message
   if (error instanceof Error) return explainSystemError(error) ?? error.message
   return String(error)
 }
@@ -26,6 +30,10 @@ function explainSystemError(
   if (error.syscall === 'listen' || error.syscall === 'bind') return explainListening(error)
   if (error.syscall === 'getaddrinfo') return `A host name in the configuration is unknown: ${error.message}.`
   if (isOutage(error)) return `The database does not respond: ${error.message}.`
+  return explainDiskError(error)
+}
+
+function explainDiskError(error: NodeJS.ErrnoException): string | null {
   if (error.syscall === undefined || error.code === undefined) return null
   if (error.code === 'ENOSPC' || error.code === 'EDQUOT')
     return `No space is left on the disk (${error.message}): free some, and try again.`

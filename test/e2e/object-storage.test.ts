@@ -201,6 +201,17 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     },
   )
 
+  it('responds with 503 to an upload while the store is silent, before clients and proxies give up', async () => {
+    const { push } = await aCaller(t)
+    store?.fail('silent')
+    const startedAt = performance.now()
+    const pushed = await push('1.0.0')
+    expect([pushed.statusCode, pushed.headers['retry-after']]).toEqual([503, '5'])
+    // Only whole patiences are compared: a second one would add 8 s.
+    expect(performance.now() - startedAt).toBeLessThan(15_000)
+    expect(store?.heads().filter((head) => head.startsWith('HEAD '))).toHaveLength(1)
+  })
+
   it('responds with 507 to a push while the store is full', async () => {
     const { push } = await aCaller(t)
     store?.fail('full', 'PUT')

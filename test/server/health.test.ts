@@ -2,9 +2,14 @@ import { spawnSync } from 'node:child_process'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { PassThrough } from 'node:stream'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openDatabase } from '../../src/database/database.ts'
+import { buildApp } from '../../src/server/app.ts'
+import { openLog } from '../../src/server/log.ts'
 import { useApp } from '../support/app.ts'
-import { canMount, mountSmallDisk } from '../support/small-disk.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+import { canMount, mountSmallDisk, remount } from '../support/small-disk.ts'
 
 describe('GET /healthz and /readyz', () => {
   const t = useApp()
@@ -47,16 +52,43 @@ describe('GET /healthz and /readyz', () => {
     const tx = await t.db.connect()
     await tx.query('begin')
     await tx.query('lock table applied_migration in access exclusive mode')
-    expect((await t.app.inject('/readyz')).statusCode).toBe(503)
+    const response = await t.app.inject('/readyz')
+    expect([response.statusCode, response.json()]).toEqual([
+      503,
+      { status: 'not ready', reason: 'the database does not respond' },
+    ])
     await tx.query('rollback')
     tx.release()
   })
 
-  it('is not ready while the volume is gone', async () => {
+  it('is not ready while the volume is gone, and names each reason', async () => {
     await rm(t.config.dataDir, { recursive: true })
     const response = await t.app.inject('/readyz')
-    expect(response.statusCode).toBe(503)
+    expect([response.statusCode, response.json().reason]).toEqual([
+      503,
+      expect.stringMatching(
+        /^migrations to apply: 0004_tokens\.sql; the archive store has lost its file .*; DATA_DIR cannot be written \(ENOENT\): uploads get 503$/,
+      ),
+    ])
     await mkdir(t.config.dataDir)
+  })
+})
+
+describe('GET /readyz with a read-only database', () => {
+  const t = useApp()
+
+  it('is not ready, because nothing can be changed', async () => {
+    const standby = { ...t.connection, options: '-c default_transaction_read_only=on' }
+    const db = openDatabase(standby, () => {})
+    const app = await buildApp({ config: t.config, db }, openLog('silent', new PassThrough()))
+    const response = await app.inject('/readyz')
+    await app.close()
+    await db.end()
+    expect([response.statusCode, response.json()]).toEqual([
+      503,
+      { status: 'not ready', reason: 'the database is read-only' },
+    ])
+    expect((await t.app.inject('/readyz')).json()).toEqual({ status: 'ready' })
   })
 })
 
@@ -72,19 +104,36 @@ describe('GET /readyz with a migration that was written after the start', async 
 })
 
 describe.skipIf(!canMount)('GET /readyz with a small disk (needs the right to mount)', () => {
-  const t = useApp()
+  const t = useApp({ DISK_RESERVE_BYTES: '1000000' })
+  beforeAll(() => void mountSmallDisk(t.config.dataDir, 20))
   afterAll(() => void spawnSync('umount', [t.config.dataDir]))
 
-  it('is not ready while the disk is full, and says so', async () => {
-    mountSmallDisk(t.config.dataDir, 20)
-    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+  it('is degraded while the disk is full, because pulls work', async () => {
+    const { ask } = await aPublisher(t)
+    expect((await t.app.inject('/readyz')).json()).toEqual({ status: 'ready' })
     await writeFile(join(t.config.dataDir, 'large'), Buffer.alloc(8 * 1024 ** 2))
     const response = await t.app.inject('/readyz')
-    expect([response.statusCode, response.json().reason]).toEqual([
-      503,
-      expect.stringMatching(/^the disk of DATA_DIR is full: \d+ bytes are free$/),
+    expect([response.statusCode, response.json()]).toEqual([
+      200,
+      {
+        status: 'degraded',
+        reason: expect.stringMatching(
+          /^the disk of DATA_DIR is full: \d+ bytes are free, and uploads get 507$/,
+        ),
+      },
     ])
+    expect((await ask('packages.json')).statusCode).toBe(200)
     await rm(join(t.config.dataDir, 'large'))
-    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+    expect((await t.app.inject('/readyz')).json()).toEqual({ status: 'ready' })
+  })
+
+  it('is degraded while the disk is read-only, and names the reason', async () => {
+    remount(t.config.dataDir, 'ro')
+    const response = await t.app.inject('/readyz')
+    remount(t.config.dataDir, 'rw')
+    expect([response.statusCode, response.json()]).toEqual([
+      200,
+      { status: 'degraded', reason: 'DATA_DIR cannot be written (EROFS): uploads get 503' },
+    ])
   })
 })

@@ -177,7 +177,10 @@ ${Object.entries(filters)
 }
 
 /** The fault that a store shows. */
-export type BucketFault = 'none' | 'down' | 'silent' | '500' | '503' | 'full' | 'cut'
+export type BucketFault = 'none' | 'down' | 'silent' | 'slow' | '500' | '503' | 'full' | 'cut'
+
+/** How long a slow store waits before each response. The tests of stores are patient for one second. */
+const slowMilliseconds = 700
 
 /** A proxy in front of a store. Tests can make it fail. */
 export interface FaultyStore {
@@ -225,7 +228,8 @@ export async function startFaultyStore(target: string): Promise<FaultyStore> {
           )
         }
       }
-      if (active === 'none' || active === 'cut') store.write(chunk)
+      if (active === 'slow') setTimeout(() => store.write(chunk), slowMilliseconds)
+      else if (active !== 'silent') store.write(chunk)
     })
     store.on('data', (chunk: Buffer) => {
       if (active === 'cut' && chunk.length > 1000) {

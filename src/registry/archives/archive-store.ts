@@ -57,7 +57,10 @@ export interface ArchiveLink {
   fileName: string
 }
 
-/** Stores archives. Every method throws a `RangeError` for a hash that is not a SHA-256 in lower-case hex. */
+/**
+ * Stores archives. Every method throws a `RangeError` for a hash that is not a SHA-256 in lower-case hex. `keep`, `replace`
+ * and `has` throw 507 when the store is full, and 503 when it does not respond or cannot be written.
+ */
 export interface ArchiveStore extends ArchiveVolume {
   /** The name of the store in messages: a path or a URL. */
   readonly place: string
@@ -69,6 +72,8 @@ export interface ArchiveStore extends ArchiveVolume {
   keep(received: ReceivedArchive): Promise<'new' | 'known' | 'damaged'>
   /** Like `keep`, but also replaces an archive of the same size, because its bytes are damaged. */
   replace(received: ReceivedArchive): Promise<void>
+  /** Returns whether the store has an archive with the hash and the size of a received one. */
+  has(received: ReceivedArchive): Promise<boolean>
   /** Opens an archive, or its bytes from `start` to `end`, both included. Null when the archive is missing. */
   read(sha256: string, range?: { start: number; end: number }): Promise<OpenArchive | null>
   /** Opens an archive as a local file. Null when the archive is missing. The caller closes the file. */

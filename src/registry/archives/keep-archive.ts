@@ -24,6 +24,5 @@ export async function keepArchive(
  * archive was not kept in a folder before, the temporary file must still exist.
  */
 export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
-  const stored = await store.stat(received.sha256)
-  if (stored?.size !== received.size) await store.keep(received)
+  if (!(await store.has(received))) await store.keep(received)
 }

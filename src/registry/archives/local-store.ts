@@ -41,10 +41,19 @@ const smallBytes = 64 * 1024
 
 /**
  * Streams a body into a temporary file and syncs it. Waits for `onWritten` after each chunk. Throws 413 for a body over
- * the limit, 507 when the disk would have less free space than its reserve, and the stream's error for an aborted body.
- * All leave no file behind. With a `size` over the limit, it reads nothing. The stream is not destroyed, because it may be the socket that sends the error response.
+ * the limit, 507 when the disk would have less free space than its reserve, 503 when the disk cannot be written, and the
+ * stream's error for an aborted body. All leave no file behind. With a `size` over the limit, it reads nothing. The stream
+ * is not destroyed, because it may be the socket that sends the error response.
  */
 export async function receiveArchive(
+  volume: ArchiveVolume,
+  body: Readable,
+  options: ReceiveOptions,
+): Promise<ReceivedArchive> {
+  return writing(() => receive(volume, body, options))
+}
+
+async function receive(
   volume: ArchiveVolume,
   body: Readable,
   { maxBytes, size: announced = null, onWritten }: ReceiveOptions,
@@ -89,7 +98,27 @@ export async function receiveArchive(
 
 /** Removes the temporary file if it still exists. */
 export async function discardArchive({ path }: Pick<ReceivedArchive, 'path'>): Promise<void> {
-  await unlessMissing(unlink(path))
+  await writing(() => unlessMissing(unlink(path)))
+}
+
+/** The codes of a disk that cannot be written: it is read-only, has wrong permissions, is damaged, or is not mounted. */
+const unwritable = new Set(['EROFS', 'EACCES', 'EPERM', 'EIO', 'ESTALE', 'ENOENT'])
+
+/** Writes files. Throws 507 when the disk is full, and 503 when it cannot be written. */
+export async function writing<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (cause) {
+    const { code = '' } = cause as NodeJS.ErrnoException
+    if (code === 'ENOSPC' || code === 'EDQUOT') {
+      const options = { status: 507, cause }
+      throw new RegistryError(errcode.resourceExhausted, 'no space left for archives', options)
+    }
+    if (!unwritable.has(code)) throw cause
+    const warning =
+      'The server cannot write its archives at the moment. Try again later, or tell its operator.'
+    throw new RegistryError(errcode.unavailable, 'the archive store cannot be written', { warning, cause })
+  }
 }
 
 /**
@@ -138,18 +167,23 @@ export async function openLocalStore(directory: string, reserveBytes = 0): Promi
     place: directory,
     stat,
     openFile,
-    async keep(received) {
-      const path = pathOf(received.sha256)
-      const found = await touch(path)
-      if (found?.size !== received.size) await moveFile(received.path, path)
-      await syncName(path, syncedShards)
-      if (!found) return 'new'
-      return found.size === received.size ? 'known' : 'damaged'
-    },
-    async replace(received) {
-      const path = pathOf(received.sha256)
-      await moveFile(received.path, path)
-      await syncName(path, syncedShards)
+    keep: (received) =>
+      writing(async () => {
+        const path = pathOf(received.sha256)
+        const found = await touch(path)
+        if (found?.size !== received.size) await moveFile(received.path, path)
+        await syncName(path, syncedShards)
+        if (!found) return 'new'
+        return found.size === received.size ? 'known' : 'damaged'
+      }),
+    replace: (received) =>
+      writing(async () => {
+        const path = pathOf(received.sha256)
+        await moveFile(received.path, path)
+        await syncName(path, syncedShards)
+      }),
+    async has({ sha256, size }) {
+      return (await stat(sha256))?.size === size
     },
     async read(sha256, range = { start: 0, end: Number.POSITIVE_INFINITY }) {
       const opened = await openFile(sha256)

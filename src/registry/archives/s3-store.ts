@@ -6,8 +6,8 @@ import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { BucketSettings } from '../../domain/bucket.ts'
 import type { ArchiveStore, ReceivedArchive, StoredArchive } from './archive-store.ts'
-import { archiveName, readArchiveName } from './local-store.ts'
-import { openS3Client, unavailable } from './s3-client.ts'
+import { archiveName, readArchiveName, writing } from './local-store.ts'
+import { openS3Client, type Patience, unavailable } from './s3-client.ts'
 
 /** How long a client may use a link to an archive. */
 const linkSeconds = 15 * 60
@@ -41,11 +41,18 @@ export async function openS3Store(
   const client = openS3Client(bucket, silentMilliseconds)
   const keyOf = (sha256: string) => `${folder}${archiveName(sha256)}`
 
-  async function stat(sha256: string): Promise<StoredArchive | null> {
-    const { statusCode, headers, body } = await client.send(
-      { method: 'HEAD', key: keyOf(sha256) },
-      [200, 404],
-    )
+  /** All requests of an upload share its patience. */
+  const patiences = new WeakMap<ReceivedArchive, Patience>()
+
+  function patienceOf(received: ReceivedArchive): Patience {
+    const patience = patiences.get(received) ?? client.startPatience()
+    patiences.set(received, patience)
+    return patience
+  }
+
+  async function stat(sha256: string, patience?: Patience): Promise<StoredArchive | null> {
+    const wanted = { method: 'HEAD', key: keyOf(sha256) } as const
+    const { statusCode, headers, body } = await client.send(wanted, [200, 404], patience)
     await body.dump()
     if (statusCode === 404) return null
     const touchedAt = new Date(String(headers['last-modified']))
@@ -64,9 +71,11 @@ export async function openS3Store(
     return { size: Number(total ?? response.headers['content-length']), bytes: readBody(response.body) }
   }
 
-  async function put({ path, size, sha256 }: ReceivedArchive): Promise<void> {
-    const wanted = { method: 'PUT', key: keyOf(sha256), body: { path, size, sha256 } } as const
-    const { body } = await client.send({ ...wanted, headers: { 'content-type': 'application/zip' } }, [200])
+  async function put(received: ReceivedArchive): Promise<void> {
+    const { path, size, sha256 } = received
+    const headers = { 'content-type': 'application/zip' }
+    const wanted = { method: 'PUT', key: keyOf(sha256), headers, body: { path, size, sha256 } } as const
+    const { body } = await client.send(wanted, [200], patienceOf(received))
     await body.dump()
   }
 
@@ -89,19 +98,22 @@ export async function openS3Store(
     stat,
     read,
     async keep(received) {
-      const found = await stat(received.sha256)
+      const found = await stat(received.sha256, patienceOf(received))
       const isFresh = found !== null && Date.now() - found.touchedAt.getTime() < freshMilliseconds
       if (found?.size !== received.size || !isFresh) await put(received)
       if (!found) return 'new'
       return found.size === received.size ? 'known' : 'damaged'
     },
     replace: put,
+    async has(received) {
+      return (await stat(received.sha256, patienceOf(received)))?.size === received.size
+    },
     async openFile(sha256) {
       const archive = await read(sha256)
       if (!archive) return null
       const path = join(directory, 'tmp', randomUUID())
       try {
-        await pipeline(archive.bytes, createWriteStream(path, { flags: 'wx', mode: 0o640 }))
+        await writing(() => pipeline(archive.bytes, createWriteStream(path, { flags: 'wx', mode: 0o640 })))
         // The file has no name after `rm`. It disappears when its handle is closed, also after a crash.
         return { file: await open(path, 'r'), size: archive.size }
       } finally {

@@ -171,12 +171,6 @@ function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {
   if (thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500) {
     return new RegistryError(errcode.invalidArgument, 'invalid request')
   }
-  if (thrown.code === 'ENOSPC' || thrown.code === 'EDQUOT') {
-    return new RegistryError(errcode.resourceExhausted, 'no space left for archives', {
-      status: 507,
-      cause: thrown,
-    })
-  }
   if (isOutage(thrown)) {
     return new RegistryError(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
   }

@@ -153,20 +153,31 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
   const fail: FaultyStore['fail'] = (...given) => faulty?.fail(...given)
 
   it.each(['down', 'silent', '500', '503'] as const)(
-    '(%s) is tried three times, and then unavailable',
+    '(%s) is tried as long as it may be silent, at most three times, and then unavailable',
     async (fault) => {
-      const archive = await received()
+      const [first, second, third] = [await received(), await received(), await received()]
       fail(fault)
       await expect(store.stat(sha256)).rejects.toMatchObject({ errcode: 14, status: 503 })
-      expect(faulty?.count()).toBe(3)
-      await expect(store.keep(archive)).rejects.toMatchObject({ errcode: 14, status: 503 })
+      expect(faulty?.count()).toBe(fault === 'silent' ? 1 : 3)
+      await expect(store.keep(first)).rejects.toMatchObject({ errcode: 14, status: 503 })
       fail(fault, 'PUT')
-      await expect(store.keep(archive)).rejects.toMatchObject({ errcode: 14, status: 503 })
+      await expect(store.keep(second)).rejects.toMatchObject({ errcode: 14, status: 503 })
       fail('none')
       expect(await store.stat(sha256)).toBeNull()
-      expect(await store.keep(archive)).toBe('new')
+      expect(await store.keep(third)).toBe('new')
     },
   )
+
+  it('(slow) is unavailable when all requests of an upload together wait too long', async () => {
+    const archive = await received()
+    fail('slow')
+    // Each request alone succeeds. Whether the second one is in time depends on the timers.
+    expect(await store.stat(sha256)).toBeNull()
+    await store.keep(archive).catch(() => {})
+    await expect(store.has(archive)).rejects.toMatchObject({ errcode: 14, status: 503 })
+    fail('none')
+    expect(['new', 'known']).toContain(await store.keep(await received()))
+  })
 
   it('keeps an archive after an attempt that failed', async () => {
     const archive = await received()

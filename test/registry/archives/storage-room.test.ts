@@ -10,8 +10,9 @@ import { aGroup, aGroupMember, anAccount, aRepository, csrfTokenIn, signIn } fro
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPackageZip, aPublisher, expand } from '../../support/registry-actors.ts'
-import { canMount, mountSmallDisk } from '../../support/small-disk.ts'
+import { canMount, mountSmallDisk, remount } from '../../support/small-disk.ts'
 import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { aZip } from '../../support/zip.ts'
 
 const upstream = useUpstream()
 const zipBytes = aPackageZip('acme/lib').length
@@ -168,6 +169,64 @@ describe('DISK_RESERVE_BYTES', () => {
     } finally {
       spawnSync('umount', [directory])
       await rm(directory, { recursive: true })
+    }
+  })
+})
+
+describe.skipIf(!canMount)('a volume that is read-only (needs the right to mount)', () => {
+  const t = useApp({ ...upstreamsHere, DISK_RESERVE_BYTES: '0' })
+  const { dataDir } = t.config
+
+  it('responds with 503 to uploads and new archives of upstreams, and serves what is stored', async () => {
+    mountSmallDisk(dataDir, 20)
+    await openLocalStore(dataDir)
+    try {
+      const { push, ask, call, path, uploadInBrowser } = await aGroupWith(t)
+      const { url } = (await push('1.0.0')).json() as { url: string }
+      await call('POST', '/upstreams', { url: upstream.url, name: 'public' })
+      upstream.offer('far/new', ['1.0.0'])
+      const below = (dist: string) => dist.slice(`${t.config.baseUrl}${path}`.length)
+      const [entry] = expand((await ask('p2/far/new.json')).body, 'far/new')
+      const mirrored = { ...(entry?.['dist'] as object) } as { url: string }
+      remount(dataDir, 'ro')
+      const refused = [
+        await push('2.0.0'),
+        await push('1.0.0', { payload: aPackageZip('acme/lib') }),
+        await ask(below(mirrored.url)),
+      ]
+      for (const { statusCode, headers, body } of refused) {
+        expect([statusCode, headers['retry-after'], JSON.parse(body)]).toEqual([
+          503,
+          '5',
+          expect.objectContaining({ errcode: 14, errmsg: 'the archive store cannot be written' }),
+        ])
+      }
+      const inBrowser = await uploadInBrowser(aPackageZip('acme/lib'))
+      expect(inBrowser.statusCode).toBe(503)
+      expect(inBrowser.body).toContain('The archive store cannot be written.')
+      expect(t.log()).toContain('EROFS')
+      expect((await ask(below(url))).statusCode).toBe(200)
+      remount(dataDir, 'rw')
+      expect((await push('2.0.0')).statusCode).toBe(201)
+    } finally {
+      spawnSync('umount', [dataDir])
+    }
+  })
+
+  it('responds with 507 when the disk becomes full without a reserve, also in the browser', async () => {
+    mountSmallDisk(dataDir, 1)
+    await openLocalStore(dataDir)
+    try {
+      const { push, uploadInBrowser } = await aGroupWith(t)
+      const text = Array.from({ length: 3 * 10 ** 5 }, () => Math.random().toString(36).slice(2, 10)).join('')
+      const zip = aZip({ 'composer.json': '{"name":"acme/lib"}', 'text.txt': text })
+      expect((await push('1.0.0', { payload: zip })).statusCode).toBe(507)
+      const inBrowser = await uploadInBrowser(zip)
+      expect(inBrowser.statusCode).toBe(507)
+      expect(inBrowser.body).toContain('No space left for archives.')
+      expect(await readdir(join(dataDir, 'tmp'))).toEqual([])
+    } finally {
+      spawnSync('umount', [dataDir])
     }
   })
 })
