@@ -123,6 +123,10 @@ async function approve(
   const code = makeSecret('code')
   const idHash = hashSecret(readForm(ConsentForm, request).request)
   const chosen = readChosen(request)
+  if (chosen.length > maxChosen) {
+    const problem = `Choose at most ${maxChosen} repositories.`
+    return await askAgain(context, request, reply.code(422), session, problem)
+  }
   const accountId = session.account.id
   const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
   const decision = await transaction(
@@ -170,7 +174,11 @@ async function askAgain(
   const pending = await findOpenRequest(context, request, session)
   const search = readForm(ConsentForm, request).search.slice(0, maxSearchCharacters)
   const question = { id: readForm(ConsentForm, request).request, ...pending }
-  const draft = { search, chosen: readChosen(request), ...(problem !== undefined && { problem }) }
+  const draft = {
+    search,
+    chosen: readChosen(request).slice(0, maxChosen),
+    ...(problem !== undefined && { problem }),
+  }
   return await showConsent(context.db, reply, session, question, draft)
 }
 
@@ -231,5 +239,5 @@ async function redirectToSignInAgain(
 
 function readChosen(request: FastifyRequest): string[] {
   const paths = readForm(ConsentForm, request).repository.filter((path) => /^[^/]+\/[^/]+$/.test(path))
-  return paths.slice(0, maxChosen)
+  return [...new Set(paths)]
 }

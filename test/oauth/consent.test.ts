@@ -407,6 +407,18 @@ describe('POST /oauth2/auth', () => {
       expect(await choose(own.path, shared.path)).toEqual(narrower)
     })
 
+    it('refuses more than 500 repositories, instead of leaving some out', async () => {
+      const { account, page, cookie, own } = await aChoice()
+      const many = [...Array.from({ length: 500 }, (_, n) => `acme/r${n}`), own.path]
+      const refused = await submitConsent(t, page, cookie, 'approve', { repository: many })
+      expect(refused.statusCode).toBe(422)
+      expect(refused.body).toContain('Choose at most 500 repositories.')
+      expect(await grantsOf(account)).toEqual([])
+      const repeated = Array.from({ length: 501 }, () => own.path)
+      const accepted = await submitConsent(t, page, cookie, 'approve', { repository: repeated })
+      expect(accepted.statusCode).toBe(302)
+    })
+
     it('shows the problem beside the choice, with the focus there', async () => {
       const { page, cookie } = await aChoice()
       const again = await submitConsent(t, page, cookie, 'approve')

@@ -156,6 +156,19 @@ describe('REQUIRE_SECOND_FACTOR=admins', () => {
     expect(rows).toEqual([{ left: true }])
   })
 
+  it('does not count an app that was never confirmed as the other factor', async () => {
+    const account = await anAccount(t.db, { isAdmin: true })
+    const cookie = await signIn(t.app, account)
+    const home = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })
+    const csrf_token = csrfTokenIn(home)
+    const started = await post(t.app, '/settings/second-factor/totp', cookie, { csrf_token })
+    expect(started.statusCode).toBe(303)
+    const id = await aStoredPasskey(account)
+    const form = { csrf_token, id }
+    const removed = await post(t.app, '/settings/second-factor/passkeys/remove', cookie, form)
+    expect(removed.statusCode).toBe(409)
+  })
+
   /** A passkey without a device: enough for a removal. */
   async function aStoredPasskey({ id }: { id: string }): Promise<string> {
     const { rows } = await t.db.query<{ id: string }>(
