@@ -78,6 +78,7 @@ const Environment = z.object({
     .optional(),
   ARCHIVE_STORE: z.string().optional(),
   ARCHIVE_DELIVERY: z.enum(['redirect', 'proxy'], { error: 'must be redirect or proxy' }).default('redirect'),
+  ARCHIVE_CHECK_DAYS: wholeNumberSetting(1, 36_500).default(30),
   AWS_ACCESS_KEY_ID: z.string().optional(),
   AWS_SECRET_ACCESS_KEY: z.string().optional(),
   AWS_SESSION_TOKEN: z.string().optional(),
@@ -153,6 +154,8 @@ export interface Config {
   archiveStore: BucketSettings | null
   /** How clients get archives from a bucket: by a redirect, or through this process. */
   archiveDelivery: 'redirect' | 'proxy'
+  /** Each stored archive is compared with its hash again after so many days. */
+  archiveCheckDays: number
   /** Who creates groups. An operator always does: a site administrator, or a command. */
   groupCreation: 'everyone' | 'admins'
   limits: CountLimits
@@ -311,6 +314,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     accelRedirectPrefix: env.ACCEL_REDIRECT_PREFIX ?? null,
     archiveStore,
     archiveDelivery: env.ARCHIVE_DELIVERY,
+    archiveCheckDays: env.ARCHIVE_CHECK_DAYS,
     groupCreation: env.GROUP_CREATION,
     limits: {
       groups: env.ACCOUNT_MAX_GROUPS,

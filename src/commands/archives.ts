@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { Command } from 'commander'
 import type { Config } from '../config.ts'
@@ -6,11 +7,30 @@ import { readAwsCredentials, readBucket } from '../domain/bucket.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { collectGarbage } from '../registry/archives/collect-garbage.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
+import {
+  type ArchiveSource,
+  openFolderSource,
+  repairArchives,
+  sourceOfStore,
+} from '../registry/archives/repair-archives.ts'
 import { claimArchives } from '../registry/archives/store-claim.ts'
-import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
-import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
+import {
+  claimStore,
+  openArchiveStore,
+  openOwnStore,
+  openStoreOfServer,
+} from '../registry/archives/store-owner.ts'
+import {
+  type ArchiveProblem,
+  type Verification,
+  verifyArchives,
+} from '../registry/archives/verify-archives.ts'
+import { openUpstreamClient } from '../registry/upstreams/client/fetch.ts'
+import { sourceOfUpstreams } from '../registry/upstreams/repair-source.ts'
+import { sourceOfBackup } from '../server/backup-source.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withExistingDatabase } from './run.ts'
+import { warnOfUnusedKinds } from './upstream.ts'
 
 /** How many archives are copied at once. */
 const atOnce = 8
@@ -66,7 +86,7 @@ again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
     .action(async (options: { to: string } & JsonOptions) => {
       const copied = await withExistingDatabase(async (db, config) => {
         const from = await openOwnStore(db, config)
-        const to = await openArchiveStore({ ...config, ...readTarget(options.to, config) })
+        const to = await openArchiveStore({ ...config, ...readPlace('--to', options.to, config) })
         if (to.place === from.place) throw new Error(`The archives are already in ${to.place}.`)
         await claimStore(to, await findDatabaseId(db))
         return copyArchives(from, to)
@@ -79,11 +99,16 @@ again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
     })
 }
 
-function readTarget(to: string, { dataDir }: Config): Pick<Config, 'dataDir' | 'archiveStore'> {
-  if (to === '') throw new Error('--to is empty: write the URL of a bucket, or a folder.')
-  if (!to.includes('://')) return { dataDir: resolve(to), archiveStore: null }
-  const bucket = readBucket(to, readAwsCredentials(process.env))
-  if (typeof bucket === 'string') throw new Error(`--to ${bucket}.`)
+/** Reads the URL of a bucket, or the path of a folder, from an option of the command line. */
+function readPlace(
+  option: string,
+  place: string,
+  { dataDir }: Config,
+): Pick<Config, 'dataDir' | 'archiveStore'> {
+  if (place === '') throw new Error(`${option} is empty: write the URL of a bucket, or a folder.`)
+  if (!place.includes('://')) return { dataDir: resolve(place), archiveStore: null }
+  const bucket = readBucket(place, readAwsCredentials(process.env))
+  if (typeof bucket === 'string') throw new Error(`${option} ${bucket}.`)
   return { dataDir, archiveStore: bucket }
 }
 
@@ -153,31 +178,92 @@ export function collectGarbageCommand(): Command {
     })
 }
 
-/** `svc verify-archives`: finds damaged archives and repairs nothing. Exits with 1 when it finds any. */
+/** `svc verify-archives`: finds damaged archives, and repairs them with `--repair`. Exits with 1 when a problem is left. */
 export function verifyArchivesCommand(): Command {
   return new Command('verify-archives')
-    .description(
-      'Check every archive against its hash, and every version against its archive. It repairs nothing.',
+    .description('Check every archive against its hash, and every version against its archive.')
+    .option('--repair', 'store good bytes again, from the places of --from and from upstreams')
+    .option(
+      '--from <places...>',
+      'with --repair: backup files, the folder of another DATA_DIR, or URLs of buckets as in ARCHIVE_STORE',
     )
     .addOption(jsonOption())
-    .addHelpText('after', '\nIt reads every archive. Exit code 1 means that there is a problem.')
-    .action(async (options: JsonOptions) => {
-      const verification = await withExistingDatabase(async (db, config) =>
-        verifyArchives(db, await openOwnStore(db, config)),
-      )
-      printResult(options, verification, describeVerification(verification))
-      const { length } = verification.problems
-      if (length > 0)
-        throw new Error(`${length} ${length === 1 ? 'archive has' : 'archives have'} a problem.`)
+    .addHelpText(
+      'after',
+      `
+It reads every archive. Exit code 1 means that there is a problem. --repair takes only bytes that match the hash: from the
+places in their order, and then from the upstreams of mirrored packages. The server can run meanwhile.`,
+    )
+    .action(async ({ repair = false, from = [], ...options }: VerifyOptions) => {
+      if (from.length > 0 && !repair) throw new Error('--from needs --repair.')
+      const left = repair ? await repairAll(from, options) : await verifyAll(options)
+      if (left > 0) throw new Error(`${left} ${left === 1 ? 'archive has' : 'archives have'} a problem.`)
     })
+}
+
+interface VerifyOptions extends JsonOptions {
+  repair?: boolean
+  from?: string[]
+}
+
+/** Prints every problem. Returns how many there are. */
+async function verifyAll(options: JsonOptions): Promise<number> {
+  const verification = await withExistingDatabase(async (db, config) =>
+    verifyArchives(db, await openOwnStore(db, config)),
+  )
+  printResult(options, verification, describeVerification(verification))
+  return verification.problems.length
+}
+
+/** Repairs what it can, and prints it. Returns how many problems are left. */
+async function repairAll(places: readonly string[], options: JsonOptions): Promise<number> {
+  const { archives, repaired, left } = await withExistingDatabase(async (db, config) => {
+    const given = await Promise.all(places.map((place) => openSource(place, config)))
+    const store = await openStoreOfServer(db, config)
+    const verification = await verifyArchives(db, store)
+    const client = openUpstreamClient(config, { onUnusedKinds: warnOfUnusedKinds })
+    try {
+      const sources = [...given, sourceOfUpstreams(db, client)]
+      const repair = await repairArchives(db, store, verification.problems, sources)
+      return { archives: verification.archives, ...repair }
+    } finally {
+      await client.close()
+    }
+  })
+  const lines = [
+    ...repaired.map(({ sha256, from }) => `${sha256} was repaired from ${from}.`),
+    ...left.flatMap((problem) => [describeProblem(problem), ...describeReasons(problem.reasons)]),
+    `Read ${archives} archives, repaired ${repaired.length}, and could not repair ${left.length}.`,
+  ]
+  printResult(options, { archives, repaired, problems: left }, lines.join('\n'))
+  return left.length
+}
+
+function describeReasons(reasons: readonly string[]): string[] {
+  if (reasons.length > 0) return reasons.map((reason) => `  Not repaired. ${reason}`)
+  return [
+    '  Not repaired. No source has it: name a backup or another store with --from, or upload the same file again.',
+  ]
+}
+
+/** Opens a place of `--from`. Throws before anything is read when it does not exist. */
+async function openSource(place: string, config: Config): Promise<ArchiveSource> {
+  if (place.includes('://'))
+    return sourceOfStore(await openArchiveStore({ ...config, ...readPlace('--from', place, config) }))
+  const path = resolve(place)
+  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`--from ${place} cannot be read (${error.code}).`)
+  })
+  return found.isDirectory() ? openFolderSource(path) : sourceOfBackup(path)
 }
 
 /** Formats every problem with its versions, and the number of archives. */
 export function describeVerification({ archives, problems }: Verification): string {
-  const lines = problems.map(({ sha256, problem, versions }) =>
-    [`${sha256} is ${problemTexts[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n'),
-  )
-  return [...lines, `Read ${archives} archives.`].join('\n')
+  return [...problems.map(describeProblem), `Read ${archives} archives.`].join('\n')
+}
+
+function describeProblem({ sha256, problem, versions }: ArchiveProblem): string {
+  return [`${sha256} is ${problemTexts[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n')
 }
 
 const problemTexts = {

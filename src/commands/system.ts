@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { countAccounts } from '../accounts/accounts.ts'
 import { countApplications } from '../oauth/applications.ts'
-import { readSystemState } from '../registry/system-state.ts'
+import { readSystemState, type SystemState } from '../registry/system-state.ts'
 import { countGroups } from '../repositories/groups.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
@@ -26,7 +26,7 @@ export function systemCommand(version: string): Command {
             max_connections: database.maxConnections,
             migration: database.migration,
           },
-          store: { ...store, collected_at: collectedAt },
+          store: { ...describeStore(store), collected_at: collectedAt },
           disk: disk && {
             directory: disk.directory,
             free_bytes: disk.freeBytes,
@@ -47,10 +47,13 @@ export function systemCommand(version: string): Command {
       const lines = [
         `svc ${version}, Node.js ${process.version}`,
         `Database    PostgreSQL ${database.version}${database.embedded ? ', embedded' : ''}, ${database.bytes} bytes, ${database.connections} of ${database.max_connections} connections, ${database.migration}`,
-        `Archives    ${store.archives} in ${store.place}, ${store.bytes} bytes, last collection: ${store.collected_at?.toISOString() ?? 'never'}`,
+        `Archives    ${store.archives} in ${store.place}, ${store.bytes} bytes, last collection: ${store.collected_at?.toISOString() ?? 'never'}, all checked since: ${store.checked_since?.toISOString() ?? 'never'}`,
         ...(store.unclaimed === null
           ? []
           : [`            no claim on them: ${store.unclaimed}. Run svc archives claim`]),
+        ...(store.problems === 0
+          ? []
+          : [`            ${store.problems} damaged or missing. Run svc verify-archives --repair`]),
         `Disk        ${disk ? `${disk.free_bytes} of ${disk.all_bytes} bytes free in ${disk.directory}` : 'unknown'}`,
         `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators`,
         `Registry    ${shown.groups} groups, ${shown.repositories} repositories, ${shown.packages} packages`,
@@ -58,4 +61,8 @@ export function systemCommand(version: string): Command {
       ]
       printResult(options, shown, lines.join('\n'))
     })
+}
+
+function describeStore({ checkedSince, ...store }: SystemState['store']) {
+  return { ...store, checked_since: checkedSince }
 }

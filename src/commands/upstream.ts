@@ -297,7 +297,7 @@ function withoutEmpty(patterns: string[] | undefined): string[] | undefined {
 }
 
 /** Writes a warning when the command has succeeded. A command that fails writes only its error. */
-function warnOfUnusedKinds(kinds: string[]): void {
+export function warnOfUnusedKinds(kinds: string[]): void {
   process.once('exit', (code) => {
     if (code !== 0) return
     const what = 'UPSTREAM_AUTH_FILE contains kinds of credentials that svc does not use'

@@ -6,13 +6,14 @@ import { countJobs, type JobCount } from '../jobs/job-rows.ts'
 import { openArchiveStore } from './archives/store-owner.ts'
 import { countArchives } from './tables/archives.ts'
 import { findClaim } from './tables/store-claims.ts'
+import { type ArchiveHealth, findArchiveHealth } from './tables/stored-archives.ts'
 
 /** The state of the installation. */
 export interface SystemState {
   database: DatabaseState
   isEmbedded: boolean
   /** `unclaimed`: why this database has no claim on the store. Null when it has the claim. */
-  store: { place: string; archives: number; bytes: number; unclaimed: string | null }
+  store: { place: string; archives: number; bytes: number; unclaimed: string | null } & ArchiveHealth
   /** The counts of jobs, by name. */
   jobs: JobCount[]
   /** The time of the last garbage collection. Null when there was none. */
@@ -24,9 +25,10 @@ export interface SystemState {
 /** Reads the state of database, archive store, queue and disk. */
 export async function readSystemState(db: Queryable, config: Config): Promise<SystemState> {
   const { place } = await openArchiveStore(config)
-  const [database, archives, { lostBecause: unclaimed }, jobs, disk] = await Promise.all([
+  const [database, archives, health, { lostBecause: unclaimed }, jobs, disk] = await Promise.all([
     findDatabaseState(db),
     countArchives(db),
+    findArchiveHealth(db),
     findClaim(db),
     countJobs(db),
     // A command may run before the server has created the folder.
@@ -36,7 +38,7 @@ export async function readSystemState(db: Queryable, config: Config): Promise<Sy
   return {
     database,
     isEmbedded: config.databaseUrl === null,
-    store: { place, ...archives, unclaimed },
+    store: { place, ...archives, unclaimed, ...health },
     jobs: jobs.toSorted((one, other) => one.name.localeCompare(other.name)),
     collectedAt: collected === null ? null : new Date(collected * 1000),
     disk: disk && { directory: config.dataDir, ...disk },

@@ -80,6 +80,8 @@ const maxEntryBytes = 512 * 1024 * 1024
 /** A file in the tar file. */
 export interface TarEntry extends AsyncIterable<unknown> {
   header: { name: string; size: number }
+  /** Skips what was not read of the entry. */
+  resume: () => unknown
 }
 
 /** Thrown for a file that is not a backup, is damaged, or is incomplete. */

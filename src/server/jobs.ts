@@ -19,6 +19,7 @@ import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { noteExchangesJob } from '../oauth/exchange-events.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
+import { scrubArchivesJob } from '../registry/archives/scrub-archives.ts'
 import { renderOutdatedJob } from '../registry/documents/rerender.ts'
 import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
 import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
@@ -55,6 +56,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredUploads,
   ]),
   collectGarbageJob,
+  scrubArchivesJob,
   renderOutdatedJob,
   rollDownloadsJob,
   rankPackagesJob,

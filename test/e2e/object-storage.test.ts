@@ -334,6 +334,31 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect(JSON.parse(verified.stdout)).toEqual({ archives: names.length, problems: [] })
   })
 
+  it('is repaired from a folder, and repairs a folder', { timeout: 120_000 }, async () => {
+    const { sha256 } = await aPublished(proxied)
+    const copied = join(folder, 'repair')
+    expect((await runSvc(['archives', 'copy', '--to', copied], here(proxied))).code).toBe(0)
+    const archives = await openArchiveStore(proxied.config)
+    await archives.remove(sha256, new Date(Date.now() + 60_000))
+    const repair = async (from: string, environmentOfStore: Record<string, string>) => {
+      const words = ['verify-archives', '--repair', '--from', from, '--json']
+      const { code, stdout } = await runSvc(words, environmentOfStore)
+      return { code, repaired: JSON.parse(stdout).repaired }
+    }
+    expect(await repair(copied, here(proxied))).toMatchObject({
+      code: 0,
+      repaired: [{ sha256, from: copied }],
+    })
+    expect(await archives.stat(sha256)).not.toBeNull()
+
+    await rm(join(copied, 'archives', sha256.slice(0, 2), `${sha256}.zip`))
+    const ofFolder = { ...here(proxied), ARCHIVE_STORE: '', DATA_DIR: copied }
+    expect(await repair(here(proxied).ARCHIVE_STORE, ofFolder)).toMatchObject({
+      code: 0,
+      repaired: [{ sha256, from: 's3://packages/proxied/' }],
+    })
+  })
+
   it('of another database is refused', async () => {
     await runSvc(['verify-archives'], here(t))
     const { code, stderr } = await runSvc(['verify-archives'], {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FileHandle } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /*
  * The storage of archives. Each archive is named by the SHA-256 of its bytes, so a stored archive never changes. An
@@ -105,11 +106,42 @@ export interface OpenArchive {
   bytes: Readable
 }
 
-/** Returns whether an archive's bytes still match its hash. Null when the archive is missing. */
-export async function isArchiveIntact(store: ArchiveStore, sha256: string): Promise<boolean | null> {
+/**
+ * A problem with a stored archive:
+ * - `damaged`: its bytes do not match its hash, or the disk cannot read them;
+ * - `missing`: it is needed, but it is not in the store;
+ * - `wrong size`: its size differs from the size in the database.
+ */
+export type ProblemKind = 'damaged' | 'missing' | 'wrong size'
+
+/** How to read an archive that nobody waits for. */
+export interface ReadPace {
+  bytesPerSecond?: number
+  signal?: AbortSignal
+}
+
+/**
+ * Returns whether an archive's bytes still match its hash. Null when the archive is missing. Throws when the store does
+ * not respond, and the reason of the signal.
+ */
+export async function isArchiveIntact(
+  store: ArchiveStore,
+  sha256: string,
+  { bytesPerSecond = Number.POSITIVE_INFINITY, signal }: ReadPace = {},
+): Promise<boolean | null> {
   const archive = await store.read(sha256)
   if (!archive) return null
   const hash = createHash('sha256')
-  for await (const chunk of archive.bytes as AsyncIterable<Buffer>) hash.update(chunk)
+  try {
+    for await (const chunk of archive.bytes as AsyncIterable<Buffer>) {
+      hash.update(chunk)
+      signal?.throwIfAborted()
+      if (Number.isFinite(bytesPerSecond)) await sleep((chunk.length / bytesPerSecond) * 1000)
+    }
+  } catch (error) {
+    // The disk has lost this part of the file. Other archives may be intact.
+    if ((error as NodeJS.ErrnoException | null)?.code === 'EIO') return false
+    throw error
+  }
   return hash.digest('hex') === sha256
 }

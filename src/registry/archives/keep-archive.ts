@@ -1,5 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
-import { recordArchive } from '../tables/stored-archives.ts'
+import { noteArchiveCheck, recordArchive } from '../tables/stored-archives.ts'
 import { type ArchiveStore, isArchiveIntact, type ReceivedArchive } from './archive-store.ts'
 
 /**
@@ -11,11 +11,11 @@ export async function keepArchive(
   store: ArchiveStore,
   received: ReceivedArchive,
 ): Promise<void> {
-  await recordArchive(db, received)
+  const { sha256 } = received
+  const { hadProblem } = await recordArchive(db, received)
   const outcome = await store.keep(received)
-  if (outcome === 'known' && (await isArchiveIntact(store, received.sha256)) === false) {
-    await store.replace(received)
-  }
+  if (outcome === 'known' && (await isArchiveIntact(store, sha256)) === false) await store.replace(received)
+  if (hadProblem) await noteArchiveCheck(db, sha256, null)
 }
 
 /**

@@ -1,16 +1,12 @@
 import type { Queryable } from '../../database/database.ts'
 import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
-import { type ArchiveStore, isArchiveIntact } from './archive-store.ts'
+import { noteArchiveCheck } from '../tables/stored-archives.ts'
+import { type ArchiveStore, isArchiveIntact, type ProblemKind } from './archive-store.ts'
 
 /** A problem with an archive. */
 export interface ArchiveProblem {
   sha256: string
-  /**
-   * - `damaged`: its bytes do not match its hash;
-   * - `missing`: versions refer to it, but it is not in the store;
-   * - `wrong size`: its size differs from the size in the database.
-   */
-  problem: 'damaged' | 'missing' | 'wrong size'
+  problem: ProblemKind
   /** The versions that refer to it, such as `acme/php: acme/lib 1.0.0`. At most ten. */
   versions: string[]
 }
@@ -23,7 +19,7 @@ export interface Verification {
 
 /**
  * Compares every archive in the store with its hash, and every version that is not purged with its archive. Reads all
- * bytes and changes nothing.
+ * bytes, and stores what it has found.
  */
 export async function verifyArchives(db: Queryable, store: ArchiveStore): Promise<Verification> {
   const damaged = new Set<string>()
@@ -31,14 +27,18 @@ export async function verifyArchives(db: Queryable, store: ArchiveStore): Promis
   for await (const { sha256 } of store.list()) {
     // Null when garbage collection has removed the archive. The archives of versions are checked below.
     const isSound = await isArchiveIntact(store, sha256)
-    if (isSound !== null) archives += 1
-    if (isSound === false) damaged.add(sha256)
+    if (isSound === null) continue
+    archives += 1
+    if (!isSound) damaged.add(sha256)
+    await noteArchiveCheck(db, sha256, isSound ? null : 'damaged')
   }
   const problems: ArchiveProblem[] = []
   for await (const named of listNamed(db)) {
     const problem = await problemOf(store, named, damaged)
-    if (problem) problems.push({ sha256: named.sha256, problem, versions: named.versions })
     damaged.delete(named.sha256)
+    if (!problem) continue
+    problems.push({ sha256: named.sha256, problem, versions: named.versions })
+    await noteArchiveCheck(db, named.sha256, problem)
   }
   const unnamed = Array.from(damaged, (sha256) => ({ sha256, problem: 'damaged' as const, versions: [] }))
   return { archives, problems: [...problems, ...unnamed] }
@@ -54,7 +54,7 @@ async function problemOf(
   store: ArchiveStore,
   { sha256, size }: NamedArchive,
   damaged: ReadonlySet<string>,
-): Promise<ArchiveProblem['problem'] | null> {
+): Promise<ProblemKind | null> {
   const stored = await store.stat(sha256)
   if (!stored) return 'missing'
   if (damaged.has(sha256)) return 'damaged'

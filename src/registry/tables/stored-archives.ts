@@ -1,5 +1,5 @@
 import { lazily, type Queryable } from '../../database/database.ts'
-import type { ReceivedArchive } from '../archives/archive-store.ts'
+import type { ProblemKind, ReceivedArchive } from '../archives/archive-store.ts'
 
 /** How long nothing has needed an archive when a garbage collection removes it. */
 const unusedDays = 14
@@ -7,19 +7,84 @@ const unusedDays = 14
 const isDue = `s.unused_since < now() - interval '${unusedDays} days'
   and not exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)`
 
-/** Records an archive before it is kept, so that a garbage collection may remove it when nothing needs it. */
+/**
+ * Records an archive before it is kept, so that a garbage collection may remove it when nothing needs it. Returns whether
+ * the last check of the archive found a problem.
+ */
 export async function recordArchive(
   db: Queryable,
   { sha256, size }: Pick<ReceivedArchive, 'sha256' | 'size'>,
-): Promise<void> {
-  await db.query({
+): Promise<{ hadProblem: boolean }> {
+  const { rows } = await db.query<{ hadProblem: boolean }>({
     name: 'record-archive',
     text: `with ${lazily}
            insert into stored_archive as s (sha256, size)
            select decode($1, 'hex'), $2 where exists (select from lazily)
-           on conflict (sha256) do update set unused_since = null, size = excluded.size, checked_at = now(), problem = null`,
+           on conflict (sha256) do update set unused_since = null, size = excluded.size
+           returning problem is not null as "hadProblem"`,
     values: [sha256, size],
   })
+  return { hadProblem: rows[0]?.hadProblem === true }
+}
+
+/** Stores that an archive was compared with its hash now, and with what result. Null: it is intact. */
+export async function noteArchiveCheck(
+  db: Queryable,
+  sha256: string,
+  problem: ProblemKind | null,
+): Promise<void> {
+  await db.query(
+    `update stored_archive set checked_at = now(), problem = $2 where sha256 = decode($1, 'hex')`,
+    [sha256, problem],
+  )
+}
+
+/**
+ * Lists archives that are due for a check, those with the oldest check first: those with a problem after half an hour, in case
+ * somebody has repaired them, and then those that nobody has checked for the given days.
+ */
+export async function listArchivesToCheck(
+  db: Queryable,
+  days: number,
+  limit: number,
+): Promise<CheckedArchive[]> {
+  const columns = `encode(sha256, 'hex') as sha256, size::float8 as size, problem`
+  const { rows } = await db.query<CheckedArchive>(
+    `(select ${columns} from stored_archive
+       where problem is not null and checked_at < now() - interval '30 minutes'
+       order by checked_at limit $2)
+     union all
+     (select ${columns} from stored_archive
+       where problem is null and unused_since is null and checked_at < now() - make_interval(days => $1)
+       order by checked_at limit $2)
+     limit $2`,
+    [days, limit],
+  )
+  return rows
+}
+
+/** A recorded archive, and what its last check found. */
+export interface CheckedArchive extends RecordedArchive {
+  problem: ProblemKind | null
+}
+
+/** The state of the stored archives after their last checks. */
+export interface ArchiveHealth {
+  /** How many needed archives are missing or damaged. */
+  problems: number
+  /** When the archive was checked that was not checked for the longest time. Null without archives. */
+  checkedSince: Date | null
+}
+
+/** Reads the state of the stored archives. */
+export async function findArchiveHealth(db: Queryable): Promise<ArchiveHealth> {
+  const { rows } = await db.query<ArchiveHealth>(
+    `select (select count(*)::int from stored_archive s
+              where s.problem is not null
+                and exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)) as problems,
+            (select checked_at from stored_archive where unused_since is null order by checked_at limit 1) as "checkedSince"`,
+  )
+  return rows[0] as ArchiveHealth
 }
 
 /** The archives that a garbage collection removes, and all recorded ones. */

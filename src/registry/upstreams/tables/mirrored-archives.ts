@@ -139,6 +139,18 @@ export async function findLockedArchive(
   return rows[0] ?? null
 }
 
+/** Lists the mirrored archives that need the file with this hash: one for each package of each repository. */
+export async function listArchivesWithHash(db: Queryable, sha256: string): Promise<MirroredArchive[]> {
+  const hasHash = `ma.sha256 = decode($1, 'hex') and ma.is_stored`
+  const { rows } = await db.query<MirroredArchive>(
+    `select ${columns} from ${tablesOf(hasHash)}
+      where m.id in (select ma.package_id from mirrored_archive ma where ${hasHash})
+      order by ma.id`,
+    [sha256],
+  )
+  return rows
+}
+
 /** The archive of an upstream, with the access to the repository. */
 export interface FoundMirroredDownload extends WithAccess {
   /** Null when no document of an upstream has contained the archive. */
