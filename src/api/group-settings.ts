@@ -175,8 +175,8 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       const { author } = mayDelete.granted(request)
       const group = await findGroup(db, request.params.group)
       if (!group) throw notFound('group not found')
-      const force = request.query.with_repositories === 'true'
-      const { isDeleted, repositories } = await removeGroup(db, author, group, { force })
+      const withRepositories = request.query.with_repositories === 'true'
+      const { isDeleted, repositories } = await removeGroup(db, author, group, { withRepositories })
       if (!isDeleted) {
         throw conflict(
           `the group has ${repositories.length} repositories: pass with_repositories=true to delete them too`,

@@ -1,22 +1,28 @@
 import type { Command } from 'commander'
 import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
 import { removePasskey, resetFactors } from '../accounts/second-factor/factors.ts'
+import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
 import { onAccount } from './account-password.ts'
-import type { JsonOptions } from './options.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
 /** `svc account reset-factors` */
 export function resetFactorsCommand(): Command {
   const description = 'Remove the second factors and recovery codes of somebody who lost them.'
-  return onAccount('reset-factors', description).action(async (username: string, options: JsonOptions) => {
-    const removed = await withDatabase(async (db) =>
-      resetFactors(db, commandActor, (await theAccount(db, username)).id),
-    )
-    printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
-  })
+  return onAccount('reset-factors', description)
+    .addOption(forceOption())
+    .action(async (username: string, options: ForceOptions) => {
+      const removed = await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        const effect = `This removes all second factors and recovery codes of ${username} for good.`
+        await confirm(effect, username, options)
+        return resetFactors(db, commandActor, id)
+      })
+      printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
+    })
 }
 
 /** `svc account remove-passkey` */
@@ -25,14 +31,19 @@ export function removePasskeyCommand(): Command {
     'Remove one passkey of an account, unless it is the only way to sign in. Its recovery codes go with the last factor.'
   return onAccount('remove-passkey', description)
     .argument('<passkey>', 'the number of a passkey, as svc account show prints it')
+    .addOption(forceOption())
     .addHelpText('after', '\nExample:\n  svc account remove-passkey ann 17')
-    .action(async (username: string, passkey: string, options: JsonOptions) => {
+    .action(async (username: string, passkey: string, options: ForceOptions) => {
       if (readRowId(passkey) === null) {
         throw new Error('A passkey is given by its number: svc account show prints it.')
       }
-      const outcome = await withDatabase(async (db, config) =>
-        removePasskey(db, commandActor, (await theAccount(db, username)).id, passkey, config, null),
-      )
+      const outcome = await withDatabase(async (db, config) => {
+        const { id: accountId } = await theAccount(db, username)
+        const known = (await listPasskeys(db, accountId)).find(({ id }) => id === passkey)
+        if (!known) return 'unknown'
+        await confirm(`This removes a passkey of ${username} for good.`, known.name, options)
+        return removePasskey(db, commandActor, accountId, passkey, config, null)
+      })
       if (outcome === 'unknown') throw new Error(`${username} has no passkey ${passkey}.`)
       if (outcome === 'only-way') {
         throw new Error(
@@ -53,14 +64,17 @@ export function withdrawCommand(): Command {
     'Withdraw the authorization of one application: all its tokens for the account stop at once.'
   return onAccount('withdraw', description)
     .argument('<client_id>', 'an application of the account, as svc account show prints it')
+    .addOption(forceOption())
     .addHelpText('after', '\nExample:\n  svc account withdraw ann k2ma5aoyw2c473cwlop7')
-    .action(async (username: string, clientId: string, options: JsonOptions) => {
+    .action(async (username: string, clientId: string, options: ForceOptions) => {
       await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         const authorization = (await listAuthorizations(db, id)).find((one) => one.clientId === clientId)
         if (!authorization) {
           throw new Error(`${username} has not authorized an application ${JSON.stringify(clientId)}.`)
         }
+        const { name } = authorization
+        await confirm(`This ends all tokens that ${name} has for ${username}.`, name, options)
         await transaction(db, (tx) => endAuthorization(tx, authorization.id, id), commandActor)
       })
       printResult(
@@ -75,11 +89,16 @@ export function withdrawCommand(): Command {
 export function revokeAllCommand(): Command {
   const description =
     'Revoke all personal access tokens and withdraw all applications of an account. Sessions stay.'
-  return onAccount('revoke-all', description).action(async (username: string, options: JsonOptions) => {
-    const revoked = await withDatabase(async (db) =>
-      revokeAllAccess(db, commandActor, (await theAccount(db, username)).id),
-    )
-    const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
-    printResult(options, { username, ...revoked }, text)
-  })
+  return onAccount('revoke-all', description)
+    .addOption(forceOption())
+    .action(async (username: string, options: ForceOptions) => {
+      const revoked = await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        const effect = `This ends all tokens of ${username} and of the applications that act for them.`
+        await confirm(effect, username, options)
+        return revokeAllAccess(db, commandActor, id)
+      })
+      const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
+      printResult(options, { username, ...revoked }, text)
+    })
 }

@@ -6,12 +6,14 @@ import { listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import {
+  confirmEnding,
   describeEnded,
   type EndingOptions,
   endEverythingOption,
   onAccount,
   tellEnded,
 } from './account-password.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import type { JsonOptions } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
@@ -69,11 +71,12 @@ export function disableCommand(): Command {
     'Disable an account: its sessions end, and all its tokens stop at once. They work again when it is enabled, unless you end everything.'
   return onAccount('disable', description)
     .addOption(endEverythingOption())
-    .action(async (username: string, { endEverything, ...options }: JsonOptions & EndingOptions) => {
-      const everythingBy = endEverything ? commandLine : null
-      const ended = await withDatabase(async (db) =>
-        disableAccount(db, commandActor, (await theAccount(db, username)).id, everythingBy),
-      )
+    .addOption(forceOption())
+    .action(async (username: string, options: EndingOptions) => {
+      const ended = await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        return disableAccount(db, commandActor, id, await confirmEnding(username, options))
+      })
       const text = `Account ${username} disabled.${tellEnded(ended)}`
       printResult(options, { username, disabled: true, ...describeEnded(ended) }, text)
     })
@@ -108,7 +111,7 @@ export function unlinkCommand(): Command {
     })
 }
 
-interface DeleteOptions extends JsonOptions {
+interface DeleteOptions extends ForceOptions {
   groupsTo?: string
   leaveGroups?: boolean
 }
@@ -125,12 +128,14 @@ export function deleteCommand(): Command {
   )
     .addOption(heirs.conflicts('leaveGroups'))
     .option('--leave-groups', 'leave these groups without an admin: only site administrators can manage them')
+    .addOption(forceOption())
     .action(async (username: string, options: DeleteOptions) => {
       const { outcome, groups } = await withDatabase(async (db) => {
         const account = await theAccount(db, username)
         const { groupsTo: heir = null, leaveGroups: isLeft = false } = options
         const chosen = await chooseHeir(db, username, { heir, isLeft })
         if (typeof chosen === 'string') throw new Error(chosen)
+        await confirm(`This deletes the account ${username} for good.`, username, options)
         return deleteAccount(db, commandActor, commandLine, account, chosen.orphanedGroups)
       })
       if (outcome === 'refused') {

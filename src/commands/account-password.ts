@@ -9,9 +9,10 @@ import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/pass
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { commandLine } from '../registry/tables/events.ts'
+import { type Author, commandLine } from '../registry/tables/events.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
-import { printResult, theAccount, withDatabase } from './run.ts'
+import { printResult, readLine, theAccount, withDatabase } from './run.ts'
 
 /** The options for the password of an account. */
 export interface PasswordOptions extends JsonOptions {
@@ -36,12 +37,14 @@ export function setPasswordCommand(): Command {
     .addOption(passwordOption())
     .addOption(passwordStdinOption())
     .addOption(endEverythingOption())
+    .addOption(forceOption())
     .action(async (username: string, options: PasswordOptions & EndingOptions) => {
       const password = await choosePassword(username, options)
-      const everythingBy = options.endEverything ? commandLine : null
-      const ended = await withDatabase(async (db) =>
-        resetPassword(db, commandActor, (await theAccount(db, username)).id, password, everythingBy),
-      )
+      const ended = await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        const everythingBy = await confirmEnding(username, options)
+        return resetPassword(db, commandActor, id, password, everythingBy)
+      })
       const text = `Password of ${username} changed.${tellEnded(ended)}${tellPassword(options, password)}`
       printResult(options, { username, password, ...describeEnded(ended) }, text)
     })
@@ -79,7 +82,7 @@ export function verificationLinkCommand(): Command {
 }
 
 /** The option of commands that can end everything of an account. */
-export interface EndingOptions {
+export interface EndingOptions extends ForceOptions {
   endEverything?: boolean
 }
 
@@ -88,6 +91,14 @@ export function endEverythingOption(): Option {
   const description =
     'also revoke its tokens and applications, and the deploy tokens and invitations that it made, for good'
   return new Option('--end-everything', description)
+}
+
+/** Returns who ends everything, after a confirmation. Null when `--end-everything` is not given. */
+export async function confirmEnding(username: string, options: EndingOptions): Promise<Author | null> {
+  if (!options.endEverything) return null
+  const effect = `This ends all sessions, tokens and applications of ${username} for good, and what they made for others.`
+  await confirm(effect, username, options)
+  return commandLine
 }
 
 /** Returns what was ended, for `--json`. Empty when only sessions ended. */
@@ -125,19 +136,9 @@ export async function choosePassword(
   username: string,
   { password, passwordStdin }: PasswordOptions,
 ): Promise<string> {
-  const given = passwordStdin ? await readLine() : password
+  const given = passwordStdin ? await readLine(maxPasswordBytes) : password
   if (given === undefined) return makePassword()
   const problem = findPasswordProblem(given, username)
   if (problem !== null) throw new Error(problem)
   return given
-}
-
-/** Reads the first line of standard input, without its line end. */
-async function readLine(): Promise<string> {
-  let text = ''
-  for await (const chunk of process.stdin.setEncoding('utf8')) {
-    text += chunk
-    if (text.includes('\n') || text.length > maxPasswordBytes) break
-  }
-  return text.split(/\r?\n/, 1)[0] ?? ''
 }

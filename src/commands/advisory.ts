@@ -2,6 +2,7 @@ import { Command, Option } from 'commander'
 import { readAdvisory } from '../registry/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/warn.ts'
 import { type Advisory, listAdvisories, severities } from '../registry/tables/package-warnings.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { withPackage, withPackageArguments } from './package.ts'
 import { partOf, printList, printResult } from './run.ts'
@@ -69,11 +70,13 @@ function withdrawCommand(): Command {
   return withPackageArguments(new Command('withdraw'))
     .description('Withdraw an advisory. Composer no longer warns.')
     .argument('<advisory>', 'its ID, as svc advisory list shows it')
+    .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (path: string, name: string, advisoryId: string, options: JsonOptions) => {
+    .action(async (path: string, name: string, advisoryId: string, options: ForceOptions) => {
       await withPackage(path, name, async (db, { found, change }) => {
-        const known = (await listAdvisories(db, found.id)).some((one) => one.advisoryId === advisoryId)
+        const known = (await listAdvisories(db, found.id)).find((one) => one.advisoryId === advisoryId)
         if (!known) throw new Error(`There is no advisory ${JSON.stringify(advisoryId)} of ${name}.`)
+        await confirm(`Composer will no longer warn about “${known.title}”.`, advisoryId, options)
         await withdrawAdvisory(db, change, advisoryId)
       })
       const json = { path, package: name, advisory_id: advisoryId }

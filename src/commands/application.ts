@@ -6,7 +6,7 @@ import {
   type IdentityEvent,
   listIdentityEvents,
 } from '../accounts/identity-events.ts'
-import { commandActor, transaction } from '../database/database.ts'
+import { commandActor, type Queryable, transaction } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
@@ -27,6 +27,7 @@ import {
   rotateClientSecret,
 } from '../oauth/applications.ts'
 import { newCommand, readLogo } from './application-new.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import {
   type JsonOptions,
   jsonOption,
@@ -51,16 +52,18 @@ export function applicationCommand(): Command {
     .addCommand(deleteCommand())
     .addCommand(statusCommand('approve', 'approved', 'Approve an application: people can authorize it.'))
     .addCommand(
-      statusCommand('suspend', 'suspended', 'Stop an application: none of its tokens works any more.').option(
-        ...reasonOption,
-      ),
+      statusCommand('suspend', 'suspended', 'Stop an application: none of its tokens works any more.')
+        .option(...reasonOption)
+        .addOption(forceOption()),
     )
     .addCommand(
       statusCommand(
         'decline',
         'declined',
         'Decline an application that waits for review, or withdraw its approval.',
-      ).requiredOption(...reasonOption),
+      )
+        .requiredOption(...reasonOption)
+        .addOption(forceOption()),
     )
     .addCommand(rotateCommand())
     .addCommand(historyCommand())
@@ -90,8 +93,7 @@ function showCommand(): Command {
     .addOption(jsonOption())
     .action(async (clientId: string, options: JsonOptions) => {
       const details = await withDatabase(async (db) => {
-        const application = await findApplicationByClientId(db, clientId)
-        if (!application) throw unknownApplication(clientId)
+        const application = await theApplication(db, clientId)
         const { accounts, lastUsedAt } = await findApplicationUse(db, application.id)
         return { ...describeApplication(application), accounts, last_used_at: lastUsedAt }
       })
@@ -171,11 +173,14 @@ function deleteCommand(): Command {
       'Delete an application with its authorizations and tokens at once, and write a migration for it.',
     )
     .argument('<client_id>', 'as svc application list shows it')
+    .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (clientId: string, options: JsonOptions) => {
-      const deleted = await withDatabase((db, config) =>
-        deleteApplication(db, config, commandActor, clientId),
-      )
+    .action(async (clientId: string, options: ForceOptions) => {
+      const deleted = await withDatabase(async (db, config) => {
+        const { name } = await theApplication(db, clientId)
+        await confirm(`This deletes ${name} with all its authorizations and tokens for good.`, name, options)
+        return deleteApplication(db, config, commandActor, clientId)
+      })
       if (!deleted) throw unknownApplication(clientId)
       const { application, migration } = deleted
       printResult(
@@ -191,7 +196,7 @@ const reasonOption = [
   'the reason, for other administrators; at most 350 characters',
 ] as const
 
-interface StatusOptions extends JsonOptions {
+interface StatusOptions extends ForceOptions {
   reason?: string
   migration: boolean
 }
@@ -203,14 +208,19 @@ function statusCommand(verb: string, status: ApplicationStatus, description: str
     .option('--no-migration', 'change only this database')
     .addOption(jsonOption())
     .action(async (clientId: string, options: StatusOptions) => {
-      const changed = await withDatabase((db, config) =>
-        changeApplicationStatus(db, config, commandActor, clientId, {
+      const changed = await withDatabase(async (db, config) => {
+        const { name, status: former } = await theApplication(db, clientId)
+        if (former === 'approved' && status !== 'approved') {
+          const effect = `This ends all authorizations and tokens of ${name} for good, also for a later approval.`
+          await confirm(effect, name, options)
+        }
+        return changeApplicationStatus(db, config, commandActor, clientId, {
           verb,
           status,
           reason: options.reason || null,
           isMigration: options.migration,
-        }),
-      ).catch(explainUnwritable)
+        })
+      }).catch(explainUnwritable)
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
       const text = `${application.name} is ${status}.${migration ? ` Written: ${migration}` : ''}`
@@ -255,8 +265,7 @@ function historyCommand(): Command {
     .argument('<client_id>', 'as svc application list shows it')
     .action((clientId: string, options: ListOptions) =>
       withDatabase(async (db) => {
-        const application = await findApplicationByClientId(db, clientId)
-        if (!application) throw unknownApplication(clientId)
+        const application = await theApplication(db, clientId)
         const filter = { applicationId: application.id, actions: applicationActions }
         await printList<IdentityEvent>(options, {
           list: (part) => listIdentityEvents(db, filter, part),
@@ -274,6 +283,12 @@ function historyCommand(): Command {
 function explainUnwritable(error: unknown): never {
   if (!(error instanceof UnwritableMigration)) throw error
   throw new Error(`${error.message} With --no-migration only this database changes.`)
+}
+
+async function theApplication(db: Queryable, clientId: string): Promise<Application> {
+  const application = await findApplicationByClientId(db, clientId)
+  if (!application) throw unknownApplication(clientId)
+  return application
 }
 
 function unknownApplication(clientId: string): Error {

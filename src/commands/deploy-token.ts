@@ -9,6 +9,7 @@ import type { CredentialAuthor } from '../accounts/live-author.ts'
 import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
@@ -115,12 +116,14 @@ function revokeCommand(): Command {
     .description('Revoke a deploy token at once.')
     .argument('<group>', 'the group that it belongs to')
     .requiredOption('--name <name>', 'the name it was made with')
+    .addOption(forceOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc deploy-token revoke acme --name ci')
-    .action(async (groupName: string, options: { name: string } & JsonOptions) => {
+    .action(async (groupName: string, options: { name: string } & ForceOptions) => {
       const { name } = options
       const revoked = await withDatabase(async (db) => {
         const group = await theGroup(db, groupName)
+        await confirm(`This ends the deploy token ${name} of ${groupName} for good.`, name, options)
         return revokeDeployToken(db, operator, { groupId: group.id, repositoryId: null }, { name })
       })
       if (revoked === null) throw new Error(`${groupName} has no deploy token ${JSON.stringify(name)}.`)

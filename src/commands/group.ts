@@ -3,6 +3,7 @@ import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
 import { type ListedGroup, listGroups } from '../repositories/groups.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
@@ -110,19 +111,24 @@ function renameCommand(): Command {
 function deleteCommand(): Command {
   return new Command('delete')
     .description(
-      'Delete a group that has no repositories. With --force it also deletes its repositories, permanently. No other group can have its name for 90 days, or never if it had packages.',
+      'Permanently delete a group. No other group can have its name for 90 days, or never if it had packages.',
     )
     .argument('<group>', 'the name of the group')
-    .option('--force', 'delete its repositories and all packages in them too')
+    .option('--with-repositories', 'delete its repositories and all packages in them too')
+    .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (name: string, options: { force?: boolean } & JsonOptions) => {
-      const { isDeleted, repositories } = await withDatabase(async (db) =>
-        removeGroup(db, commandLine, await theGroup(db, name), { force: options.force ?? false }),
-      )
+    .action(async (name: string, options: { withRepositories?: boolean } & ForceOptions) => {
+      const { withRepositories = false } = options
+      const { isDeleted, repositories } = await withDatabase(async (db) => {
+        const group = await theGroup(db, name)
+        const more = withRepositories ? ', its repositories and all packages in them' : ''
+        await confirm(`This deletes the group ${name}${more} for good.`, name, options)
+        return removeGroup(db, commandLine, group, { withRepositories })
+      })
       if (!isDeleted) {
         const some = repositories.slice(0, 5).join(', ')
         throw new Error(
-          `${name} has ${repositories.length} repositories (${some}${repositories.length > 5 ? ', …' : ''}). Delete them first, or use --force.`,
+          `${name} has ${repositories.length} repositories (${some}${repositories.length > 5 ? ', …' : ''}). Delete them first, or use --with-repositories.`,
         )
       }
       printResult(options, { group: name, repositories }, `Group ${name} deleted.`)

@@ -6,6 +6,7 @@ import { setAbandoned } from '../registry/lifecycle/warn.ts'
 import { isPackageName, toLowerAscii } from '../registry/manifest/package-name.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { findPackage, type ListedPackage, listPackages } from '../registry/tables/listed-packages.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theRepository, withDatabase } from './run.ts'
 
@@ -133,10 +134,19 @@ function purgeCommand(): Command {
   return onPackage(
     'purge',
     'Permanently delete all versions of a package. Not even lock files can install them. The name stays claimed.',
-  ).action(async (path: string, name: string, options: JsonOptions) => {
-    await withPackage(path, name, (db, { change }) => purgePackage(db, change))
-    printResult(options, { path, package: name }, `${name} purged.`)
-  })
+  )
+    .addOption(forceOption())
+    .action(async (path: string, name: string, options: ForceOptions) => {
+      await withPackage(path, name, async (db, { change }) => {
+        await confirm(
+          `This deletes all versions of ${name} in ${path} for good.`,
+          change.packageName,
+          options,
+        )
+        await purgePackage(db, change)
+      })
+      printResult(options, { path, package: name }, `${name} purged.`)
+    })
 }
 
 function onPackage(verb: string, description: string): Command {

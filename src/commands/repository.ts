@@ -3,6 +3,7 @@ import { type Visibility, visibilities } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { addRepository, changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import { type CountedRepository, listRepositories, registryUrl } from '../repositories/repositories.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
@@ -131,9 +132,14 @@ function deleteCommand(): Command {
   return new Command('delete')
     .description('Permanently delete a repository and all packages in it.')
     .argument('<path>', '<group>/<name>, such as acme/php')
+    .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (path: string, options: JsonOptions) => {
-      await withDatabase(async (db) => removeRepository(db, commandLine, await theRepository(db, path)))
+    .action(async (path: string, options: ForceOptions) => {
+      await withDatabase(async (db) => {
+        const repository = await theRepository(db, path)
+        await confirm(`This deletes ${path} and all packages in it.`, path, options)
+        await removeRepository(db, commandLine, repository)
+      })
       printResult(options, { path }, `Repository ${path} deleted.`)
     })
 }

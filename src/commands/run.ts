@@ -64,6 +64,16 @@ function escapeControls(word: string): string {
   )
 }
 
+/** Reads the first line of standard input, without its line end. Stops reading after `maxCharacters`. */
+export async function readLine(maxCharacters: number): Promise<string> {
+  let text = ''
+  for await (const chunk of process.stdin.setEncoding('utf8')) {
+    text += chunk
+    if (text.includes('\n') || text.length > maxCharacters) break
+  }
+  return text.split(/\r?\n/, 1)[0] ?? ''
+}
+
 /** Formats a value of a JSON object as one line of text. An empty value becomes `-`. */
 export function formatValue(value: unknown): string {
   if (value instanceof Date) return value.toISOString()

@@ -10,6 +10,7 @@ import {
 import { commandActor, transaction } from '../database/database.ts'
 import { type ResourceScope, siteScopes } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import {
   daysOrNever,
   type JsonOptions,
@@ -125,12 +126,14 @@ function revokeCommand(): Command {
     .description('Revoke a personal access token at once.')
     .argument('<username>', 'the account that it acts for')
     .requiredOption('--name <name>', 'the name it was made with')
+    .addOption(forceOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc token revoke ann --name laptop')
-    .action(async (username: string, options: { name: string } & JsonOptions) => {
+    .action(async (username: string, options: { name: string } & ForceOptions) => {
       const { name } = options
       const wasThere = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
+        await confirm(`This ends the token ${name} of ${username} for good.`, name, options)
         return transaction(db, (tx) => revokePersonalTokenByName(tx, id, name), commandActor)
       })
       if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)

@@ -19,6 +19,7 @@ import {
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
 import { openLog } from '../server/log.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, wholeNumber, withListOptions } from './options.ts'
 import { partOf, printList, printResult, theRepository, withDatabase } from './run.ts'
 
@@ -148,11 +149,20 @@ function removeCommand(): Command {
       '\nTo undo it, add the same URL again: the new upstream gets the packages of the removed one.\n' +
         'With --release, <upstream> may also be the name or URL of an upstream that is removed already.',
     )
+    .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (path: string, name: string, options: { release?: boolean } & JsonOptions) => {
-      await withRepository(path, (db, change) =>
-        removeUpstream(db, change, name, { releasesNames: options.release ?? false }),
-      )
+    .action(async (path: string, name: string, options: { release?: boolean } & ForceOptions) => {
+      const { release: releasesNames = false } = options
+      await withRepository(path, async (db, change) => {
+        if (releasesNames) {
+          await confirm(
+            `Other upstreams may then serve the packages of ${name}, with other content.`,
+            name,
+            options,
+          )
+        }
+        await removeUpstream(db, change, name, { releasesNames })
+      })
       printResult(options, { path, name }, `${path} no longer has the upstream ${name}.`)
     })
 }
@@ -185,11 +195,14 @@ function acceptCommand(): Command {
         'request fetches what the upstream serves, and the bytes must match the checksum that it announces.\n' +
         'Example:\n  svc upstream accept acme/php monolog/monolog 3.0.0',
     )
+    .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (path: string, name: string, version: string, options: JsonOptions) => {
-      const accepted = await withRepository(path, (db, change, client, config) =>
-        acceptArchives({ config, db, client }, change, { packageName: name, version }),
-      )
+    .action(async (path: string, name: string, version: string, options: ForceOptions) => {
+      const accepted = await withRepository(path, async (db, change, client, config) => {
+        const forgotten = `${name} ${version}`
+        await confirm(`svc forgets the former bytes of ${forgotten} in ${path} for good.`, forgotten, options)
+        return acceptArchives({ config, db, client }, change, { packageName: name, version })
+      })
       printResult(
         options,
         {

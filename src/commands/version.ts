@@ -5,6 +5,7 @@ import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/warn.ts'
 import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
+import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { withPackage, withPackageArguments } from './package.ts'
 import { printList, printResult } from './run.ts'
@@ -69,10 +70,16 @@ function purgeCommand(): Command {
   return onVersion(
     'purge',
     'Permanently delete a version. Not even lock files can install it, and its number stays taken.',
-  ).action(async (path: string, name: string, version: string, options: JsonOptions) => {
-    await withVersion(path, name, version, (db, change) => purgeVersion(db, change))
-    printResult(options, { path, package: name, version }, `${name} ${version} purged.`)
-  })
+  )
+    .addOption(forceOption())
+    .action(async (path: string, name: string, version: string, options: ForceOptions) => {
+      const purged = `${name} ${version}`
+      await withVersion(path, name, version, async (db, change) => {
+        await confirm(`This deletes ${purged} in ${path} for good.`, purged, options)
+        await purgeVersion(db, change)
+      })
+      printResult(options, { path, package: name, version }, `${purged} purged.`)
+    })
 }
 
 function quarantineCommand(): Command {

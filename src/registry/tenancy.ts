@@ -163,18 +163,18 @@ export async function requireFactorOfMembers(
   })
 }
 
-/** The result of `removeGroup`. A group that has repositories is deleted only with `force`. */
+/** The result of `removeGroup`. A group that has repositories is deleted only `withRepositories`. */
 export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
 
 /**
- * Permanently deletes a group. With `force` it also deletes its repositories and everything in them. Its name
+ * Permanently deletes a group. With `withRepositories` it also deletes its repositories and everything in them. Its name
  * stays reserved. Writes the events.
  */
 export async function removeGroup(
   db: pg.Pool,
   author: Author,
   group: Group,
-  { force = false } = {},
+  { withRepositories = false } = {},
 ): Promise<GroupRemoval> {
   return retriedTransaction(db, async (tx) => {
     await lockTenancy(tx, group.id)
@@ -184,11 +184,11 @@ export async function removeGroup(
       const repository = await findRepository(tx, id)
       if (!repository) continue
       repositories.push(repository.path)
-      if (!force) continue
+      if (!withRepositories) continue
       await deleteRepository(tx, id)
       await note(tx, author, { repositoryId: id }, 'delete-repository', { path: repository.path })
     }
-    if (repositories.length > 0 && !force) return { isDeleted: false, repositories }
+    if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
     await deleteGroup(tx, group.id)
     await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }

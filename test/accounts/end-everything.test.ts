@@ -102,7 +102,10 @@ describe('a password reset and the disabling of an account', () => {
       'disabling it through the API',
       ({ username }) => throughApi('PATCH', username, { disabled: true, end_everything: true }),
     ],
-    ['svc account disable', ({ username }) => svc('account', 'disable', username, '--end-everything')],
+    [
+      'svc account disable',
+      ({ username }) => svc('account', 'disable', username, '--end-everything', '--force'),
+    ],
     ['a new password on the page', ({ username }) => onPage(`${username}/password`, yes)],
     [
       'a new password through the API',
@@ -110,7 +113,7 @@ describe('a password reset and the disabling of an account', () => {
     ],
     [
       'svc account set-password',
-      ({ username }) => svc('account', 'set-password', username, '--end-everything'),
+      ({ username }) => svc('account', 'set-password', username, '--end-everything', '--force'),
     ],
     ['the page of a reset link', (account) => withLink(account, yes)],
   ])('end everything on request: %s', async (_way, act) => {
@@ -216,7 +219,14 @@ describe('a password reset and the disabling of an account', () => {
 
   it('say how many things a command ended', async () => {
     const person = await aPerson()
-    const { stdout } = await svc('account', 'disable', person.username, '--end-everything', '--json')
+    const { stdout } = await svc(
+      'account',
+      'disable',
+      person.username,
+      '--end-everything',
+      '--force',
+      '--json',
+    )
     expect(JSON.parse(stdout)).toEqual({
       username: person.username,
       disabled: true,

@@ -53,9 +53,9 @@ describe('svc account revoke-all', () => {
   it('revokes the tokens, and leaves the sessions', async () => {
     const { username, works } = await aPerson()
     const revoked = { username, tokens: 1, applications: 0 }
-    expect(await svc.json('account', 'revoke-all', username)).toEqual(revoked)
+    expect(await svc.json('account', 'revoke-all', username, '--force')).toEqual(revoked)
     expect(await works()).toEqual({ token: false, session: true })
-    expect(await svc.json('account', 'revoke-all', username)).toEqual({ ...revoked, tokens: 0 })
+    expect(await svc.json('account', 'revoke-all', username, '--force')).toEqual({ ...revoked, tokens: 0 })
   })
 })
 
@@ -68,7 +68,7 @@ describe('svc account withdraw', () => {
     expect(await svc.json('account', 'show', username)).toMatchObject(clients)
 
     const withdrawn = { username, client_id: first.clientId }
-    expect(await svc.json('account', 'withdraw', username, first.clientId)).toEqual(withdrawn)
+    expect(await svc.json('account', 'withdraw', username, first.clientId, '--force')).toEqual(withdrawn)
     expect(await svc.json('account', 'show', username)).toMatchObject({ applications: [second.clientId] })
     expect(await works()).toEqual({ token: true, session: true })
     const { items } = await svc.json<{ items: object[] }>(
@@ -105,9 +105,11 @@ describe('svc account remove-passkey', () => {
     expect(stdout).toContain(`${laptop} (Laptop) ${phone} (Old phone)`)
 
     const removed = { username, passkey: phone }
-    expect(await svc.json('account', 'remove-passkey', username, String(phone))).toEqual(removed)
+    expect(await svc.json('account', 'remove-passkey', username, String(phone), '--force')).toEqual(removed)
     expect(await svc.fail('account', 'remove-passkey', username, String(phone))).toContain('has no passkey')
-    expect(await svc.fail('account', 'remove-passkey', username, String(laptop))).toContain('is the only way')
+    expect(await svc.fail('account', 'remove-passkey', username, String(laptop), '--force')).toContain(
+      'is the only way',
+    )
     expect(await svc.fail('account', 'remove-passkey', username, 'Laptop')).toContain('by its number')
     expect(await svc.json('account', 'show', username)).toMatchObject({ passkeys: [{ id: laptop }] })
     const events = ['event', 'list', '--account', username, '--action', 'second-factor-removed']
@@ -236,7 +238,7 @@ describe('svc account delete', { timeout: 90_000 }, () => {
     await svc.json('repository', 'create', `${group}/php`)
     await svc.json('member', 'set', open, heir.username, 'admin')
     const message = `${owner.username} is the only admin of ${group}: use --groups-to <username> or --leave-groups.`
-    expect(await svc.fail('account', 'delete', owner.username)).toBe(`svc: ${message}`)
+    expect(await svc.fail('account', 'delete', owner.username, '--force')).toBe(`svc: ${message}`)
     expect(await svc.fail('account', 'delete', owner.username, '--groups-to', owner.username)).toContain(
       'another',
     )
@@ -247,7 +249,7 @@ describe('svc account delete', { timeout: 90_000 }, () => {
     )
     await svc.json('account', 'enable', heir.username)
 
-    const words = ['account', 'delete', owner.username, '--groups-to', heir.username]
+    const words = ['account', 'delete', owner.username, '--groups-to', heir.username, '--force']
     expect(await svc.json(...words)).toEqual({ username: owner.username, groups: [group] })
     expect(await owner.works()).toEqual({ token: false, session: false })
     expect((await svc.json<{ items: unknown[] }>('member', 'list', group)).items).toEqual([
@@ -260,7 +262,7 @@ describe('svc account delete', { timeout: 90_000 }, () => {
       details: { username: heir.username, role: 'admin' },
     })
 
-    await svc.json('account', 'delete', heir.username, '--leave-groups')
+    await svc.json('account', 'delete', heir.username, '--leave-groups', '--force')
     expect((await svc.json<{ items: unknown[] }>('member', 'list', group)).items).toEqual([])
   })
 
@@ -275,7 +277,7 @@ describe('svc account delete', { timeout: 90_000 }, () => {
       `insert into registry_event (repository_id, action, account_id) values ($1, 'publish', $2)`,
       [repositoryId, id],
     )
-    await svc.json('account', 'delete', username)
+    await svc.json('account', 'delete', username, '--force')
     const [event] = await listEvents(svc.db, repositoryId, { after: null, limit: 1 })
     expect(event?.username).toBe('deleted account')
 
@@ -310,7 +312,7 @@ describe('svc account delete', { timeout: 90_000 }, () => {
       [former.username],
     )
     const later = await anAccount(svc.db, { username: former.username })
-    await svc.json('account', 'delete', later.username)
+    await svc.json('account', 'delete', later.username, '--force')
     const back = svc.db.query('update account set username = $2 where id = $1', [former.id, former.username])
     await expect(back).rejects.toMatchObject({ constraint: 'username_is_reserved' })
   })

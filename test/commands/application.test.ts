@@ -174,7 +174,7 @@ describe('svc application', () => {
       migration: migration('approve'),
     })
     expect(await stored(id)).toMatchObject({ status: 'approved' })
-    expect(await svc.json('application', 'suspend', id)).toEqual({
+    expect(await svc.json('application', 'suspend', id, '--force')).toEqual({
       client_id,
       status: 'suspended',
       migration: migration('suspend'),
@@ -219,7 +219,7 @@ describe('svc application', () => {
     const wrong = ['--website', 'x', '--logo', join(folder, 'text.png')]
     expect(await svc.fail('application', 'set', id, ...wrong)).toMatch(/website is not .*; the logo is not/)
     expect(await svc.fail('application', 'set', id)).toContain('Nothing to change')
-    expect(await svc.json('application', 'delete', id)).toEqual({
+    expect(await svc.json('application', 'delete', id, '--force')).toEqual({
       client_id: id,
       migration: expect.stringMatching(/_delete_ch_d\.sql$/),
     })
@@ -270,7 +270,7 @@ describe('a database that is rebuilt from the migrations', () => {
     const words = ['--name', 'Kept', '--website', 'https://x', '--redirect-uri', 'https://x/']
     const more = ['--logo', join(folder, 'logo.png'), '--scope', 'repo-code:r', '--resource-scope', 'all']
     const { client_id = '' } = await svc.json('application', 'new', ...words, ...more, '--apply')
-    await svc.json('application', 'suspend', client_id)
+    await svc.json('application', 'suspend', client_id, '--force')
     await migrate(rebuilt.db, String(svc.environment['MIGRATIONS_DIR']))
     const { rows } = await rebuilt.db.query('select client_id, status from application')
     expect(rows).toEqual([{ client_id, status: 'suspended' }])

@@ -40,7 +40,7 @@ describe('svc deploy-token', () => {
         last_used_at: null,
       },
     ])
-    expect(await svc.json('deploy-token', 'revoke', 'acme', '--name', 'ci')).toEqual({
+    expect(await svc.json('deploy-token', 'revoke', 'acme', '--name', 'ci', '--force')).toEqual({
       group: 'acme',
       name: 'ci',
     })
@@ -54,7 +54,7 @@ describe('svc deploy-token', () => {
     expect(
       await svc.fail('deploy-token', 'create', 'acme', '--name', 'x', '--repository', 'other/php'),
     ).toContain('other/php is not a repository of acme')
-    expect(await svc.fail('deploy-token', 'revoke', 'acme', '--name', 'x')).toContain(
+    expect(await svc.fail('deploy-token', 'revoke', 'acme', '--name', 'x', '--force')).toContain(
       'acme has no deploy token "x"',
     )
   })

@@ -182,7 +182,7 @@ describe('svc advisory', () => {
     expect([part.items, part.next]).toMatchObject([[{ title: 'Path traversal' }], first['advisory_id']])
     expect((await list('--after', part.next)).items).toMatchObject([{ title: 'Second' }])
 
-    const withdrawn = ['advisory', 'withdraw', path, 'acme/lib', second['advisory_id'] ?? '']
+    const withdrawn = ['advisory', 'withdraw', path, 'acme/lib', second['advisory_id'] ?? '', '--force']
     await svc.json(...withdrawn)
     expect(await audited()).toMatchObject([{ title: 'Path traversal' }])
     expect(await svc.fail(...withdrawn)).toContain('There is no advisory "SVC-')

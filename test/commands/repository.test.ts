@@ -133,9 +133,9 @@ describe('svc group, repository and member', { timeout: 120_000 }, () => {
       visibility: 'public',
       description: 'Open',
     })
-    expect(await svc.fail('group', 'delete', 'many')).toContain('many has 3 repositories (many/')
-    expect(await svc.json('repository', 'delete', 'many/c')).toEqual({ path: 'many/c' })
-    expect(await svc.json('group', 'delete', 'many', '--force')).toEqual({
+    expect(await svc.fail('group', 'delete', 'many', '--force')).toContain('many has 3 repositories (many/')
+    expect(await svc.json('repository', 'delete', 'many/c', '--force')).toEqual({ path: 'many/c' })
+    expect(await svc.json('group', 'delete', 'many', '--with-repositories', '--force')).toEqual({
       group: 'many',
       repositories: ['many/a', 'many/b-1'].toSorted(),
     })

@@ -57,12 +57,14 @@ describe('svc token', () => {
 
   it('revoke ends it at once', async () => {
     const { token } = await create('--name', 'lost', '--scope', 'repo-code:r')
-    expect(await svc.json('token', 'revoke', 'ann', '--name', 'lost')).toEqual({
+    expect(await svc.json('token', 'revoke', 'ann', '--name', 'lost', '--force')).toEqual({
       username: 'ann',
       name: 'lost',
     })
     expect(await live(token)).toBeNull()
-    expect(await svc.fail('token', 'revoke', 'ann', '--name', 'lost')).toBe('svc: ann has no token "lost".')
+    expect(await svc.fail('token', 'revoke', 'ann', '--name', 'lost', '--force')).toBe(
+      'svc: ann has no token "lost".',
+    )
   })
 
   it('create makes an admin token for a site administrator, who loses it with the role', async () => {

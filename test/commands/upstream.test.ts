@@ -79,7 +79,8 @@ describe('svc upstream', () => {
     )
     const dist = { type: 'zip', url: `${upstream.url}/log.zip`, reference: 'a1b2c3d4', shasum: '' }
     upstream.offer('psr/log', [{ version: '3.0.0', dist }])
-    const accept = (...words: string[]) => svc('upstream', 'accept', 'acme/php', 'psr/log', ...words)
+    const accept = (...words: string[]) =>
+      svc('upstream', 'accept', 'acme/php', 'psr/log', ...words, '--force')
     const without = await accept('3.0.0')
     expect([without.code, without.stderr]).toEqual([
       1,
@@ -106,7 +107,7 @@ describe('svc upstream', () => {
     await commands.db.query(`update mirrored_package set upstream_id = null where name = 'psr/log'`)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).code).toBe(0)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).stderr).toBe('svc: upstream not found\n')
-    const releasing = ['upstream', 'remove', 'acme/php', 'public', '--release']
+    const releasing = ['upstream', 'remove', 'acme/php', 'public', '--release', '--force']
     expect((await svc(...releasing)).stderr).toBe('svc: upstream not found\n')
     await commands.db.query(
       `update mirrored_package set upstream_id = (select id from upstream) where name = 'psr/log'`,

@@ -122,7 +122,7 @@ describe('the first publication of a package', () => {
     'a rename of the group': (repository: Tested) => rename('the group', repository),
     'a rename of the repository': (repository: Tested) => rename('the repository', repository),
     'a deletion of the group': (repository: Tested) =>
-      removeGroup(t.db, commandLine, repository.group, { force: true }),
+      removeGroup(t.db, commandLine, repository.group, { withRepositories: true }),
     'a deletion of the repository': (repository: Tested) => removeRepository(t.db, commandLine, repository),
   }
   const blockers = {

@@ -36,7 +36,7 @@ describe('a group', () => {
     expect((await read(new URL(url).pathname)).statusCode).toBe(200)
 
     expect(await removeGroup(t.db, commandLine, group)).toMatchObject({ isDeleted: false })
-    expect(await removeGroup(t.db, commandLine, group, { force: true })).toEqual({
+    expect(await removeGroup(t.db, commandLine, group, { withRepositories: true })).toEqual({
       isDeleted: true,
       repositories: [`${newName}/${name}`],
     })
@@ -65,7 +65,7 @@ describe('a group', () => {
     expect((await push('1.1.0')).statusCode).toBe(201)
     expect((await t.app.inject({ url: new URL(url).pathname })).statusCode).toBe(401)
 
-    await removeGroup(t.db, commandLine, { ...group, name: third }, { force: true })
+    await removeGroup(t.db, commandLine, { ...group, name: third }, { withRepositories: true })
     expect((await t.app.inject({ url: new URL(url).pathname, headers })).statusCode).toBe(404)
   })
 
@@ -138,7 +138,7 @@ describe('the name of a renamed or deleted group', () => {
       if (!group) throw new Error('no group')
       if (end === 'emptied before it is deleted') await removeRepository(t.db, commandLine, repository)
       if (end === 'renamed') await rename(group, aName('renamed'))
-      else await removeGroup(t.db, commandLine, group, { force: true })
+      else await removeGroup(t.db, commandLine, group, { withRepositories: true })
       await t.db.query(
         `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
         [group.id],

@@ -34,6 +34,21 @@ export async function runSvc(
   return outcomeOf(child)
 }
 
+/** Runs `svc …` to its end in a terminal, where a person types the lines. Returns all output in `stdout`. */
+export async function runSvcInTerminal(
+  words: string[],
+  environment: Environment,
+  typed: string,
+): Promise<Outcome> {
+  const line = [process.execPath, program, ...words]
+    .map((word) => `'${word.replaceAll("'", `'\\''`)}'`)
+    .join(' ')
+  const terminal = ['--quiet', '--return', '--command', line, '/dev/null']
+  const child = spawn('script', terminal, { cwd: plainFolder, env: environmentOf(environment) })
+  child.stdin.end(typed)
+  return outcomeOf(child)
+}
+
 /** Runs `svc …` to its end. It cannot write a file of more than 4 KiB, as on a disk that is nearly full. */
 export async function runSvcWithin4KiB(words: string[], environment: Environment): Promise<Outcome> {
   const line = ['-c', 'ulimit -f 4; exec "$@"', 'bash', process.execPath, program, ...words]

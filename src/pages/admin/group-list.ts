@@ -85,8 +85,8 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
       showGroup(reply.code(status), group, { after: '', problem: { form: 'delete', sentence } })
     if (confirmed !== name) return refuse(400, `Nothing was deleted: type ${name} to delete it.`)
     const author = authorOf(request, sessionOf(request))
-    const force = with_repositories !== ''
-    const { isDeleted, repositories } = await removeGroup(db, author, group, { force })
+    const withRepositories = with_repositories !== ''
+    const { isDeleted, repositories } = await removeGroup(db, author, group, { withRepositories })
     if (!isDeleted) {
       const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
       return refuse(409, `Nothing was deleted: the group has ${count}. Tick the box to delete them too.`)

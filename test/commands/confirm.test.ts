@@ -1,0 +1,127 @@
+import { randomBytes } from 'node:crypto'
+import type { Command } from 'commander'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { makeProgram } from '../../src/commands/program.ts'
+import { publishAdvisory } from '../../src/registry/lifecycle/warn.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
+import { anAccount } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { useCommands } from '../support/commands.ts'
+import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { runSvcInTerminal } from '../support/program.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const t = useApp()
+const svc = useCommands(t)
+
+/** What the commands are about, by the words in braces below. */
+let place: Record<string, string>
+beforeAll(async () => {
+  const { repository, account, push } = await aPublisher(t, { role: 'admin' })
+  await push('1.0.0')
+  const application = await anApplication(t.db, { name: 'Build Bot' })
+  await anAuthorization(t.db, account, application)
+  const person = await anAccount(t.db)
+  const change = { repositoryId: repository.id, packageName: 'acme/lib', author: commandLine, baseUrl: '' }
+  const text = { title: 'Bad', affectedVersions: '*', cve: null, link: null, severity: null }
+  const { advisoryId } = await publishAdvisory(t.db, change, text)
+  const { rows } = await t.db.query<{ id: string }>(
+    `insert into passkey (account_id, credential_id, public_key, sign_count, name)
+     values ($1, $2, '\\x01', 0, 'Old phone') returning id`,
+    [person.id, randomBytes(16)],
+  )
+  await svc.json('token', 'create', person.username, '--name', 'laptop', '--scope', 'repo-code:r')
+  const [group = ''] = repository.path.split('/')
+  await svc.json('deploy-token', 'create', group, '--name', 'ci')
+  place = {
+    path: repository.path,
+    group,
+    user: account.username,
+    person: person.username,
+    passkey: rows[0]?.id ?? '',
+    application: application.clientId,
+    advisory: advisoryId,
+  }
+})
+
+const filled = (text: string) => text.replace(/\{(\w+)\}/g, (_all, name: string) => place[name] ?? name)
+const wordsOf = (line: string) => filled(line).split(' ')
+const countEvents = async () => {
+  const { rows } = await t.db.query(
+    `select (select count(*) from registry_event)
+          + (select count(*) from identity_event where via = 'command') as count`,
+  )
+  return rows[0].count
+}
+
+/** Each command that nobody can undo, and the name that it asks for. */
+const irreversible = [
+  ['account delete {person}', '{person}'],
+  ['account revoke-all {person}', '{person}'],
+  ['account disable {person} --end-everything', '{person}'],
+  ['account set-password {person} --end-everything', '{person}'],
+  ['account reset-factors {person}', '{person}'],
+  ['account remove-passkey {person} {passkey}', 'Old phone'],
+  ['account withdraw {user} {application}', 'Build Bot'],
+  ['token revoke {person} --name laptop', 'laptop'],
+  ['deploy-token revoke {group} --name ci', 'ci'],
+  ['application suspend {application}', 'Build Bot'],
+  ['application decline {application} --reason x', 'Build Bot'],
+  ['application delete {application}', 'Build Bot'],
+  ['advisory withdraw {path} acme/lib {advisory}', '{advisory}'],
+  ['version purge {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
+  ['package purge {path} acme/lib', 'acme/lib'],
+  ['upstream remove {path} satis --release', 'satis'],
+  ['upstream accept {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
+  ['repository delete {path}', '{path}'],
+  ['group delete {group} --with-repositories', '{group}'],
+] as const
+
+describe('a command that nobody can undo', () => {
+  it.each(irreversible)('%s changes nothing without a terminal and without --force', async (line, name) => {
+    const before = await countEvents()
+    const refusal = await svc.fail(...wordsOf(line))
+    expect(refusal).toContain(`Run the command in a terminal and type ${filled(name)}, or use --force.`)
+    expect(await countEvents()).toBe(before)
+  })
+
+  it('asks in a terminal, and changes nothing when the name is wrong or missing', async () => {
+    const before = await countEvents()
+    for (const typed of ['yes\n', '']) {
+      const line = wordsOf('version purge {path} acme/lib 1.0.0')
+      const { code, stdout } = await runSvcInTerminal(line, svc.environment, typed)
+      expect([code, stdout]).toEqual([1, expect.stringContaining('Type acme/lib 1.0.0 to continue: ')])
+      expect(stdout).toContain('Nothing was changed: that is not acme/lib 1.0.0.')
+    }
+    expect(await countEvents()).toBe(before)
+  })
+
+  it.each([
+    ['account remove-passkey {person} {passkey}', 'Old phone'],
+    ['version purge {path} acme/lib 1.0.0 --json', 'acme/lib 1.0.0'],
+    ['group delete {group} --with-repositories', '{group}'],
+  ])('%s is done when the name is typed', async (line, name) => {
+    const { code, stdout } = await runSvcInTerminal(wordsOf(line), svc.environment, `${filled(name)}\n`)
+    expect([code, stdout]).toEqual([0, expect.stringContaining(`Type ${filled(name)} to continue: `)])
+  })
+
+  it('has --force, as every command has whose verb destroys', async () => {
+    const leavesOf = (command: Command, path: string): [string, Command][] =>
+      command.commands.length === 0
+        ? [[path, command]]
+        : command.commands.flatMap((child) => leavesOf(child, `${path} ${child.name()}`.trim()))
+    const destroys = /^(?:delete|purge|remove|reset|revoke|withdraw|suspend|decline)/
+    // Packages and versions can be restored, and people sign in and are invited again. The link is for a person.
+    const others = [
+      'account reset-link',
+      'invitation withdraw',
+      'package delete',
+      'session revoke',
+      'version delete',
+    ]
+    const without = leavesOf(await makeProgram('0'), '')
+      .filter(([path]) => destroys.test(path.split(' ').at(-1) ?? ''))
+      .filter(([, command]) => !command.options.some(({ long }) => long === '--force'))
+    expect(without.map(([path]) => path).toSorted()).toEqual(others)
+  })
+})
