@@ -236,6 +236,21 @@ describe('an invitation to a group', () => {
     expect(await eventsOf(bob.id)).toEqual([['invitation-accepted', to('developer')]])
   })
 
+  it('is listed as expired for 30 days, and then forgotten', async () => {
+    const { group, admin } = await aManagedGroup(t)
+    const { id } = await aToken(t, group, admin)
+    const isThere = async () => {
+      await deleteExpiredInvitations(t.db, 2000)
+      return (await t.db.query('select from invitation where id = $1', [id])).rowCount === 1
+    }
+    const expire = (interval: string) =>
+      t.db.query('update invitation set expires_at = now() - $2::interval where id = $1', [id, interval])
+    await expire('29 days')
+    expect(await isThere()).toBe(true)
+    await expire('31 days')
+    expect(await isThere()).toBe(false)
+  })
+
   it('keeps the form when a value is refused', async () => {
     const { group, admin } = await aManagedGroup(invited)
     const { token } = await aToken(invited, group, admin)

@@ -75,6 +75,16 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt('bea@example.com', 'wrong', '192.0.2.2')).statusCode).toBe(429)
   })
 
+  it('counts from the beginning again after the right password', async () => {
+    const { username } = await anAccount(t.db)
+    for (let round = 0; round < 2; round++) {
+      await fail(username, '192.0.2.1', 9)
+      expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
+    }
+    for (let n = 0; n < 9; n++) await attempt(username, 'wrong', '192.0.2.1')
+    expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
+  })
+
   it('still accepts a sign-in from another network', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '192.0.2.1', 10)

@@ -3,6 +3,7 @@ import { aDeployToken, aMember, anAccount, aPersonalToken, signIn } from '../sup
 import { aCaller, everyScope } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPackageZip, basic, expand } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
 
 const t = useApp()
 const lib = '/packages/acme/lib'
@@ -101,6 +102,28 @@ describe('the latest version', () => {
     const page = async (below: string) => (await t.app.inject(`/${repository.path}${below}`)).body
     expect(await page('')).toContain(`>${latest}<`)
     expect(await page('/packages/acme/lib')).toContain(expected.description)
+  })
+})
+
+describe('the README of a version', () => {
+  it.each([
+    ['version', `${lib}/1.0.0?purge=true`],
+    ['package', `${lib}?purge=true`],
+  ])('is removed by the purge of its %s', async (_what, url) => {
+    const { push, call, repository } = await aCaller(t)
+    const manifest = JSON.stringify({ name: 'acme/lib' })
+    await push('1.0.0', { payload: aZip({ 'composer.json': manifest, 'README.md': '# Secret' }) })
+    const count = async () =>
+      (
+        await t.db.query(
+          `select from version_readme r join package_version v on v.id = r.version_id
+             join package p on p.id = v.package_id where p.repository_id = $1`,
+          [repository.id],
+        )
+      ).rowCount
+    expect(await count()).toBe(1)
+    expect((await call('DELETE', url)).statusCode).toBe(204)
+    expect(await count()).toBe(0)
   })
 })
 

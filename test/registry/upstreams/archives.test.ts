@@ -91,6 +91,19 @@ describe('an archive of an upstream', () => {
     expect(fetched()).toBe(1)
   })
 
+  it('is stored by no shared cache, not even in a public repository', async () => {
+    const { dist, call } = await aMirroredPackage('cache/lib')
+    expect((await call('PATCH', '', { visibility: 'public' })).statusCode).toBe(200)
+    for (const which of ['first', 'stored']) {
+      const { statusCode, headers } = await dist()
+      expect([which, statusCode, headers['cache-control']]).toEqual([
+        which,
+        200,
+        expect.stringMatching(/^private, /),
+      ])
+    }
+  })
+
   it('is not fetched for a HEAD request', async () => {
     const { ask, dist, distPath, fetched } = await aMirroredPackage('ar/head')
     const head = await ask(distPath, { method: 'HEAD' })
