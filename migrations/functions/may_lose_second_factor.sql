@@ -5,6 +5,5 @@ language sql stable as $$
   select (select count(*) from totp_factor where account_id = the_account_id and confirmed_at is not null)
        + (select count(*) from passkey where account_id = the_account_id) > 1
       or (not site_requires_it
-          and not exists (select from group_member m join repository_group g on g.id = m.group_id
-                           where m.account_id = the_account_id and g.requires_second_factor))
+          and not exists (select from required_second_factor where account_id = the_account_id))
 $$;

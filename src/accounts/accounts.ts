@@ -78,7 +78,10 @@ export function normalizeLogin(login: string): string {
 /** SQL: the condition that an account has the username or email $1, which `normalizeLogin` returned. */
 export const hasLogin = '(username = $1 or lower(email) = $1)'
 
-/** Finds credentials by username or email. Null when there is no such account or it is disabled. */
+/**
+ * Finds credentials by username or email. Null when there is no such account or it is disabled. Of several accounts that
+ * entered an email, the one that verified it has it, or else the first one.
+ */
 export async function findCredentials(
   db: Queryable,
   login: string,
@@ -87,7 +90,9 @@ export async function findCredentials(
     name: 'find-credentials',
     text: `select id as "accountId", password_hash as "passwordHash", is_admin as "isAdmin"
              from account
-            where disabled_at is null and ${hasLogin}`,
+            where disabled_at is null and ${hasLogin}
+            order by email_verified_at is null, email_since, id
+            limit 1`,
     values: [normalizeLogin(login)],
   })
   return rows[0] ?? null
@@ -244,13 +249,24 @@ export interface AccountChanges {
 }
 
 /**
- * Removes an email from an account that has not verified it, for a person who has proved to own the email. The change
- * has its event.
+ * Removes an email from the accounts that have not verified it, for a person who has proved to own the email. The changes
+ * have their events. `ownerId` is the account of this person, if there is one already.
  */
-export async function releaseUnverifiedEmail(tx: pg.PoolClient, email: string): Promise<void> {
+export async function releaseUnverifiedEmail(
+  tx: pg.PoolClient,
+  email: string,
+  ownerId: string | null = null,
+): Promise<void> {
+  // Locks in one order: otherwise two owners, who release the email of each other, would wait for each other.
   await tx.query(
-    'update account set email = null where lower(email) = lower($1) and email_verified_at is null',
+    `select from account where lower(email) = lower($1) and email_verified_at is null
+      order by id for no key update`,
     [email],
+  )
+  await tx.query(
+    `update account set email = null
+      where lower(email) = lower($1) and email_verified_at is null and id is distinct from $2`,
+    [email, ownerId],
   )
 }
 

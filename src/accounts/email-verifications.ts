@@ -1,8 +1,10 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import type { MailKind } from '../mail/mail-queue.ts'
+import { releaseUnverifiedEmail } from './accounts.ts'
 
 /** How long a link works: 3 days. */
 export const verificationLifetimeSeconds = 3 * 86_400
@@ -51,23 +53,41 @@ export async function findVerification(db: Queryable, token: string): Promise<Un
   return rows[0] ?? null
 }
 
-/** Verifies the email of a link, once. False when the link no longer works. */
-export async function spendVerificationToken(db: pg.Pool, actor: Actor, token: string): Promise<boolean> {
-  const { rowCount } = await transaction(
-    db,
-    (tx) =>
-      // Of two racing requests only one deletes the row.
-      tx.query(
-        `with spent as (
-           delete from email_verification where token_hash = $1 and expires_at > now() returning account_id, email
-         )
-         update account a set email_verified_at = now()
-           from spent where a.id = spent.account_id and a.email = spent.email and a.disabled_at is null`,
-        [hashSecret(token)],
-      ),
-    actor,
-  )
-  return rowCount === 1
+/**
+ * Verifies the email of an account with its link, once. Other accounts that entered the email without verifying it lose
+ * it. `expired`: the link is not of this account, or no longer works. `taken`: another account has verified the email.
+ */
+export async function spendVerificationToken(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  token: string,
+): Promise<'verified' | 'expired' | 'taken'> {
+  try {
+    return await transaction(
+      db,
+      async (tx) => {
+        // Of two racing requests only one deletes the row.
+        const { rows } = await tx.query<{ email: string }>(
+          `delete from email_verification
+            where token_hash = $1 and account_id = $2 and expires_at > now() returning email`,
+          [hashSecret(token), accountId],
+        )
+        if (!rows[0]) return 'expired'
+        const { email } = rows[0]
+        await releaseUnverifiedEmail(tx, email, accountId)
+        const { rowCount } = await tx.query(
+          'update account set email_verified_at = now() where id = $1 and email = $2 and disabled_at is null',
+          [accountId, email],
+        )
+        return rowCount === 1 ? 'verified' : 'expired'
+      },
+      actor,
+    )
+  } catch (error) {
+    if (brokenConstraint(error) !== 'email_is_taken') throw error
+    return 'taken'
+  }
 }
 
 /** The URL of a link's page. */

@@ -75,11 +75,14 @@ const invitationColumns = `i.id, i.made_by as "madeBy", b.username as inviter, i
 const invitationJoins = `left join repository_group g on g.id = i.group_id
        left join account b on b.id = i.inviter_id`
 
-/** An invitation ends when it is accepted, withdrawn or 7 days old, and when its inviter may no longer invite. */
+/**
+ * An invitation ends when it is accepted, withdrawn or 7 days old, and when its inviter may no longer invite. Without the
+ * second factor that the group requires, nobody may.
+ */
 const isLive = `i.accepted_at is null and i.withdrawn_at is null and i.expires_at > now()
         and (i.inviter_id is null
              or b.disabled_at is null
-                and (b.is_admin or exists (select from group_member m
+                and (b.is_admin or exists (select from counted_group_member m
                                             where m.group_id = i.group_id and m.account_id = i.inviter_id and m.role = 'admin')))`
 
 /** Finds an invitation that can be accepted, by its token. Null when it has ended. */

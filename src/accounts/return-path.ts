@@ -14,8 +14,8 @@ const ownPath = /^\/(?![/\\])[!-~]*$/
 
 /**
  * Returns the path of a page as a signed value for URLs and forms, to return to it after a sign-in. A path that is too
- * long is signed without its query, and so is the link of an invitation: its token is a secret, and the browser keeps it
- * in a cookie. Null when there is no path to return to. The sign-in then redirects to the home page.
+ * long is signed without its query, and so are the links of invitations and verifications: their token is a secret, and
+ * the browser keeps it in a cookie. Null when there is no path to return to. The sign-in then redirects to the home page.
  */
 export async function signPage(db: Queryable, path: string): Promise<string | null> {
   const isWhole = path.length <= maxPathCharacters && !/[?&]token=/.test(path)

@@ -82,8 +82,7 @@ export async function findSession(
            select id, username, display_name as "displayName", is_admin as "isAdmin",
                   proved_at > now() - make_interval(secs => $5) as "isConfirmed",
                   case when $4 = 'all' or ($4 = 'admins' and is_admin)
-                         or exists (select from group_member m join repository_group g on g.id = m.group_id
-                                     where m.account_id = r.id and g.requires_second_factor)
+                         or exists (select from required_second_factor where account_id = r.id)
                        then not has_second_factor(r.id) else false end as "lacksFactor"
              from running r`,
     values: [idHash, idleLifetimeSeconds, network, factorRule, proofSeconds],

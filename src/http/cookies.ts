@@ -6,9 +6,18 @@ import type { Config } from '../config.ts'
  * browser that is not signed in. `step` is for a browser that gave a password and must give a second factor. `device` is
  * for a browser that has signed in before. `notice` is a sentence for the next page. `provider` is for a browser that is
  * on its way to an OpenID Connect provider and back.
- * `invitation` is the token of an invitation whose person signs in first.
+ * `invitation` is the token of an invitation whose person signs in first, and `verification` that of a link that verifies
+ * an email.
  */
-export type CookieName = 'session' | 'visit' | 'step' | 'device' | 'notice' | 'provider' | 'invitation'
+export type CookieName =
+  | 'session'
+  | 'visit'
+  | 'step'
+  | 'device'
+  | 'notice'
+  | 'provider'
+  | 'invitation'
+  | 'verification'
 
 /** The settings that decide a cookie's name and flags. */
 export type CookieConfig = Pick<Config, 'baseUrl'>

@@ -64,7 +64,7 @@ const roleOn = (id: string, groupId: string) =>
  * SQL for the ids of the repositories on which the account has a role as a member. Site administrators need
  * `isSiteAdmin` too.
  */
-const memberIds = `(select repository_id from repository_member where account_id = $1
+const memberIds = `(select repository_id from counted_repository_member where account_id = $1
                      union
                     select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
@@ -78,7 +78,7 @@ const isInResourceScope = `($2::resource_scope = 'all' or ($2 = 'public' and r.v
  */
 const isAccessible = `(${isInResourceScope}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
-       or exists (select from repository_member where repository_id = r.id and account_id = $1)
+       or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
        or exists (select from counted_group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
 
 const repositoryColumns =
@@ -201,7 +201,7 @@ export async function listAccessibleGroups(
                          union
                         select group_id from counted_group_member where account_id = $1
                          union
-                        select r.group_id from repository_member m join repository r on r.id = m.repository_id
+                        select r.group_id from counted_repository_member m join repository r on r.id = m.repository_id
                          where m.account_id = $1)
            and ${part})
      )

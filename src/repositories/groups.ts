@@ -43,7 +43,7 @@ export async function findVisibleGroup(
                     own.role is not null
                     or exists (select from repository r
                                 where r.group_id = coalesce(g.id, 0) and r.visibility = 'public')
-                    or exists (select from repository_member m join repository r on r.id = m.repository_id
+                    or exists (select from counted_repository_member m join repository r on r.id = m.repository_id
                                 where m.account_id = $2 and r.group_id = coalesce(g.id, 0)) as is_visible
                from (values (true)) as request (is_one)
                left join repository_group g on g.name = $1

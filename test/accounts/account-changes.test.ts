@@ -147,6 +147,7 @@ describe('the profile at /settings/account', () => {
     ['no email', { email: 'nonsense' }, 'Enter a valid email address'],
   ])('refuses %s', async (_what, change, problem) => {
     await anAccount(t.db, { username: 'taken', email: 'taken@example.com' }).catch(() => {})
+    await t.db.query(`update account set email_verified_at = now() where username = 'taken'`)
     const { account, send } = await aVisitor()
     const form = { username: account.username, email: '', current_password: password, ...change }
     const refused = await send('/settings/account/sign-in', form)

@@ -1,7 +1,8 @@
 import pg from 'pg'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { disableAccount, resetPassword } from '../../src/accounts/account-lifecycle.ts'
-import { changeAccount } from '../../src/accounts/accounts.ts'
+import { changeAccount, findCredentials } from '../../src/accounts/accounts.ts'
+import { makeVerificationToken, spendVerificationToken } from '../../src/accounts/email-verifications.ts'
 import { listIdentityEvents, sweepIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { passwordResetMail } from '../../src/accounts/password-reset-mail.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
@@ -23,6 +24,7 @@ import {
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'
+import { Walker } from '../support/identity-provider.ts'
 import { type ReceivedMail, sendMails, useMailServer } from '../support/mail-server.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 
@@ -67,29 +69,34 @@ describe('the verification mail of an email address', () => {
     (await t.db.query('select from account where id = $1 and email_verified_at is not null', [id]))
       .rowCount === 1
 
-  async function verify(token: string) {
-    const { cookie, csrf_token } = await formOf('/login')
-    return post(t.app, '/settings/email-verification', cookie, { csrf_token, token })
+  async function verify(token: string, cookie: string) {
+    const form = await formOf(cookie === '' ? '/login' : '/settings/account', cookie)
+    return post(t.app, '/settings/email-verification', form.cookie, { csrf_token: form.csrf_token, token })
+  }
+
+  /** Enters an email for the signed-in account, and returns the response. */
+  async function enter({ username }: { username: string }, cookie: string, email: string) {
+    const { csrf_token } = await formOf('/settings/account', cookie)
+    const fields = { csrf_token, username, email, current_password: password }
+    return post(t.app, '/settings/account/sign-in', cookie, fields)
   }
 
   it('verifies the email when the button of the linked page is pressed, and works once', async () => {
     const email = `${aName('new')}@example.com`
     const { id, username } = await anAccount(t.db)
     const cookie = await signIn(t.app, { username })
-    const { csrf_token } = await formOf('/settings/account', cookie)
-    const fields = { csrf_token, username, email, current_password: password }
-    expect((await post(t.app, '/settings/account/sign-in', cookie, fields)).statusCode).toBe(303)
+    expect((await enter({ username }, cookie, email)).statusCode).toBe(303)
     const [mail] = await mailsTo(email)
     expect(mail?.headers.get('subject')?.[0]).toBe('Verify your email address for svc.example.com')
     expect(mail?.link).toBe(`https://svc.example.com/settings/email-verification?token=${mail?.token}`)
     expect(mail?.html).toContain(`href="${mail?.link}"`)
     const token = mail?.token ?? ''
-    const page = await open(t, `/settings/email-verification?token=${token}`)
+    const page = await open(t, `/settings/email-verification?token=${token}`, cookie)
     expect([page.statusCode, page.body.includes(email)]).toEqual([200, true])
     expect(await isVerified(id)).toBe(false)
-    const racing = await Promise.all([verify(token), verify(token), verify(token)])
-    expect(racing.filter(({ statusCode }) => statusCode === 200)).toHaveLength(1)
-    expect(racing.filter(({ statusCode }) => statusCode === 410)).toHaveLength(2)
+    const racing = await Promise.all(Array.from({ length: 5 }, () => verify(token, cookie)))
+    expect(racing.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
+    expect(racing.filter(({ statusCode }) => statusCode === 410)).toHaveLength(4)
     expect(await isVerified(id)).toBe(true)
     expect(t.log()).not.toContain(token)
     const { rows } = await t.db.query('select data, last_error from job')
@@ -100,14 +107,87 @@ describe('the verification mail of an email address', () => {
     ['after 3 days', () => t.db.query('update email_verification set expires_at = now()')],
     ['after another change', (id) => changeAccount(t.db, id, { email: `${aName('other')}@example.com` })],
     ['of a disabled account', (id) => disableAccount(t.db, commandActor, id)],
-  ])('does not work with a link %s', async (_when, change) => {
+  ])('does not work with a link %s', async (when, change) => {
     const email = `${aName('ann')}@example.com`
-    const { id } = await anAccount(t.db, { email })
+    const account = await anAccount(t.db, { email })
+    const cookie = await signIn(t.app, account)
     const [mail] = await mailsTo(email)
-    await change(id)
+    await change(account.id)
     expect((await open(t, `/settings/email-verification?token=${mail?.token}`)).statusCode).toBe(410)
-    expect((await verify(mail?.token ?? '')).statusCode).toBe(410)
-    expect(await isVerified(id)).toBe(false)
+    // The session of a disabled account has ended.
+    const other = await signIn(t.app, await anAccount(t.db))
+    for (const one of when === 'of a disabled account' ? [other] : [other, cookie])
+      expect((await verify(mail?.token ?? '', one)).statusCode).toBe(410)
+    expect(await isVerified(account.id)).toBe(false)
+  })
+
+  it('verifies nothing without a session of the account, which the person opens first', async () => {
+    const email = `${aName('ann')}@example.com`
+    const account = await anAccount(t.db, { email })
+    const [mail] = await mailsTo(email)
+    const token = mail?.token ?? ''
+    const url = `/settings/email-verification?token=${token}`
+
+    // Somebody who has the mailbox, but not the account.
+    expect((await verify(token, '')).headers.location).toMatch(/^\/login\?return=/)
+    const stranger = await signIn(t.app, await anAccount(t.db))
+    for (const refused of [await open(t, url, stranger), await verify(token, stranger)]) {
+      expect(refused.statusCode).toBe(403)
+      expect(refused.body).toContain(
+        `This link verifies the email address of the account ${account.username}.`,
+      )
+    }
+    const other = await anAccount(t.db)
+    expect(await spendVerificationToken(t.db, commandActor, other.id, token)).toBe('expired')
+    expect(await isVerified(account.id)).toBe(false)
+
+    const walker = new Walker(t)
+    const led = await walker.open(String((await walker.open(url)).headers.location))
+    const form = { csrf_token: csrfTokenIn(led), username: account.username, password }
+    const [, returnId = ''] = /name="return" value="([^"]*)"/.exec(led.body) ?? []
+    const signedIn = await walker.post('/login', { ...form, return: returnId })
+    expect(signedIn.headers.location).toBe('/settings/email-verification')
+    const page = await walker.open('/settings/email-verification')
+    expect(page.body).toContain(email)
+    const sent = await walker.post('/settings/email-verification', { csrf_token: csrfTokenIn(page), token })
+    expect(sent.headers.location).toBe('/settings/account')
+    expect(await isVerified(account.id)).toBe(true)
+    expect(t.log()).not.toContain(token)
+  })
+
+  it('lets the owner enter and verify an email that another account entered without verifying it', async () => {
+    const email = `${aName('victim')}@example.com`
+    const stranger = await anAccount(t.db, { email })
+    const owner = await anAccount(t.db)
+    const [strangers] = await mailsTo(email)
+    server.received.length = 0
+    const cookie = await signIn(t.app, owner)
+    const spelled = email.replace('victim', 'Victim')
+    expect((await enter(owner, cookie, spelled)).statusCode).toBe(303)
+    // Nobody else loses the email before it is verified: the first account with it still signs in by it.
+    expect((await findCredentials(t.db, email))?.accountId).toBe(stranger.id)
+    const [mail] = await mailsTo(spelled)
+    expect((await verify(mail?.token ?? '', cookie)).headers.location).toBe('/settings/account')
+    expect((await findCredentials(t.db, email))?.accountId).toBe(owner.id)
+    const others = await signIn(t.app, stranger)
+    expect((await verify(strangers?.token ?? '', others)).statusCode).toBe(410)
+    const { rows } = await t.db.query('select email from account where id = $1', [stranger.id])
+    expect(rows).toEqual([{ email: null }])
+    const refused = await enter(stranger, others, email)
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain('This email belongs to another account.')
+  })
+
+  it('verifies an email for one of two accounts that verify it at the same time', async () => {
+    for (let n = 0; n < 5; n++) {
+      const email = `${aName('both')}@example.com`
+      const both = [await anAccount(t.db, { email }), await anAccount(t.db, { email })]
+      const made = await Promise.all(both.map(({ id }) => makeVerificationToken(t.db, id)))
+      const outcomes = await Promise.all(
+        both.map(({ id }, at) => spendVerificationToken(t.db, commandActor, id, made[at]?.token ?? '')),
+      )
+      expect(outcomes.toSorted()).toEqual(['expired', 'verified'])
+    }
   })
 
   it('can be requested again, at most 10 times an hour, and the newest link works', async () => {
@@ -121,7 +201,7 @@ describe('the verification mail of an email address', () => {
     const mails = await mailsTo(email)
     expect(mails).toHaveLength(2)
     const opened = await Promise.all(
-      mails.map(({ token }) => open(t, `/settings/email-verification?token=${token}`)),
+      mails.map(({ token }) => open(t, `/settings/email-verification?token=${token}`, cookie)),
     )
     expect(opened.map(({ statusCode }) => statusCode)).toEqual([410, 200])
     await t.db.query('update auth_failure set failures = 10')

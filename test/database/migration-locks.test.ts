@@ -32,8 +32,9 @@ describe('the locks of the built-in migrations', () => {
       )
       const existing = new Set(before.map(({ name }) => name))
       await client.query('begin')
-      const planned = await findTableLocks(client, [readEffects(migration)])
-      await client.query(inOneTransaction(migration.sql))
+      const sql = inOneTransaction(migration.sql)
+      const planned = await findTableLocks(client, [readEffects({ sql })])
+      await client.query(sql)
       const { rows: held } = await client.query<{ table: string; mode: string }>(heldLocks)
       await client.query('commit')
       for (const { table, mode } of held) {

@@ -435,11 +435,6 @@ const forms: Record<string, Case[] | string> = {
       const made = await makeVerificationToken(t.db, account.id)
       return send('/settings/email-verification', { token: made?.token ?? '' })
     }),
-    showsNotice('is verified', async ({ account }) => {
-      const made = await makeVerificationToken(t.db, account.id)
-      const { walker, send } = await aVisitor()
-      return { walker, sent: await send('/settings/email-verification', { token: made?.token ?? '' }) }
-    }),
   ],
   ...below('/settings/second-factor/', {
     totp: 'the next page is the second step of adding an app',

@@ -36,7 +36,7 @@ export interface FactorRequirement {
   isRequired: boolean
   /** Whether the whole site requires it. */
   bySite: boolean
-  /** The groups of the account that require it, at most 20. */
+  /** The groups that require it of the account, at most 20. */
   groups: string[]
 }
 
@@ -47,8 +47,8 @@ export async function findRequirement(
   rule: FactorRule,
 ): Promise<FactorRequirement> {
   const { rows } = await db.query<{ name: string }>(
-    `select g.name from group_member m join repository_group g on g.id = m.group_id
-      where m.account_id = $1 and g.requires_second_factor order by g.name limit 20`,
+    `select distinct group_name as name from required_second_factor where account_id = $1
+      order by group_name limit 20`,
     [id],
   )
   const bySite = isRequiredBySite(rule, isAdmin)

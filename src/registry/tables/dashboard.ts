@@ -85,7 +85,7 @@ export async function listRecentPackageEvents(
   const { rows } = await db.query<PackageEvent>(
     `with mine as materialized (
        select m.id
-         from (select repository_id as id from repository_member where account_id = $1
+         from (select repository_id as id from counted_repository_member where account_id = $1
                union
                select r.id from counted_group_member g join repository r on r.group_id = g.group_id where g.account_id = $1) m
         limit ${maxRepositories + 1}
@@ -103,7 +103,7 @@ export async function listRecentPackageEvents(
                (select id, action, package, repository_id from registry_event order by id desc limit ${maxReadOfSite}) e
          where (select has_many or is_site_admin from kind) and e.package is not null and e.action in ${packageActions}
            and ((select is_site_admin from kind)
-                or exists (select from repository_member where repository_id = e.repository_id and account_id = $1)
+                or exists (select from counted_repository_member where repository_id = e.repository_id and account_id = $1)
                 or exists (select from repository r join counted_group_member m on m.group_id = r.group_id
                             where r.id = e.repository_id and m.account_id = $1))
          order by e.id desc limit $2)

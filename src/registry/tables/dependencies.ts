@@ -19,7 +19,7 @@ const visible = `visible as materialized (
   select r.id, g.name || '/' || r.name as path
     from repository r join repository_group g on g.id = r.group_id
    where r.visibility = 'public'
-      or r.id in (select repository_id from repository_member where account_id = $1)
+      or r.id in (select repository_id from counted_repository_member where account_id = $1)
       or r.group_id in (select group_id from counted_group_member where account_id = $1)
       or coalesce((select is_admin from account where id = $1), false)
 )`

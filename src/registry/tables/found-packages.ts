@@ -26,7 +26,7 @@ const maxGrams = 3
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 /** The public repositories, and those on which the account has a role. Site administrators also see all others. */
 const visibleIds = `(select id from repository where visibility = 'public'
-   union select repository_id from repository_member where account_id = $1
+   union select repository_id from counted_repository_member where account_id = $1
    union select r.id from counted_group_member m join repository r on r.group_id = m.group_id where m.account_id = $1)`
 const isListed = 'exists (select from package_version v where v.package_id = p.id and v.is_listed)'
 const inName = 'strpos(p.name, lower($2)) > 0'
@@ -126,7 +126,7 @@ async function lookUpVisiblePackages(
        select r.id
          from (select distinct repository_id as id from looked_up) l join repository r on r.id = l.id
         where r.visibility = 'public' or ${isSiteAdmin}
-           or exists (select from repository_member where repository_id = r.id and account_id = $1)
+           or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
            or exists (select from counted_group_member where group_id = r.group_id and account_id = $1)
      ), matches as materialized (
        select ${columns} from looked_up p join visible on visible.id = p.repository_id where ${isListed}

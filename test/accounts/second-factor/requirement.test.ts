@@ -1,13 +1,20 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
+import { acceptInvitation } from '../../../src/accounts/invitation-acceptance.ts'
 import { invite } from '../../../src/accounts/invite.ts'
 import { findReturn } from '../../../src/accounts/return-path.ts'
+import { removeTotp } from '../../../src/accounts/second-factor/factors.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { listRecentPackageEvents } from '../../../src/registry/tables/dashboard.ts'
+import { listDependents } from '../../../src/registry/tables/dependencies.ts'
 import { commandLine } from '../../../src/registry/tables/events.ts'
+import { searchAllPackages } from '../../../src/registry/tables/found-packages.ts'
+import { findVisibleGroup } from '../../../src/repositories/groups.ts'
 import {
   aGroup,
   aGroupMember,
+  aMember,
   anAccount,
   aPersonalToken,
   aRepository,
@@ -21,6 +28,7 @@ import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
 import { aPersonWithTotp, codeOf, enrol, halfSignIn, secretIn } from '../../support/factor-actors.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
 
 describe('REQUIRE_SECOND_FACTOR=all', () => {
   const t = useApp({ REQUIRE_SECOND_FACTOR: 'all' })
@@ -217,14 +225,15 @@ describe('REQUIRE_SECOND_FACTOR=admins', () => {
 describe('a group that requires a second factor', () => {
   const t = useApp()
 
-  /** A group with a private repository, its admin, and a member with a token. */
-  async function aStrictGroup() {
+  /** A group with a private repository, its admin, and a member of the group or of the repository with a token. */
+  async function aStrictGroup(of: 'group' | 'repository' = 'group') {
     const group = await aGroup(t.db)
     const repository = await aRepository(t.db, { group })
     const admin = await aPersonWithTotp(t)
     await aGroupMember(t.db, admin, group, 'admin')
     const member = await anAccount(t.db)
-    await aGroupMember(t.db, member, group, 'developer')
+    if (of === 'group') await aGroupMember(t.db, member, group, 'developer')
+    else await aMember(t.db, member, repository, 'developer')
     const token = await aPersonalToken(t.db, member, {
       scopes: ['group-resource:r', 'repo-basic-info:r', 'registry-package:r'],
     })
@@ -247,21 +256,71 @@ describe('a group that requires a second factor', () => {
     return { group, repository, admin, member, rule, statuses, url }
   }
 
-  it('gives no role to a member without one, not even through tokens', async () => {
-    const { group, member, rule, statuses, url, admin } = await aStrictGroup()
-    const cookie = await signIn(t.app, member)
-    expect(await statuses()).toEqual([200, 200, true, true])
-    expect((await rule('required')).headers.location).toBe(url)
-    expect(await statuses()).toEqual([404, 404, false, false])
-    const led = await t.app.inject({ url: '/', headers: { cookie } })
-    const page = await t.app.inject({ url: String(led.headers.location), headers: { cookie } })
-    expect(page.body).toContain(`${group.name} requires a second factor`)
+  it.each(['group', 'repository'] as const)(
+    'gives no role to a member of the %s without one, not even through tokens',
+    async (of) => {
+      const { group, member, rule, statuses, url, admin } = await aStrictGroup(of)
+      const cookie = await signIn(t.app, member)
+      expect(await statuses()).toEqual([200, 200, true, true])
+      expect((await rule('required')).headers.location).toBe(url)
+      expect(await statuses()).toEqual([404, 404, false, false])
+      const led = await t.app.inject({ url: '/', headers: { cookie } })
+      const page = await t.app.inject({ url: String(led.headers.location), headers: { cookie } })
+      expect(page.body).toContain(`${group.name} requires a second factor`)
 
-    await enrol(t, member, cookie)
-    expect(await statuses()).toEqual([200, 200, true, true])
-    expect((await t.app.inject({ url: '/', headers: { cookie } })).statusCode).toBe(200)
-    const shown = await t.app.inject({ url, headers: { cookie: admin.cookie } })
-    expect(shown.body).toContain('Do not require it')
+      await enrol(t, member, cookie)
+      expect(await statuses()).toEqual([200, 200, true, true])
+      expect((await t.app.inject({ url: '/', headers: { cookie } })).statusCode).toBe(200)
+      const shown = await t.app.inject({ url, headers: { cookie: admin.cookie } })
+      expect(shown.body).toContain('Do not require it')
+    },
+  )
+
+  it('lists none of its repositories to a member of a repository without one', async () => {
+    const { group, repository, member, rule } = await aStrictGroup('repository')
+    const publisher = await aPublisher(t, { repository })
+    const manifest = { require: { 'acme/other': '^1.0' } }
+    expect((await publisher.push('1.0.0', { name: 'acme/strict', manifest })).statusCode).toBe(201)
+    const about = { accountId: member.id, target: 'acme/other' }
+    const seen = async () => [
+      (await findVisibleGroup(t.db, group.name, member.id)) !== null,
+      (await listRecentPackageEvents(t.db, member.id, 10)).length > 0,
+      (await searchAllPackages(t.db, member.id, 'strict', 10)).length > 0,
+      (await listDependents(t.db, about, { after: null, limit: 10 })).length > 0,
+    ]
+    expect(await seen()).toEqual([true, true, true, true])
+    await rule('required')
+    expect(await seen()).toEqual([false, false, false, false])
+  })
+
+  it('keeps the last factor of a member of a repository', async () => {
+    const { repository, rule, group } = await aStrictGroup()
+    const person = await aPersonWithTotp(t)
+    await aMember(t.db, person, repository, 'guest')
+    await rule('required')
+    expect(await removeTotp(t.db, commandActor, person.id, 'off')).toBe('required')
+    const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } })
+    expect(page.body).toContain(`A second factor is required by ${group.name}.`)
+    await rule('optional')
+    expect(await removeTotp(t.db, commandActor, person.id, 'off')).toBe('removed')
+  })
+
+  it('suspends the invitations of an admin without one', async () => {
+    const { group, rule } = await aStrictGroup()
+    const inviter = await anAccount(t.db)
+    await aGroupMember(t.db, inviter, group, 'admin')
+    const draft = { email: null, target: { groupId: group.id, role: 'admin' as const } }
+    const actor = { ...commandActor, accountId: inviter.id }
+    const { url } = await invite(t.db, t.config, { author: commandLine, actor }, draft)
+    const token = new URL(url ?? '').searchParams.get('token') ?? ''
+    const guest = await anAccount(t.db)
+    const cookie = await signIn(t.app, inviter)
+    await rule('required')
+    expect((await t.app.inject(`/invitations?token=${token}`)).statusCode).toBe(410)
+    expect(await acceptInvitation(t.db, commandActor, token, guest)).toBeNull()
+    await enrol(t, inviter, cookie)
+    expect((await t.app.inject(`/invitations?token=${token}`)).statusCode).toBe(200)
+    expect(await acceptInvitation(t.db, commandActor, token, guest)).toMatchObject({ group: group.name })
   })
 
   it('no longer requires it after its admin changed the setting', async () => {

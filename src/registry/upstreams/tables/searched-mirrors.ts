@@ -43,7 +43,7 @@ export async function searchAllMirrors(
        select r.id
          from (select distinct repository_id as id from upstream) mirroring join repository r on r.id = mirroring.id
         where r.visibility = 'public' or coalesce((select is_admin from account where id = $1), false)
-           or exists (select from repository_member where repository_id = r.id and account_id = $1)
+           or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
            or exists (select from counted_group_member where group_id = r.group_id and account_id = $1)
      ), read as (
        select named.* from visible cross join lateral (
