@@ -61,13 +61,14 @@ describe('a statement for many requests', () => {
     // Without new statistics, PostgreSQL would plan queries as for the empty tables of a minute ago.
     await t.db.query('analyze')
     const read = async (wanted: WantedDocument[]) => {
-      const found = await listPackageDocuments(t.db, wanted)
+      const found = await listPackageDocuments(t.db, wanted, terms.baseUrl)
       const described = found.map(({ access, subjectId }) => [access, subjectId])
       const any = await listAnyDocuments(t.db, wanted, terms)
       expect(any.map(({ access, subjectId }) => [access, subjectId])).toEqual(described)
       const roots = await listRootDocuments(
         t.db,
         wanted.map(({ target }) => target),
+        terms.baseUrl,
       )
       expect(roots.map(({ access, subjectId }) => [access, subjectId])).toEqual(
         found.map(({ access }) => [access, access.repositoryId]),
@@ -120,6 +121,7 @@ describe('a statement for many requests', () => {
       await listPackageDocuments(
         { query: explain } as unknown as Queryable,
         threeDocuments(aRequest(paths[0] ?? '', token)),
+        terms.baseUrl,
       )
       const read = Object.values(tables).filter((table) =>
         plan.some((line) => line.includes(` on ${table} `)),

@@ -21,12 +21,17 @@ export interface FoundDocument extends WithAccess {
   contentTag: string | null
   /** The time of the last change. When no document is stored, the time at which its subject was created. */
   lastModified: Date
+  /** Whether the stored document has links of another base URL. */
+  isMisdirected: boolean
 }
 
 /** The document of a package. `mayMirror` is true when the repository has upstreams and no package of that name. */
 export interface FoundPackageDocument extends FoundDocument {
   mayMirror: boolean
 }
+
+/** SQL: the column of `FoundDocument` for a document `d`. The base URL is the first parameter. */
+const isMisdirected = 'coalesce(d.base_url <> $1, false) as "isMisdirected"'
 
 /** The document of a package as its URL names it. */
 export interface WantedDocument {
@@ -42,15 +47,18 @@ export interface WantedDocument {
 export function listPackageDocuments(
   db: Queryable,
   wanted: readonly WantedDocument[],
+  baseUrl: string,
 ): Promise<FoundPackageDocument[]> {
-  return queryPackageDocuments(db, valuesOf(wanted))
+  return queryPackageDocuments(db, { ...valuesOf(wanted), commonValues: [baseUrl] })
 }
 
 const queryPackageDocuments = forEachRequest<FoundPackageDocument>({
   name: 'list-package-documents',
+  commonValues: 1,
   columns: { package_name: 'text', is_dev: 'boolean' },
   query: `
     select p.id as "subjectId", d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified",
+           ${isMisdirected},
            p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
                                                              and u.removed_at is null) as "mayMirror"
       from ${oneRow}
@@ -83,7 +91,7 @@ const queryAnyDocuments = forEachRequest<FoundAnyDocument>({
   query: `
     select p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
            coalesce(d.content_tag, m."contentTag") as "contentTag",
-           coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
+           coalesce(d.last_modified, m."lastModified") as "lastModified", ${isMisdirected}, m.verdict, m."packageId", m."isBound",
            m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
            m."isUnusedToday"
       from ${oneRow}
@@ -108,16 +116,21 @@ export interface FoundRoot extends FoundDocument {
 }
 
 /** Finds the packages.json of repositories. Returns one result for each target, in their order. */
-export function listRootDocuments(db: Queryable, targets: readonly RegistryRequest[]): Promise<FoundRoot[]> {
-  return queryRootDocuments(db, { targets })
+export function listRootDocuments(
+  db: Queryable,
+  targets: readonly RegistryRequest[],
+  baseUrl: string,
+): Promise<FoundRoot[]> {
+  return queryRootDocuments(db, { targets, commonValues: [baseUrl] })
 }
 
 const queryRootDocuments = forEachRequest<FoundRoot>({
   name: 'list-root-documents',
+  commonValues: 1,
   columns: {},
   query: repositoryDocument(
     'root_document',
-    ', (select revision from repository_listing where repository_id = r.id) as "listingRevision"',
+    `${isMisdirected}, (select revision from repository_listing where repository_id = r.id) as "listingRevision"`,
   ),
 })
 
@@ -132,12 +145,13 @@ export function listFilterDocuments(
 const queryFilterDocuments = forEachRequest<FoundDocument>({
   name: 'list-filter-documents',
   columns: {},
-  query: repositoryDocument('filter_document'),
+  // A filter.json has no links.
+  query: repositoryDocument('filter_document', 'false as "isMisdirected"'),
 })
 
-function repositoryDocument(table: string, moreColumns = ''): string {
+function repositoryDocument(table: string, moreColumns: string): string {
   return `select r.id as "subjectId", d.revision, d.content_tag as "contentTag",
-                 coalesce(d.last_modified, r.created_at) as "lastModified"${moreColumns}
+                 coalesce(d.last_modified, r.created_at) as "lastModified", ${moreColumns}
             from ${oneRow}
             left join repository r on r.id = a.repository_id
             left join ${table} d on d.repository_id = r.id`

@@ -6,8 +6,8 @@ import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from '
 import { refreshRoot, renderDocument } from './render.ts'
 
 /**
- * Renders all documents that have links of another base URL, or an older format. It runs in the background, and the
- * stored documents are served until then. Several processes may do this at once. Returns the number of packages and
+ * Renders all documents that have links of another base URL, or an older format. It runs in the background. A request does
+ * not wait for it: it renders its own document first. Several processes may do this at once. Returns the number of packages and
  * repositories whose documents it rendered. Stops early when the signal is aborted. A failure does not keep the others
  * from being rendered. At the end it is thrown, as the cause of an error that counts the failures.
  */
@@ -29,10 +29,7 @@ export async function rerenderDocuments(
   // Render packages.json first, because Composer finds everything else by its links.
   for (const id of await listOutdatedRoots(pool, baseUrl)) {
     if (signal?.aborted) return rendered
-    await attempt('repositories', async () => {
-      await noteListingChange(pool, id)
-      await refreshRoot(pool, id, baseUrl)
-    })
+    await attempt('repositories', () => rerenderRoot(pool, id, baseUrl))
   }
   let ids = await listOutdatedPackages(pool, baseUrl, '0')
   while (ids.length > 0) {
@@ -60,7 +57,15 @@ export const renderOutdatedJob: Job = {
   },
 }
 
-function rerenderPackage(pool: pg.Pool, packageId: string, baseUrl: string): Promise<void> {
+/** Renders a repository's packages.json again. */
+export async function rerenderRoot(pool: pg.Pool, repositoryId: string, baseUrl: string): Promise<void> {
+  // Documents of the same revision are not stored again.
+  await noteListingChange(pool, repositoryId)
+  await refreshRoot(pool, repositoryId, baseUrl)
+}
+
+/** Renders those documents of a package again that have links of another base URL, or an older format. */
+export function rerenderPackage(pool: pg.Pool, packageId: string, baseUrl: string): Promise<void> {
   return transaction(pool, async (tx) => {
     const held = await holdPackage(tx, packageId)
     if (!held) return

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
+import { findServerUrls } from '../../database/installation.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { Visibility } from '../../domain/permissions.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
@@ -24,6 +25,7 @@ import {
 import { chooseEncoding, compress, type Encoding } from '../documents/encodings.ts'
 import { emptyFilterText, emptyRootText } from '../documents/packages-json.ts'
 import { refreshRoot } from '../documents/render.ts'
+import { rerenderPackage, rerenderRoot } from '../documents/rerender.ts'
 import { errcode } from '../errors.ts'
 import { withWarning } from '../upstreams/documents/offer.ts'
 import type { MirrorDocument } from '../upstreams/mirror.ts'
@@ -52,14 +54,22 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
  * its content. Concurrent requests share one read of bytes that are not cached.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
-  const { config, hotDb: db, requireAccess, mirror } = context
-  const terms = { baseUrl: config.baseUrl, freshSeconds: config.upstreams.freshSeconds }
+  const { config, hotDb: db, changes, requireAccess, mirror } = context
+  const { baseUrl } = config
+  const terms = { baseUrl, freshSeconds: config.upstreams.freshSeconds }
 
   const keyOf = ({ target }: WantedDocument) => target.key
-  const findRoot = shareStatements(listRootDocuments.bind(null, db), { keyOf: ({ key }) => key })
-  const refreshes = new Map<string, Promise<void>>()
+  const findRoot = shareStatements((targets: RegistryRequest[]) => listRootDocuments(db, targets, baseUrl), {
+    keyOf: ({ key }) => key,
+  })
+  const renderings = new Map<string, Promise<void>>()
+  /** The base URL of the server that had started last when this one started. */
+  const formerBaseUrl = (await findServerUrls(db))?.baseUrl
   const findFilter = shareStatements(listFilterDocuments.bind(null, db), { keyOf: ({ key }) => key })
-  const findPackage = shareStatements(listPackageDocuments.bind(null, db), { keyOf })
+  const findPackage = shareStatements(
+    (wanted: WantedDocument[]) => listPackageDocuments(db, wanted, baseUrl),
+    { keyOf },
+  )
   const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms), {
     keyOf,
   })
@@ -78,7 +88,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   app.get('/packages.json', async (request, reply) => {
     const target = readRegistryRequest(request)
     const { found, repositoryId } = await findCurrentRoot(target)
-    const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${target.group}/${target.name}`))
+    const emptyText = () => emptyRootText(registryUrl(baseUrl, `${target.group}/${target.name}`))
     const read: ReadBytes = (encoding) => findRootBytes(db, repositoryId, encoding)
     const subject = `root ${repositoryId}`
     return sendDocument(request, reply, found, {
@@ -113,8 +123,16 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
     const path = `${target.group}/${target.name}`
     const known = withUpstreams.has(path) ? await findAny({ target, ...wanted }) : null
-    const found = known ?? (await findPackage({ target, ...wanted }))
+    let found = known ?? (await findPackage({ target, ...wanted }))
     const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
+    const packageId = found.subjectId
+    if (packageId !== null && found.isMisdirected && (await isLatestServer())) {
+      await once(`package ${packageId}`, () => rerenderPackage(changes, packageId, baseUrl)).catch(
+        // The stored document is better than none.
+        (error: unknown) => request.log.error({ err: error }, 'a document could not be rendered again'),
+      )
+      found = await findPackage({ target, ...wanted })
+    }
     if ('mayMirror' in found ? found.mayMirror : found.verdict !== null) {
       withUpstreams.set(path, true)
       const author = { accountId: actor?.accountId ?? null, token: actor, ip: request.ip }
@@ -128,7 +146,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     return sendDocument(request, reply, found, { visibility: found.access.visibility, subject, read })
   })
 
-  /** Finds packages.json. If names were published after it was stored, it is rendered again first. */
+  /** Finds packages.json. If names or BASE_URL have changed after it was stored, it is rendered again first. */
   async function findCurrentRoot(
     target: RegistryRequest,
   ): Promise<{ found: FoundRoot; repositoryId: string }> {
@@ -136,21 +154,31 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const wanted = BigInt(found.listingRevision ?? 0)
     for (let attempt = 0; ; attempt += 1) {
       const { repositoryId } = requireAccess(target, found.access, 'pull')
+      const isCurrent =
+        BigInt(found.revision ?? 0) >= wanted && !(found.isMisdirected && (await isLatestServer()))
       // A rendering that was already running may be too old for this request, but the next one is not.
-      if (BigInt(found.revision ?? 0) >= wanted || attempt === 3) return { found, repositoryId }
-      await refresh(repositoryId)
+      if (isCurrent || attempt === 3) return { found, repositoryId }
+      const render = found.isMisdirected ? rerenderRoot : refreshRoot
+      await once(`root ${repositoryId}`, () => render(db, repositoryId, baseUrl))
       found = await findRoot(target)
     }
   }
 
-  /** Renders packages.json of a repository, once for all requests that wait for it. */
-  function refresh(repositoryId: string): Promise<void> {
-    const running = refreshes.get(repositoryId)
+  /**
+   * Returns whether no server with another base URL has started after this one. During a restart with another BASE_URL,
+   * old and new processes would otherwise take turns at rendering the same documents.
+   */
+  async function isLatestServer(): Promise<boolean> {
+    const latest = (await findServerUrls(db))?.baseUrl
+    return latest === baseUrl || latest === formerBaseUrl
+  }
+
+  /** Renders a document, once for all requests that wait for it. */
+  function once(subject: string, render: () => Promise<void>): Promise<void> {
+    const running = renderings.get(subject)
     if (running) return running
-    const started = refreshRoot(db, repositoryId, config.baseUrl).finally(() =>
-      refreshes.delete(repositoryId),
-    )
-    refreshes.set(repositoryId, started)
+    const started = render().finally(() => renderings.delete(subject))
+    renderings.set(subject, started)
     return started
   }
 

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
+import { noteServerUrls } from '../../../src/database/installation.ts'
 import { builtInMigrations } from '../../../src/database/migrate.ts'
 import { rerenderDocuments } from '../../../src/registry/documents/rerender.ts'
 import { aRepository } from '../../support/actors.ts'
@@ -311,6 +312,8 @@ describe('rerenderDocuments', () => {
     }
     for (const version of ['1.0.0', '1.1.0', '1.1.0-foo']) await push(version, { manifest: about })
     const [before, root] = [await ask('p2/acme/lib.json'), await ask('packages.json')]
+    // A server with the new URL has started, and this process is still running.
+    await noteServerUrls(t.db, { baseUrl: 'https://new.test', authUrl: 'https://new.test' })
     expect((await rerenderDocuments(t.db, 'https://new.test')).packages).toBeGreaterThan(0)
     const after = await ask('p2/acme/lib.json')
     // Only the links of the registry change. All values of the package stay.
@@ -331,6 +334,21 @@ describe('rerenderDocuments', () => {
     await rerenderDocuments(t.db, 'http://svc.test')
     expect((await ask('packages.json')).body).toBe(root.body)
     expect((await ask('p2/acme/lib.json')).body).not.toContain('https://new.test')
+  })
+
+  it('never sends a link of the former BASE_URL, also before everything is rendered again', async () => {
+    const { push, ask, path } = await aPublisher(t)
+    for (const version of ['1.0.0', '1.1.0', '1.1.0-foo']) await push(version)
+    const files = ['packages.json', 'p2/acme/lib.json', 'p2/acme/lib~dev.json']
+    const read = () => Promise.all(files.map(async (file) => (await ask(file)).body))
+    const before = await read()
+    await noteServerUrls(t.db, { baseUrl: 'https://moved.test', authUrl: 'https://moved.test' })
+    await rerenderDocuments(t.db, 'https://moved.test')
+    const moved = before.map((body) => body.replaceAll(`http://svc.test${path}`, `https://moved.test${path}`))
+    expect(await read()).toEqual(moved)
+    expect(moved.every((body) => body.includes('https://moved.test'))).toBe(true)
+    await noteServerUrls(t.db, t.config)
+    expect(await read()).toEqual(before)
   })
 
   it('renders documents of an older format again, and does not change those of a later one', async () => {
@@ -354,6 +372,7 @@ describe('rerenderDocuments', () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/next' })
+    await noteServerUrls(t.db, { baseUrl: 'https://held.test', authUrl: 'https://held.test' })
     const holder = await t.db.connect()
     await holder.query('begin')
     await holder.query(`select from package where name = 'acme/lib' order by id desc limit 1 for update`)
