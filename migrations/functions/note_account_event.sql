@@ -1,12 +1,13 @@
--- Trigger function: writes events about an account. A new hash of the same password, with newer parameters, is no
--- password change: its statement sets svc.is_rehash.
+-- Trigger function: writes events about an account. After its deletion no event contains its name. A new hash of the same
+-- password, with newer parameters, is no password change: its statement sets svc.is_rehash.
 create or replace function note_account_event() returns trigger language plpgsql as $$
 begin
   if tg_op = 'INSERT' then
     perform note_identity_event('account-created', new.id, null, jsonb_build_object('username', new.username));
     return null;
   elsif tg_op = 'DELETE' then
-    perform note_identity_event('account-deleted', old.id, null, jsonb_build_object('username', old.username));
+    perform note_identity_event('account-deleted', old.id, null, '{}');
+    perform forget_account_names(old.id, old.username, created_at => old.created_at, deleted_at => now());
     return null;
   end if;
   if new.username <> old.username then

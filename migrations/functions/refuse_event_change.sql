@@ -1,7 +1,12 @@
--- Trigger function for events: an update may only erase the client IP.
+-- Trigger function for events: an update may only erase the client IP, or the names of a deleted account in the details.
 create or replace function refuse_event_change() returns trigger language plpgsql as $$
+declare
+  former constant jsonb := to_jsonb(old);
 begin
-  if new.address is null and to_jsonb(new) = jsonb_set(to_jsonb(old), '{address}', 'null') then
+  if to_jsonb(new) in (
+       jsonb_set(former, '{address}', 'null'),
+       jsonb_set(former, '{details}', old.details - array['username', 'email', 'from', 'to']),
+       jsonb_set(former, '{details,username}', '"deleted account"', false)) then
     return new;
   end if;
   raise exception '% is append-only', tg_table_name using errcode = 'insufficient_privilege';

@@ -99,7 +99,7 @@ export interface EventFilter {
   until?: Date | null
 }
 
-/** A deleted account has no row. Its last event contains its name. */
+/** A deleted account has no row, and no event contains its name. */
 const nameOf = (id: string, username: string) =>
   `case when ${id} is null then null else coalesce(${username}, 'deleted account') end`
 

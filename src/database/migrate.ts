@@ -174,7 +174,9 @@ async function applyUnit(pool: pg.Pool, client: pg.Client, unit: MigrationUnit):
     await noteApplied(client, first)
     return
   }
-  await takeTableLocks(client, await findTableLocks(client, unit.effects))
+  // In a transaction, an index is not built concurrently and needs a stronger lock.
+  const effects = unit.migrations.map(({ sql }) => readEffects({ sql: inOneTransaction(sql) }))
+  await takeTableLocks(client, await findTableLocks(client, effects))
   for (const migration of unit.migrations) await apply(client, migration)
   if (unit.functions.length > 0) await applyFunctions(client, unit.functions, await listFunctionTexts(client))
 }

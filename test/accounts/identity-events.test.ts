@@ -16,12 +16,14 @@ import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
+import { changeMember, type MemberChange } from '../../src/registry/membership.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
 import { openLog } from '../../src/server/log.ts'
 import {
   aName,
   anAccount,
   aPersonalToken,
+  aRepository,
   cookiesOf,
   csrfTokenIn,
   password,
@@ -135,8 +137,36 @@ describe('identity events', () => {
       ['admin-removed', null],
       ['account-deleted', 'command'],
     ])
-    expect(events[0]).toMatchObject({ username: 'deleted account', details: { username } })
-    expect(events[4]?.details).toEqual({ from: null, to: email, from_was_verified: false })
+    expect(events[0]).toMatchObject({ username: 'deleted account', details: {} })
+    expect(events[4]?.details).toEqual({ from_was_verified: false })
+  })
+
+  it('lose the names and email addresses of an account when it is deleted, also its former ones', async () => {
+    const [person, other] = [await anAccount(t.db), await anAccount(t.db)]
+    const repository = await aRepository(t.db)
+    const { id, username } = person
+    const setRole = (account: { id: string; username: string }, place: MemberChange['place']) =>
+      changeMember(t.db, commandLine, { place, account, role: 'guest' })
+    const former = { id, username }
+    await setRole(former, { repositoryId: repository.id })
+    await changeAccount(t.db, id, { username: `${username}-later`, email: `${username}@example.com` })
+    // Another account has the former name now.
+    await t.db.query('delete from reserved_username')
+    await changeAccount(t.db, other.id, { username })
+    await setRole({ id: other.id, username }, { repositoryId: repository.id })
+    await setRole({ id, username: `${username}-later` }, { groupId: repository.group.id })
+    await deleteAccount(t.db, commandActor, commandLine, { id, username: `${username}-later` }, 'refuse')
+    const { rows } = await t.db.query<{ details: { username?: string } }>(
+      `select details from registry_event where details ? 'username' and (repository_id = $1 or group_id = $2) order by id`,
+      [repository.id, repository.group.id],
+    )
+    expect(rows.map(({ details }) => details.username)).toEqual([
+      'deleted account',
+      username,
+      'deleted account',
+    ])
+    expect(JSON.stringify(await eventsOf(id))).not.toContain(username)
+    expect(JSON.stringify(await eventsOf(other.id))).toContain(username)
   })
 
   it('are rolled back with the change that they describe', async () => {
