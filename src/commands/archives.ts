@@ -28,6 +28,7 @@ import {
 import { openUpstreamClient } from '../registry/upstreams/client/fetch.ts'
 import { sourceOfUpstreams } from '../registry/upstreams/repair-source.ts'
 import { sourceOfBackup } from '../server/backup-source.ts'
+import { explainFailure } from '../server/failure.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withExistingDatabase } from './run.ts'
 import { warnOfUnusedKinds } from './upstream.ts'
@@ -125,7 +126,14 @@ async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copie
   // Each worker takes the next archive after it has copied its last one.
   await Promise.all(
     Array.from({ length: atOnce }, async () => {
-      for await (const { sha256, size } of listed) await copyOne(sha256, size)
+      // An error ends the listing, and with it the other workers.
+      for await (const { sha256, size } of listed) {
+        await copyOne(sha256, size).catch((error: unknown) => {
+          throw new Error(`${sha256} was not copied to ${to.place}: ${explainFailure(error)}`, {
+            cause: error,
+          })
+        })
+      }
     }),
   )
   return copied

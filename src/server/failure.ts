@@ -7,9 +7,7 @@ import { RegistryError } from '../registry/errors.ts'
 export function explainFailure(error: unknown): string {
   if (error instanceof AggregateError) return explainFailure(error.errors[0])
   if (error instanceof pg.DatabaseError) return explainDatabaseError(error)
-  // An archive that could not be written has the error of the disk as its cause.
-  const cause = error instanceof RegistryError ? error.cause : null
-  if (cause instanceof Error) return explainDiskError(cause) ?? (error as Error).message
+  if (error instanceof RegistryError) return explainRegistryError(error)
   if (error instanceof Error) return explainSystemError(error) ?? error.message
   return String(error)
 }
@@ -22,6 +20,22 @@ function explainDatabaseError(error: pg.DatabaseError): string {
     return `The database lacks migrations (${error.message}): run svc migrate.`
   }
   return error.constraint ? describeRule(error.constraint) : `The database refused: ${error.message}.`
+}
+
+/** Clients do not see the cause of such an error. Operators need it, such as what a bucket has responded. */
+function explainRegistryError({ message, warning, cause }: RegistryError): string {
+  // An archive that could not be written has the error of the disk as its cause.
+  const diskError = cause instanceof Error ? explainDiskError(cause) : null
+  if (diskError !== null) return diskError
+  const reasons = [warning, causeOf(cause)].filter((reason) => reason !== undefined && reason !== '')
+  return [message, ...reasons].join(': ')
+}
+
+/** Returns the message of the innermost cause, or its code when it has no message. */
+function causeOf(error: unknown): string | undefined {
+  if (error instanceof AggregateError) return causeOf(error.errors[0])
+  if (!(error instanceof Error)) return undefined
+  return causeOf(error.cause) ?? (error.message || (error as NodeJS.ErrnoException).code)
 }
 
 function explainSystemError(
