@@ -10,7 +10,7 @@ import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { enqueue } from '../jobs/job.ts'
 import { openOwnStore, refuseEmptyDatabase } from '../registry/archives/store-owner.ts'
-import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
+import { countMissingArchives } from '../registry/archives/verify-archives.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../registry/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
@@ -34,19 +34,19 @@ export async function runServer(
   await noteServerUrls(database.db, config)
   say(`svc listens on ${config.baseUrl}`)
   if (demo) say(describeWalk(demo, config))
-  const stopRendering = renderInBackground(database, config, log)
+  const stopping = new AbortController()
+  const rendering = renderOutdated(database, config, log, stopping.signal)
+  void lookForArchives(database, config, log, stopping.signal)
   const failure = await Promise.race([stopRequested, database.gone])
   log.info('stopping')
-  await stopRendering()
+  stopping.abort()
+  await rendering
   await letConnectionsEnd(app)
   await app.close()
   if (failure instanceof Error) throw failure
 }
 
-/**
- * Migrates the database. Throws when the archives belong to another database. Logs a warning when the newest archive is
- * missing.
- */
+/** Migrates the database. Throws when the archives belong to another database. */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
   await refuseEmptyDatabase(db, config)
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, {
@@ -71,39 +71,50 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
     keys.map(({ id }) => id),
   )
   if (foreign > 0) log.error({ accounts: foreign }, explainMissingKey(config))
-  const { dataDir } = config
-  if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
-    log.warn(
-      { dataDir },
-      'the newest archive is missing: run svc verify-archives to list all missing archives',
+  await openOwnStore(db, config)
+}
+
+/** Reports a store that is an older copy, or another folder, and how many archives it lacks. */
+async function lookForArchives(
+  { db }: ChosenDatabase,
+  config: Config,
+  log: FastifyBaseLogger,
+  stop: AbortSignal,
+): Promise<void> {
+  try {
+    const store = await openOwnStore(db, config)
+    const counted = await countMissingArchives(db, store, stop)
+    if (counted === null || stop.aborted) return
+    const { missing, archives } = counted
+    const about = `${store.place} lacks ${missing} of ${archives} archives`
+    log.error(
+      { ...counted, place: store.place },
+      `${about}: check DATA_DIR and ARCHIVE_STORE, or restore a backup; svc verify-archives lists them`,
     )
+  } catch (error) {
+    // A stop does not wait for a slow bucket, and closes the database.
+    if (!stop.aborted) log.warn({ err: error }, 'could not look whether archives are missing')
   }
 }
 
 /**
- * Renders documents again in the background after BASE_URL or the document format changed. Meanwhile the server serves
- * the stored documents. Returns a function that stops the work and waits for the current document.
+ * Renders documents again after BASE_URL or the document format changed. A document that a request needs before is
+ * rendered for it.
  */
-function renderInBackground(
+async function renderOutdated(
   { db }: ChosenDatabase,
   config: Config,
   log: FastifyBaseLogger,
-): () => Promise<void> {
-  const stop = new AbortController()
-  const running = rerenderDocuments(db, config.baseUrl, stop.signal).then(
-    (rendered) => {
-      if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'documents rendered again')
-    },
-    async (error: unknown) => {
-      log.error({ err: error }, 'could not render all documents again: a job continues')
-      await enqueue(db, renderOutdatedJob, {}).catch((err: unknown) =>
-        log.error({ err }, 'could not start that job: the next start continues'),
-      )
-    },
-  )
-  return async () => {
-    stop.abort()
-    await running
+  stop: AbortSignal,
+): Promise<void> {
+  try {
+    const rendered = await rerenderDocuments(db, config.baseUrl, stop)
+    if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'documents rendered again')
+  } catch (error) {
+    log.error({ err: error }, 'could not render all documents again: a job continues')
+    await enqueue(db, renderOutdatedJob, {}).catch((err: unknown) =>
+      log.error({ err }, 'could not start that job: the next start continues'),
+    )
   }
 }
 

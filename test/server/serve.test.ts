@@ -1,6 +1,6 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { refreshRoot } from '../../src/registry/documents/render.ts'
 import { noteListingChange } from '../../src/registry/tables/packages.ts'
@@ -66,34 +66,52 @@ describe('svc serve', () => {
     expect(await create('four', {})).toBe('https://moved.example.com/noted/four/-/packages/')
   })
 
-  it('renders documents again after a change of BASE_URL, and serves the stored ones until then', async () => {
+  it('serves no document with its former URL after a change of BASE_URL', async () => {
     const repository = await aRepository(database.db, { visibility: 'public' })
     const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
     await noteListingChange(database.db, before.repositoryId)
     await refreshRoot(database.db, before.repositoryId, before.baseUrl)
     const { url } = await start({ BASE_URL: 'https://new.example.com' })
     const root = async () => (await fetch(`${url}/${repository.path}/-/packages/packages.json`)).text()
-    expect(await root()).toMatch(/https:\/\/(?:old|new)\.example\.com/)
-    await expect.poll(root, { timeout: 10_000 }).not.toContain('https://old.example.com')
+    expect(await root()).toContain(`https://new.example.com/${repository.path}`)
+    expect(await root()).not.toContain('https://old.example.com')
   })
 
-  it('warns of a DATA_DIR without the newest archive of its database, and of no other', async () => {
+  it('says how many archives an older copy of DATA_DIR, and another DATA_DIR, lack', async () => {
     const repository = await aRepository(database.db)
     const account = await anAccount(database.db)
     await aMember(database.db, account, repository, 'developer')
     const token = await aPersonalToken(database.db, account, { scopes: ['registry-package:rw'] })
     const server = await start()
-    const pushed = await fetch(`${server.url}/${repository.path}/-/packages/upload/acme/lib/1.0.0`, {
-      method: 'PUT',
-      headers: { authorization: basic(token) },
-      body: new Uint8Array(aPackageZip('acme/lib')),
-    })
-    expect(pushed.status).toBe(201)
+    const push = async (version: string) => {
+      const pushed = await fetch(`${server.url}/${repository.path}/-/packages/upload/acme/lib/${version}`, {
+        method: 'PUT',
+        headers: { authorization: basic(token) },
+        body: new Uint8Array(aPackageZip('acme/lib', { description: version })),
+      })
+      expect(pushed.status).toBe(201)
+    }
+    await push('1.0.0')
+    const older = join(servers.dataDir, '..', `${basename(servers.dataDir)}-older`)
+    await cp(servers.dataDir, older, { recursive: true })
+    for (const version of ['2.0.0', '3.0.0']) await push(version)
     await stopServer(server)
-    const warning = 'the newest archive is missing'
-    expect((await stopServer(await start())).stderr).not.toContain(warning)
-    const other = await start({ DATA_DIR: join(servers.dataDir, 'other') })
-    expect((await stopServer(other)).stderr).toContain(warning)
+
+    const startLogging = async (dataDir: string) => {
+      const started = await start({ DATA_DIR: dataDir })
+      const lines: string[] = []
+      started.process.stderr?.on('data', (text: Buffer) => lines.push(text.toString()))
+      return { started, log: () => lines.join('') }
+    }
+    for (const [dataDir, missing] of [
+      [older, 2],
+      [join(servers.dataDir, 'other'), 3],
+    ] as const) {
+      const { started, log } = await startLogging(dataDir)
+      await expect.poll(log).toContain(`${dataDir} lacks ${missing} of 3 archives`)
+      await stopServer(started)
+    }
+    await rm(older, { recursive: true })
   })
 
   it('says in one line that its port is taken', async () => {

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
-import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
+import { listArchivesAfter, listNewestArchives, type NamedArchive } from '../tables/archives.ts'
 import { noteArchiveCheck } from '../tables/stored-archives.ts'
 import { type ArchiveStore, isArchiveIntact, type ProblemKind } from './archive-store.ts'
 
@@ -44,10 +44,49 @@ export async function verifyArchives(db: Queryable, store: ArchiveStore): Promis
   return { archives, problems: [...problems, ...unnamed] }
 }
 
-/** Returns whether the newest archive is missing. The volume is then probably not mounted. */
-export async function lacksNewestArchive(db: Queryable, store: ArchiveStore): Promise<boolean> {
-  const newest = await findNewestArchive(db)
-  return newest !== null && (await store.stat(newest)) === null
+/** How many of the newest archives show whether a store is complete. */
+const sampleSize = 100
+/** How many archives are looked up in the store at once. */
+const atOnce = 8
+
+/**
+ * Counts the archives that the database needs and that the store does not have. Returns null when the store has the newest
+ * ones: then it is not an older copy, or another folder. Otherwise it looks up every archive. Stops when the signal is
+ * aborted, and counts what it has seen.
+ */
+export async function countMissingArchives(
+  db: Queryable,
+  store: ArchiveStore,
+  signal: AbortSignal,
+): Promise<{ missing: number; archives: number } | null> {
+  if ((await countMissing(store, await listNewestArchives(db, sampleSize))) === 0) return null
+  const counted = { missing: 0, archives: 0 }
+  let batch: string[] = []
+  for await (const { sha256 } of listNamed(db)) {
+    batch.push(sha256)
+    if (batch.length < sampleSize) continue
+    await count()
+    if (signal.aborted) return counted
+  }
+  await count()
+  return counted
+
+  async function count(): Promise<void> {
+    counted.missing += await countMissing(store, batch)
+    counted.archives += batch.length
+    batch = []
+  }
+}
+
+async function countMissing(store: ArchiveStore, sha256s: readonly string[]): Promise<number> {
+  let missing = 0
+  const waiting = sha256s.values()
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      for (const sha256 of waiting) if ((await store.stat(sha256)) === null) missing += 1
+    }),
+  )
+  return missing
 }
 
 async function problemOf(

@@ -64,7 +64,10 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   })
   const renderings = new Map<string, Promise<void>>()
   /** The base URL of the server that had started last when this one started. */
-  const formerBaseUrl = (await findServerUrls(db))?.baseUrl
+  let formerBaseUrl: string | undefined
+  app.addHook('onReady', async () => {
+    formerBaseUrl = (await findServerUrls(db))?.baseUrl
+  })
   const findFilter = shareStatements(listFilterDocuments.bind(null, db), { keyOf: ({ key }) => key })
   const findPackage = shareStatements(
     (wanted: WantedDocument[]) => listPackageDocuments(db, wanted, baseUrl),

@@ -76,6 +76,21 @@ export async function findNewestArchive(db: Queryable): Promise<string | null> {
   return rows[0]?.sha256 ?? null
 }
 
+/** Lists archives whose files are needed: those of the latest versions, and those that were stored or checked last. */
+export async function listNewestArchives(db: Queryable, limit: number): Promise<string[]> {
+  const { rows } = await db.query<{ sha256: string }>(
+    `select encode(sha256, 'hex') as sha256
+       from (select sha256 from package_version where purged_at is null order by id desc limit $1) as published
+      union
+     select encode(sha256, 'hex')
+       from (select s.sha256 from stored_archive s
+              where exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)
+              order by s.checked_at desc limit $1) as stored`,
+    [limit],
+  )
+  return rows.map(({ sha256 }) => sha256)
+}
+
 /** An archive whose file is needed, and its expected size. */
 export interface NamedArchive {
   sha256: string
