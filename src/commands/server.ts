@@ -3,6 +3,7 @@ import { rekey } from '../accounts/second-factor/rekey.ts'
 import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { readConfig } from '../config.ts'
 import { builtInMigrations, migrate } from '../database/migrate.ts'
+import { type PlannedStep, planMigrations } from '../database/migration-plan.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import { makeDemo, resetDemo } from '../server/demo.ts'
@@ -28,26 +29,59 @@ export function serveCommand(): Command {
 export function migrateCommand(): Command {
   return new Command('migrate')
     .description('Apply pending migrations: first the built-in ones, then those in MIGRATIONS_DIR.')
+    .option('--plan', 'only print what would run, what it locks, and about how long')
     .addOption(jsonOption())
-    .action(async (options: JsonOptions) => {
-      let missing: string[] = []
-      const applied = await withBareDatabase(async (db, config) =>
-        migrate(db, await findMigrationsDir(config), builtInMigrations, {
-          missing: (names) => {
-            missing = names
-          },
-          waiting: () =>
-            process.stderr.write('A migration waits for another transaction, such as a backup.\n'),
-        }),
-      )
-      const lines = [
-        applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
-        ...(missing.length > 0
-          ? [`Warning: these applied migrations have no file here: ${missing.join(', ')}.`]
-          : []),
-      ]
-      printResult(options, { applied, missing }, lines.join('\n'))
+    .action(async (options: { plan?: boolean } & JsonOptions) => {
+      if (options.plan) await printPlan(options)
+      else await migrateNow(options)
     })
+}
+
+async function migrateNow(options: JsonOptions): Promise<void> {
+  let missing: string[] = []
+  const applied = await withBareDatabase(async (db, config) =>
+    migrate(db, await findMigrationsDir(config), builtInMigrations, {
+      missing: (names) => {
+        missing = names
+      },
+      waiting: () => process.stderr.write('A migration waits for another transaction, such as a backup.\n'),
+    }),
+  )
+  const lines = [
+    applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
+    ...(missing.length > 0
+      ? [`Warning: these applied migrations have no file here: ${missing.join(', ')}.`]
+      : []),
+  ]
+  printResult(options, { applied, missing }, lines.join('\n'))
+}
+
+async function printPlan(options: JsonOptions): Promise<void> {
+  const steps = await withBareDatabase(async (db, config) =>
+    planMigrations(db, await findMigrationsDir(config)),
+  )
+  const json = steps.map(({ isInSteps, ...step }) => ({ ...step, in_steps: isInSteps }))
+  printResult(options, { steps: json }, describePlan(steps))
+}
+
+/** Returns the plan as text: for each step its files, the tables for which requests wait, and its duration. */
+function describePlan(steps: readonly PlannedStep[]): string {
+  if (steps.length === 0) return 'Nothing to apply.'
+  const described = steps.map(({ migrations, functions, locks, isInSteps, seconds }, i) => {
+    const replaced = functions.length === 0 ? [] : [`${functions.length} functions and views`]
+    const waits = locks
+      .filter(({ waiting }) => waiting !== 'none')
+      .map(({ table, waiting, rows, bytes }) => {
+        const size = `${Math.round(rows)} rows, ${(bytes / 1024 / 1024).toFixed(1)} MiB`
+        return `   locks ${table} (${size}): ${waiting} wait`
+      })
+    return [
+      `${i + 1}. ${[...migrations, ...replaced].join(', ')}`,
+      ...(waits.length > 0 ? waits : ['   locks nothing that requests wait for']),
+      `   takes about ${seconds} s${isInSteps ? ', in many short transactions' : ''}`,
+    ].join('\n')
+  })
+  return ['svc migrate would commit these steps, one after another:', ...described].join('\n')
 }
 
 /** `svc demo`: creates the demo, as the first start on an empty embedded database does. */

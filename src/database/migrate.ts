@@ -166,10 +166,15 @@ function definitionsOf(
   })
 }
 
+/** Returns whether a unit is one migration that commits by itself, many times. */
+export function commitsByItself({ migrations, functions, effects }: MigrationUnit): boolean {
+  return migrations.length === 1 && functions.length === 0 && effects[0]?.commits === true
+}
+
 /** Applies the files of a unit in the client's transaction. */
 async function applyUnit(pool: pg.Pool, client: pg.Client, unit: MigrationUnit): Promise<void> {
-  const [first, ...others] = unit.migrations
-  if (first !== undefined && others.length === 0 && unit.functions.length === 0 && unit.effects[0]?.commits) {
+  const [first] = unit.migrations
+  if (first !== undefined && commitsByItself(unit)) {
     await withOwnConnection(pool, (worker) => runOutsideTransaction(worker, first))
     await noteApplied(client, first)
     return

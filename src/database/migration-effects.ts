@@ -16,6 +16,8 @@ export type LockMode = (typeof lockModes)[number]
 export interface MigrationEffects {
   /** The strongest lock that its statements take, by table or index. It also has names that are neither. */
   locks: Map<string, LockMode>
+  /** The tables of its queries. It also has names that are no tables. */
+  reads: Set<string>
   /** Whether it removes a foreign key, perhaps with its table or column. That locks the other table, too. */
   dropsReferences: boolean
   /** Names of tables, columns, functions and types that it creates. */
@@ -64,6 +66,7 @@ export function readEffects({ sql }: Pick<SqlFile, 'sql'>): MigrationEffects {
     for (const list of names(pattern)) for (const name of list.split(/ ?, ?/)) lock(name, mode)
   return {
     locks,
+    reads: new Set(names(/\b(?:from|join) (\w+)/g)),
     dropsReferences: /\bdrop (?:table|column|constraint)\b/.test(text),
     introduced: new Set([
       ...names(/\bcreate (?:or replace )?(?:table|type|view|sequence|function) (?:if not exists )?(\w+)/g),
