@@ -1,6 +1,7 @@
 import { anAccount, password } from '../test/support/actors.ts'
 import { aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
+import { signInOver } from '../test/support/signed-in.ts'
 import { fill, largePackage, type Sizes } from './large-data.ts'
 import { aManifest, aRegistry, type Registry } from './seed.ts'
 import { type Server, startServer } from './server.ts'
@@ -92,9 +93,9 @@ async function seeingRequests(
   large: Registry,
   member: { username: string },
 ): Promise<Map<string, Act>> {
-  const ofMember = await signIn(server, member.username)
+  const ofMember = await signInOver(server.baseUrl, { username: member.username, password })
   const admin = await anAccount(server.db, { isAdmin: true })
-  const ofAdmin = await signIn(server, admin.username)
+  const ofAdmin = await signInOver(server.baseUrl, { username: admin.username, password })
   const search = (query: string) => () =>
     get(server, `${large.path}search.json?${query}`, large.authorization)
   const open = (url: string, cookie: string) => () => send(server, url, { headers: { cookie } })
@@ -194,20 +195,4 @@ async function send(server: Server, path: string, options: RequestInit, status =
   const copy = new Response(await response.arrayBuffer(), { headers: response.headers })
   if (response.status !== status) throw new Error(`${path}: ${response.status} ${await copy.text()}`)
   return copy
-}
-
-/** Signs an account in like a browser. Returns its cookies. */
-async function signIn(server: Server, username: string): Promise<string> {
-  const cookiesOf = (response: Response) =>
-    response.headers.getSetCookie().map((cookie) => cookie.split(';', 1)[0] ?? '')
-  const form = await fetch(`${server.baseUrl}/login`)
-  const [, token = ''] = /name="csrf_token" value="([^"]+)"/.exec(await form.text()) ?? []
-  const response = await fetch(`${server.baseUrl}/login`, {
-    method: 'POST',
-    redirect: 'manual',
-    headers: { cookie: cookiesOf(form).join('; ') },
-    body: new URLSearchParams({ csrf_token: token, username, password }),
-  })
-  if (response.status !== 303) throw new Error(`sign-in: ${response.status}`)
-  return [...cookiesOf(form), ...cookiesOf(response)].filter((cookie) => !cookie.endsWith('=')).join('; ')
 }

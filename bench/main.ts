@@ -12,14 +12,17 @@ import { measureRolling } from './rolling.ts'
 import { seedCrowd } from './seed.ts'
 import { type Server, startServer } from './server.ts'
 import { measureTokens } from './tokens.ts'
+import { measureUpgrade } from './upgrade.ts'
 import { measureUpstream } from './upstream.ts'
 
 /**
  * `npm run bench` measures the built server on this machine and prints Markdown tables. `--quick` sends fewer requests.
- * With names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) it runs only those parts. The part
- * `large` runs only when it is named.
+ * With names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) it runs only those parts. The parts
+ * `large` and `upgrade` run only when they are named.
  */
 const words = process.argv.slice(2)
+/** Parts that run only when they are named. */
+const lonely = ['large', 'upgrade']
 const isQuick = words.includes('--quick')
 const parts: Record<string, (server: Server, folder: string) => Promise<string>> = {
   pulls: async (server, folder) =>
@@ -36,17 +39,28 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
   rolling: (server, folder) => measureRolling(server, folder, isQuick ? 1 : 5),
 }
 const chosen = Object.entries(parts).filter(
-  ([name]) => words.includes(name) || !words.some((word) => word in parts || word === 'large'),
+  ([name]) => words.includes(name) || !words.some((word) => word in parts || lonely.includes(word)),
 )
 
 const folder = await mkdtemp(join(tmpdir(), 'svc-bench-'))
 try {
-  // This part takes long, so it runs only when it is named. It starts its own empty database.
+  const size = (name: string, usual: number) =>
+    Number(
+      words.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? (isQuick ? usual / 100 : usual),
+    )
+  // These parts take long, so they run only when they are named. They start their own empty databases.
+  if (words.includes('upgrade')) {
+    const sizes = {
+      packages: size('packages', 10_000),
+      versions: size('versions', 100_000),
+      repositories: size('repositories', 10_000),
+      tokenPairs: size('token-pairs', 2_000_000),
+    }
+    const upgradeFolder = join(folder, 'upgrade')
+    await mkdir(upgradeFolder)
+    process.stdout.write(`${await measureUpgrade(upgradeFolder, sizes)}\n\n`)
+  }
   if (words.includes('large')) {
-    const size = (name: string, usual: number) =>
-      Number(
-        words.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? (isQuick ? usual / 100 : usual),
-      )
     const sizes = {
       packages: size('packages', 100_000),
       versions: size('versions', 1_000_000),

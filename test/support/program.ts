@@ -78,11 +78,18 @@ export interface Server {
   printed: () => string
 }
 
-/** Starts `svc serve` and waits until it listens. If it ends instead, throws with its outcome. */
-export async function startServer(environment: Environment, cwd = plainFolder): Promise<Server> {
+/**
+ * Starts `svc serve` and waits until it listens. If it ends instead, throws with its outcome. `command` is the program of
+ * another release.
+ */
+export async function startServer(
+  environment: Environment,
+  cwd = plainFolder,
+  command = program,
+): Promise<Server> {
   const port = environment['PORT'] ?? String(await freePort())
   const env = environmentOf({ PORT: port, ...environment })
-  const child = spawn(process.execPath, [program, 'serve'], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [command, 'serve'], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let printed = ''
   child.stdout.on('data', (text: Buffer) => {
     printed += text.toString()

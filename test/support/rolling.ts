@@ -40,19 +40,28 @@ export interface LoadCount {
   failures: string[]
   seconds: number
   slowestMs: number
+  durations: { what: string; milliseconds: number }[]
+}
+
+/** The connections of a load. */
+interface LoadOptions {
+  connections: number
+  pauseMs: number
+  /** Opens the page of this turn. */
+  visit?: ((url: string, turn: number) => Promise<Response>) | undefined
 }
 
 /**
  * Sends requests over this many connections while work runs. One connection pushes, about a quarter refresh, and the
- * others pull. Each connection pauses after each response.
+ * others pull. With `visit`, one more opens pages. Each connection pauses after each response.
  */
 export async function countDuring(
   url: string,
   user: RemoteUser,
-  { connections, pauseMs }: { connections: number; pauseMs: number },
+  { connections, pauseMs, visit }: LoadOptions,
   work: () => Promise<void>,
 ): Promise<LoadCount> {
-  const count: LoadCount = { requests: 0, failures: [], seconds: 0, slowestMs: 0 }
+  const count: LoadCount = { requests: 0, failures: [], seconds: 0, slowestMs: 0, durations: [] }
   const start = performance.now()
   let isOver = false
 
@@ -62,7 +71,9 @@ export async function countDuring(
     try {
       const response = await request
       const body = await response.text()
-      count.slowestMs = Math.max(count.slowestMs, performance.now() - sent)
+      const milliseconds = performance.now() - sent
+      count.durations.push({ what, milliseconds })
+      count.slowestMs = Math.max(count.slowestMs, milliseconds)
       await sleep(pauseMs)
       if (response.status === status) return body
       count.failures.push(`${what}: ${response.status} ${body.slice(0, 200)}`)
@@ -86,10 +97,14 @@ export async function countDuring(
   async function push(): Promise<void> {
     for (let i = 0; !isOver; i += 1) await send('push', 201, user.push(url, `1.0.${i}`, 'acme/pushed'))
   }
+  async function open(): Promise<void> {
+    if (visit) for (let i = 0; !isOver; i += 1) await send('page', 200, visit(url, i))
+  }
 
   const kinds = [
     refresh,
     push,
+    open,
     ...Array.from({ length: connections - 2 }, (_, i) => (i % 4 === 3 ? refresh : pull)),
   ]
   const load = Promise.all(kinds.map((kind) => kind()))

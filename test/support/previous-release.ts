@@ -1,0 +1,52 @@
+import { execFile } from 'node:child_process'
+import { readFile, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+const root = fileURLToPath(new URL('../..', import.meta.url))
+/** The owner of the clone may be another user than that of the tests. */
+const git = (...words: string[]) =>
+  run('git', ['-C', root, '-c', 'safe.directory=*', ...words], { encoding: 'buffer', maxBuffer: 2 ** 28 })
+
+/** The previous release: its whole repository, built. */
+export interface PreviousRelease {
+  /** Its command, like `program`. */
+  program: string
+  /** Imports one of its modules, such as `bench/seed.ts`. */
+  load: <Module>(path: string) => Promise<Module>
+}
+
+/** Returns the commit of the previous release, which test/previous-release.txt names. */
+export async function previousCommit(): Promise<string> {
+  return (await readFile(join(root, 'test/previous-release.txt'), 'utf8')).trim()
+}
+
+/** Returns whether this clone has the previous release. A shallow clone may lack it. */
+export async function hasPreviousRelease(): Promise<boolean> {
+  return git('cat-file', '-e', `${await previousCommit()}^{tree}`).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** Unpacks and builds the previous release in an empty folder. Throws if this clone lacks its commit. */
+export async function unpackPreviousRelease(folder: string): Promise<PreviousRelease> {
+  const commit = await previousCommit()
+  if (!(await hasPreviousRelease()))
+    throw new Error(`This clone lacks the previous release, ${commit}. Run: git fetch --unshallow`)
+  const archive = join(folder, 'release.tar')
+  await git('archive', '--format=tar', `--output=${archive}`, commit)
+  await run('tar', ['-xf', archive, '-C', folder])
+  const lockOf = (place: string) => readFile(join(place, 'package-lock.json'), 'utf8')
+  // The installed packages are those of this release.
+  if ((await lockOf(folder)) === (await lockOf(root)))
+    await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
+  else await run('npm', ['ci', '--no-fund', '--no-audit'], { cwd: folder })
+  await run(process.execPath, [join(folder, 'bin/build.js')])
+  return {
+    program: join(folder, 'bin/svc.js'),
+    load: (path) => import(/* @vite-ignore */ pathToFileURL(join(folder, path)).href),
+  }
+}

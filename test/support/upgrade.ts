@@ -1,0 +1,179 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import type { Sizes } from '../../bench/large-data.ts'
+import { planMigrations } from '../../src/database/migration-plan.ts'
+import { unpackPreviousRelease } from './previous-release.ts'
+import { databaseUrl, type Server, startServer, stopServer } from './program.ts'
+import { countDuring, type LoadCount } from './rolling.ts'
+import { signInOver } from './signed-in.ts'
+
+/** What happened to requests, and to the database. */
+export interface Upgrade {
+  /** Requests to the previous release, while another process of it starts. */
+  before: LoadCount
+  /** Requests to the previous release, while a process of this one starts and migrates. */
+  during: LoadCount
+  /** Requests to both after that. */
+  after: LoadCount[]
+  /** How long the migration and the start took. */
+  seconds: number
+  /** Functions that the previous release uses, and that the database no longer has with the same parameters. */
+  lostFunctions: string[]
+  /** The names of the files that `svc migrate --plan` named, and of those that were applied. */
+  planned: string[]
+  applied: string[]
+}
+
+const connections = { connections: 6, pauseMs: 10 }
+
+/**
+ * Fills an empty database with large data of the previous release, and upgrades it while requests pull, push, refresh
+ * tokens and open pages.
+ */
+export async function upgradeUnderLoad(
+  { db, connection }: { db: pg.Pool; connection: pg.PoolConfig },
+  folder: string,
+  sizes: Sizes,
+): Promise<Upgrade> {
+  await mkdir(join(folder, 'release'))
+  const release = await unpackPreviousRelease(join(folder, 'release'))
+  const { aRemoteUser } = await release.load<typeof import('./remote-user.ts')>('test/support/remote-user.ts')
+  const { password } = await release.load<typeof import('./actors.ts')>('test/support/actors.ts')
+  const { fill, largePackage } =
+    await release.load<typeof import('../../bench/large-data.ts')>('bench/large-data.ts')
+  const environment = {
+    DATABASE_URL: databaseUrl(connection),
+    DATA_DIR: join(folder, 'data'),
+    BASE_URL: 'http://svc.test',
+    LOG_LEVEL: 'warn',
+  }
+  const servers: Server[] = []
+  const start = async (program?: string) => {
+    const server = await startServer(environment, undefined, program)
+    servers.push(server)
+    return server
+  }
+  try {
+    const old = await start(release.program)
+    // Each load has its own repository: a repeated upload would return 200. The first two are large.
+    const users = await Promise.all(Array.from({ length: 4 }, () => aRemoteUser(db)))
+    const loads = await Promise.all(
+      users.map(async (user) => {
+        await user.push(old.url, '1.0.0')
+        const cookie = await signInOver(old.url, { username: user.account.username, password })
+        const pages = [
+          '/',
+          `/${user.repository}`,
+          `/${user.repository}/packages/acme/lib`,
+          '/settings/tokens',
+        ]
+        const visit = (url: string, turn: number) =>
+          fetch(`${url}${pages[turn % pages.length]}`, { headers: { cookie } })
+        return { user, visit }
+      }),
+    )
+    const [first, second, third, fourth] = loads as [Load, Load, Load, Load]
+    await first.user.push(old.url, '1.0.0', largePackage)
+    const repositoryId = await findRepositoryId(db, first.user.repository)
+    await fill(db, sizes, { repositoryId, memberId: first.user.account.id })
+    await fillMigrated(db, repositoryId, sizes)
+    const functions = await listFunctions(db)
+    const count = (server: Server, load: Load, work: () => Promise<unknown>) =>
+      countDuring(
+        server.url,
+        load.user,
+        { ...connections, visit: load.visit },
+        async () => void (await work()),
+      )
+
+    const before = await count(old, first, async () => stopServer(await start(release.program)))
+    const planned = (await planMigrations(db, null)).flatMap((step) => [
+      ...step.migrations,
+      ...step.functions,
+    ])
+    const appliedBefore = await listApplied(db)
+    const begin = performance.now()
+    const during = await count(old, second, () => start())
+    const seconds = (performance.now() - begin) / 1000
+    const upgraded = servers.at(-1) as Server
+    const after = await Promise.all([
+      count(old, third, () => sleep(2000)),
+      count(upgraded, fourth, () => sleep(2000)),
+    ])
+    const left = new Set(await listFunctions(db))
+    const known = new Set(appliedBefore)
+    return {
+      before,
+      during,
+      after,
+      seconds,
+      lostFunctions: functions.filter((one) => !left.has(one)),
+      planned,
+      applied: (await listApplied(db)).filter((one) => !known.has(one)).map((one) => one.split(' ')[0] ?? ''),
+    }
+  } finally {
+    await Promise.all(servers.map(stopServer))
+  }
+}
+
+type User = Awaited<ReturnType<typeof import('./remote-user.ts').aRemoteUser>>
+
+interface Load {
+  user: User
+  visit: (url: string, turn: number) => Promise<Response>
+}
+
+/** Adds many rows that migrations since the previous release change. */
+async function fillMigrated(db: pg.Pool, repositoryId: string, { versions }: Sizes): Promise<void> {
+  const unusable =
+    '$argon2id$v=19$m=19456,p=1,t=2$zkY1icGpUMymFBlYwv7JiQ$kEpWsGuzHeS+BEd2N9QKnOHJO9MsW7ISXlU+6Q7t9KU'
+  await db.query(
+    `insert into account (username, password_hash) select 'provider' || i, $1 from generate_series(1, $2::int) i`,
+    [unusable, versions],
+  )
+  await db.query(`update application set status = 'suspended' where client_id = 'largelarge'`)
+  await db.query(
+    `with removed as (
+       insert into upstream (repository_id, name, url, position, removed_at)
+       values ($1, 'removed', 'https://removed.example/', 1, now()) returning id
+     ), documents as (
+       insert into upstream_document (upstream_id, name, is_dev, content, dropped)
+       select id, 'mirrored/lib' || i, false, 'x', '{"1.0.0: it has no archive that can be mirrored"}'
+         from removed, generate_series(1, $2::int) i
+     ), packages as (
+       insert into mirrored_package (repository_id, name) select $1, 'mirrored/lib' || i from generate_series(1, $2::int) i
+       returning id
+     )
+     insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli)
+     select id, false, now(), 'http://svc.test', 'infinity', 'document', 'document', 'document' from packages`,
+    [repositoryId, versions],
+  )
+  await db.query('vacuum analyze')
+}
+
+async function findRepositoryId(db: pg.Pool, path: string): Promise<string> {
+  const { rows } = await db.query<{ id: string }>(
+    `select r.id from repository r join repository_group g on g.id = r.group_id where g.name || '/' || r.name = $1`,
+    [path],
+  )
+  return rows[0]?.id ?? ''
+}
+
+/** Returns the functions that have a file in `migrations/functions`, with their parameters. */
+async function listFunctions(db: pg.Pool): Promise<string[]> {
+  const { rows } = await db.query<{ signature: string }>(
+    `select p.oid::regprocedure::text as signature
+       from applied_function f join pg_proc p on f.name = 'functions/' || p.proname || '.sql'`,
+  )
+  return [...new Set(rows.map(({ signature }) => signature))]
+}
+
+/** Returns the names of the applied files. That of a function is followed by its checksum. */
+async function listApplied(db: pg.Pool): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select name from applied_migration union all select name || ' ' || checksum from applied_function`,
+  )
+  return rows.map(({ name }) => name)
+}
