@@ -3,6 +3,7 @@
 --   claimed     the group has claimed the vendor
 --   denied      no upstream may offer it, or it is bound to an upstream that may not offer it
 --   unapproved  the first upstream for this name offers only approved packages
+--   contested   it is bound to an upstream, and one before it in the order has the name too: an admin must decide
 --   upstream    upstream_ids lists the upstreams to ask, in this order; for a bound name only its own upstream
 create or replace function package_origin(the_repository_id bigint, the_name text)
 returns table (verdict text, package_id bigint, is_bound boolean, upstream_ids bigint[])
@@ -14,6 +15,7 @@ language sql stable as $$
                            and not matches_pattern(the_name, c.exceptions)) then 'claimed'
            when offering.ids is null then 'denied'
            when offering.ids[1] is null then 'unapproved'
+           when exists (select from open_contest c where c.package_id = known.id) then 'contested'
            else 'upstream'
          end,
          known.id, known.upstream_id is not null,
@@ -26,7 +28,6 @@ language sql stable as $$
                        order by u.position, u.id) as ids
         from upstream u
        where u.repository_id = the_repository_id and u.removed_at is null and u.mode <> 'off'
-         and (u.allow = '{}' or matches_pattern(the_name, u.allow)) and not is_denied_by(the_name, u.deny)
-         and u.id = coalesce(known.upstream_id, u.id)
+         and may_offer(the_name, u.allow, u.deny) and u.id = coalesce(known.upstream_id, u.id)
     ) offering
 $$;

@@ -126,6 +126,11 @@ export const MirroredPackageBody = z
       .meta({ description: 'Username of the account that asked for its approval', example: 'alice' }),
     gone_at: Moment.nullable().meta({ description: 'When the upstream was first seen without the package' }),
     minimum_age_hours: z.int().meta({ description: 'A younger version is not offered', example: 24 }),
+    contested_by: z.array(z.string()).meta({
+      description:
+        'The upstreams before that one which have the package too. It is not offered until an admin decides which one serves it',
+      example: ['private'],
+    }),
     alarm: z.string().nullable().meta({
       description: 'How an archive has changed at the upstream. The changed bytes are not served',
       example: 'its bytes differ from those of the first fetch',
@@ -200,6 +205,18 @@ export const AcceptanceResult = z
       .meta({ description: 'The archives of the version that had an alarm: one for each commit' }),
   })
   .meta({ id: 'AcceptanceResult' })
+
+/** The body of a decision about a package that several upstreams have. */
+export const ContestDecision = z
+  .strictObject({
+    package: packageName,
+    upstream: z
+      .string()
+      .min(1)
+      .max(64)
+      .meta({ description: 'Name of the upstream that serves the package', example: 'private' }),
+  })
+  .meta({ id: 'ContestDecision' })
 
 /** The URL of an upstream. */
 export const UpstreamPath = RepositoryPath.extend({

@@ -7,6 +7,7 @@ import {
   requestPackage,
   setUpstream,
 } from '../registry/upstreams/configure.ts'
+import { decideContest } from '../registry/upstreams/contested-names.ts'
 import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mirrored-packages.ts'
 import { listUpstreams, type Upstream } from '../registry/upstreams/tables/upstreams.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
@@ -21,6 +22,7 @@ import {
   ApprovalRequest,
   ApprovalRequestState,
   ApprovedPackages,
+  ContestDecision,
   MirroredPackageBody,
   ReleaseQuery,
   UpstreamBody,
@@ -38,6 +40,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   const mayManage = guardRepository('manage', context)
   const mayRemove = guardRepository('removeUpstream', context)
   const mayAccept = guardRepository('acceptArchives', context)
+  const mayDecide = guardRepository('decideContest', context)
   const mayPull = guardRepository('pull', context)
 
   app.get(
@@ -163,6 +166,25 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   )
 
   app.post(
+    `${mirrorsUrl}/decide`,
+    endpoint(mayDecide, {
+      operationId: 'decideContest',
+      tag: 'Upstreams',
+      summary: 'Decide which upstream serves a package that several upstreams have',
+      description:
+        'Needed when an upstream has published a package that an upstream after it serves already (`contested_by`). The package is not offered until then.',
+      params: RepositoryPath,
+      body: ContestDecision,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { package: packageName, upstream: upstreamName } = request.body
+      await decideContest(db, mayDecide.granted(request), { packageName, upstreamName })
+      return reply.code(204).send()
+    },
+  )
+
+  app.post(
     `${mirrorsUrl}/request`,
     endpoint(mayPull, {
       operationId: 'requestPackage',
@@ -222,6 +244,7 @@ function describeMirror(mirror: ListedMirror): z.input<typeof MirroredPackageBod
     requester,
     gone_at: mirror.goneAt?.toISOString() ?? null,
     minimum_age_hours: minimumAgeHours,
+    contested_by: mirror.contestedBy,
     alarm,
     alarms: alarms.map(({ version, reason }) => ({ version, reason })),
     left_out: mirror.leftOut,

@@ -9,6 +9,7 @@ import { acceptArchives } from '../registry/upstreams/accept-archives.ts'
 import { openArchiveMirror } from '../registry/upstreams/archive-mirror.ts'
 import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/client/fetch.ts'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
+import { decideContest } from '../registry/upstreams/contested-names.ts'
 import { openMirror } from '../registry/upstreams/mirror.ts'
 import { prefetchLock } from '../registry/upstreams/prefetch.ts'
 import { listRemovedUpstreams, type RemovedUpstream } from '../registry/upstreams/tables/removed-upstreams.ts'
@@ -46,6 +47,7 @@ export function upstreamCommand(): Command {
     .addCommand(removeCommand())
     .addCommand(approveCommand())
     .addCommand(acceptCommand())
+    .addCommand(decideCommand())
     .addCommand(prefetchCommand())
 }
 
@@ -146,7 +148,8 @@ function removeCommand(): Command {
     .option('--release', 'let other upstreams serve the packages that it has served')
     .addHelpText(
       'after',
-      '\nTo undo it, add the same URL again: the new upstream gets the packages of the removed one.\n' +
+      '\nTo undo it, add the same URL again: the new upstream gets the packages of the removed one,\n' +
+        'and its position.\n' +
         'With --release, <upstream> may also be the name or URL of an upstream that is removed already.',
     )
     .addOption(forceOption())
@@ -211,6 +214,38 @@ function acceptCommand(): Command {
           accepted: accepted.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })),
         },
         `Accepted. The next request for ${name} ${version} fetches what the upstream serves.`,
+      )
+    })
+}
+
+function decideCommand(): Command {
+  return new Command('decide')
+    .description('Decide which upstream serves a package that several upstreams have.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<package>', 'such as monolog/monolog')
+    .argument('<upstream>', 'the name of the upstream in the repository')
+    .addHelpText(
+      'after',
+      '\nUse it when svc has found a package at an upstream that comes before the one that serves it. The package is not\n' +
+        'offered until you decide. Find out which of the two is yours: the other one may be the package of a stranger who\n' +
+        'has taken the name. Stored archives still install from lock files.\n' +
+        'Example:\n  svc upstream decide acme/php acme/lib private',
+    )
+    .addOption(forceOption())
+    .addOption(jsonOption())
+    .action(async (path: string, packageName: string, upstreamName: string, options: ForceOptions) => {
+      await withRepository(path, async (db, change) => {
+        await confirm(
+          `${packageName} of ${path} then comes from ${upstreamName} for good.`,
+          packageName,
+          options,
+        )
+        await decideContest(db, change, { packageName, upstreamName })
+      })
+      printResult(
+        options,
+        { path, package: packageName, upstream: upstreamName },
+        `${packageName} comes from ${upstreamName}.`,
       )
     })
 }

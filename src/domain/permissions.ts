@@ -43,6 +43,7 @@ const acts = {
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
   makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   acceptArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  decideContest: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   releaseVersion: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   withdrawAdvisory: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   deleteRepository: { on: 'repository', scope: 'registry-delete:rw', role: 'admin', risk: 'deletes' },

@@ -95,6 +95,8 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'upstream-gone': 'the upstream no longer has',
   'archive-alarm': 'saw that an archive has changed',
   'accept-archive': 'accepted the new bytes of an archive',
+  'contest-package': 'saw that another upstream has, too,',
+  'decide-package': 'decided which upstream serves',
   'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
 }
@@ -108,6 +110,8 @@ const upstreamActions: readonly RegistryAction[] = [
   'upstream-gone',
   'archive-alarm',
   'accept-archive',
+  'contest-package',
+  'decide-package',
 ]
 
 function packagePathOf({ action, packageName }: SeenEvent): string | null {

@@ -18,6 +18,7 @@ import {
   requestPackage,
   setUpstream,
 } from '../registry/upstreams/configure.ts'
+import { decideContest } from '../registry/upstreams/contested-names.ts'
 import { findUpstream, upstreamModes } from '../registry/upstreams/tables/upstreams.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
@@ -45,6 +46,7 @@ const NameQuery = z.object({ name: text, release: text })
 const RemovalForm = z.object({ name: text, release: text })
 const PackagesForm = z.object({ packages: text })
 const ArchiveForm = z.object({ package: text, version: text })
+const DecisionForm = z.object({ package: text, upstream: text })
 const PackageForm = z.object({ package: trimmed })
 const VendorForm = z.object({ vendor: trimmed, exceptions: text, force: text })
 const VendorQuery = z.object({ vendor: text })
@@ -113,6 +115,14 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     return changing(visit, { form: 'other' }, async () => {
       await acceptArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
       return `The new bytes of ${packageName} ${version} are accepted. The next request fetches them.`
+    })
+  })
+
+  route('post', '/decide', 'decideContest', async (visit) => {
+    const { package: packageName, upstream: upstreamName } = readForm(DecisionForm, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      await decideContest(db, visit.change, { packageName, upstreamName })
+      return `${packageName} comes from ${upstreamName}.`
     })
   })
 

@@ -27,6 +27,8 @@ import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/sweep-events.ts'
 import {
+  askEarlierUpstream,
+  askEarlierUpstreams,
   followFeeds,
   followSlowUpstream,
   followUpstream,
@@ -67,6 +69,8 @@ export const jobs: readonly Job[] = [
   followUpstream as Job,
   followSlowUpstream as Job,
   refreshUpstream as Job,
+  askEarlierUpstreams,
+  askEarlierUpstream as Job,
   renderDueMirrors,
   releaseUnusedArchives,
   sweepIdentityEventsJob,

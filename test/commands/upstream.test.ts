@@ -118,6 +118,47 @@ describe('svc upstream', () => {
     expect((await svc(...releasing)).code).toBe(0)
     expect(await removed()).toEqual([])
   })
+
+  it('decides which upstream serves a package that two of them have', async () => {
+    await commands.json('account', 'create', 'dan')
+    await commands.json('group', 'create', 'two', '--owner', 'dan')
+    await commands.json('repository', 'create', 'two/php')
+    await commands.db.query(
+      `with mirrors as (
+         insert into upstream (repository_id, name, url, position)
+         select r.id, u.name, 'https://example.com/' || u.name, u.position
+           from repository r join repository_group g on g.id = r.group_id and g.name = 'two',
+                (values ('private', 1), ('public', 2)) u (name, position)
+         returning id, repository_id, name
+       )
+       insert into mirrored_package (repository_id, name, upstream_id)
+       select repository_id, 'psr/two', id from mirrors where name = 'public'`,
+    )
+    const words = ['upstream', 'decide', 'two/php', 'psr/two']
+    expect(await commands.fail(...words, 'public', '--force')).toContain(
+      'nothing is to decide about psr/two: no other upstream before public has it',
+    )
+    await commands.db.query(
+      `insert into contested_name (package_id, upstream_id)
+       select m.id, u.id from mirrored_package m join upstream u using (repository_id)
+        where m.name = 'psr/two' and u.name = 'private'`,
+    )
+    expect(await commands.fail(...words, 'private')).toContain('--force')
+    expect(await commands.fail(...words, 'other', '--force')).toContain(
+      'choose one of the upstreams that have it: public, private',
+    )
+    expect(await commands.json(...words, 'public', '--force')).toEqual({
+      path: 'two/php',
+      package: 'psr/two',
+      upstream: 'public',
+    })
+    await commands.db.query('update contested_name set decided_at = null')
+    await commands.json(...words, 'private', '--force')
+    const { rows } = await commands.db.query(
+      `select u.name from mirrored_package m join upstream u on u.id = m.upstream_id where m.name = 'psr/two'`,
+    )
+    expect(rows).toEqual([{ name: 'private' }])
+  })
 })
 
 it('a command warns of credentials that svc does not use, unless it fails', async () => {

@@ -113,6 +113,12 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/upstreams/accept', { package: 'acme/none', version: '1.0.0' }],
     command: 'upstream accept',
   },
+  decideContest: {
+    kind: 'opens',
+    api: ['POST', `${R}/mirrored-packages/decide`, { package: 'acme/none', upstream: 'public' }],
+    page: ['POST', '/{group}/{name}/-/upstreams/decide', { package: 'acme/none', upstream: 'public' }],
+    command: 'upstream decide',
+  },
   releaseVersion: {
     kind: 'opens',
     api: ['DELETE', `${R}/packages/acme/none/1.0.0/quarantine`],

@@ -12,7 +12,7 @@ import {
 } from '../support/actors.ts'
 import { aCaller, asOperator } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { askUpstreams, raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -138,6 +138,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     ['/remove', { name: 'public' }],
     ['/approve', { packages: 'a/b' }],
     ['/accept', { package: 'a/b', version: '1.0.0' }],
+    ['/decide', { package: 'a/b', upstream: 'public' }],
     ['/claim', { vendor: 'acme' }],
     ['/release', { vendor: 'acme' }],
   ]
@@ -198,6 +199,58 @@ describe('requests and approvals', () => {
     const { send } = await aVisitor('admin')
     const refused = await send(below, form as Record<string, string>)
     expect([refused.statusCode, refused.body.includes('role="alert"')]).toEqual([400, true])
+  })
+})
+
+describe('the alarm of a name that two upstreams have', () => {
+  it('has a form for each of them, with which admins decide, and tells others whom to ask', async () => {
+    const name = 'contested/lib'
+    const caller = await aCaller(t)
+    upstream.offer(name, ['1.0.0'])
+    await caller.call('POST', '/upstreams', draft())
+    await caller.ask(`p2/${name}.json`)
+    await caller.call('POST', '/upstreams', { url: `${upstream.url}/`, name: 'private' })
+    await caller.call('PATCH', '/upstreams/private', { position: 1 })
+    await caller.call('PATCH', '/upstreams/public', { position: 2 })
+    await askUpstreams(t)
+    const { open, url, cookie } = await onPage(
+      caller.account as Parameters<typeof onPage>[0],
+      caller.repository,
+    )
+    const { body } = await open()
+    expect(body).toContain('class="badge caution">contested<')
+    expect(body).toContain(`${name} is not offered: public has served it, and private, which comes before it`)
+    const forms = body.split(`<form method="post" action="${url}/decide">`).slice(1)
+    const fields = forms.map((form) =>
+      Object.fromEntries(
+        [...form.slice(0, form.indexOf('</form>')).matchAll(/name="(\w+)" value="([^"]*)"/g)].map(
+          ([, field = '', value = '']) => [field, value],
+        ),
+      ),
+    )
+    expect(fields).toMatchObject([
+      { package: name, upstream: 'private' },
+      { package: name, upstream: 'public' },
+    ])
+    const guest = await anAccount(t.db)
+    await aMember(t.db, guest, caller.repository, 'guest')
+    const seen = (await (await onPage(guest, caller.repository)).open()).body
+    expect([seen.includes('/decide"'), seen.includes('An admin of this repository must decide')]).toEqual([
+      false,
+      true,
+    ])
+
+    const decided = await post(t.app, `${url}/decide`, cookie, fields[1] ?? {})
+    expect([decided.statusCode, decided.headers.location]).toEqual([303, url])
+    expect(await lastEvent()).toMatchObject({
+      action: 'decide-package',
+      accountId: caller.account.id,
+      package: name,
+      details: { upstream: 'public', not_from: ['private'] },
+    })
+    expect((await open()).body).not.toContain('contested<')
+    const again = await post(t.app, `${url}/decide`, cookie, fields[1] ?? {})
+    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('nothing is to decide')])
   })
 })
 

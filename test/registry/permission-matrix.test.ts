@@ -62,6 +62,7 @@ const rules: Record<RepositoryAct, { scopes: string[]; least: Role; isForPeople?
   removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },
   makePublic: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   acceptArchives: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  decideContest: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   releaseVersion: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   withdrawAdvisory: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   deleteRepository: { scopes: ['registry-delete:rw'], least: 'admin' },

@@ -7,6 +7,8 @@ import { enqueue, type Job } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import type { UpstreamRights } from '../../src/registry/upstreams/client/fetch.ts'
 import {
+  askEarlierUpstream,
+  askEarlierUpstreams,
   followFeeds,
   followSlowUpstream,
   followUpstream,
@@ -136,6 +138,12 @@ export const followJobs = [followFeeds, followUpstream, followSlowUpstream, refr
 export async function followUpstreams({ config, db }: AppContext): Promise<void> {
   await enqueue(db, followFeeds, undefined)
   await runDueJobs({ config, db }, followJobs, openLog('silent'))
+}
+
+/** Asks all upstreams now whether they have names that upstreams after them serve. */
+export async function askUpstreams({ config, db }: AppContext): Promise<void> {
+  await enqueue(db, askEarlierUpstreams, undefined)
+  await runDueJobs({ config, db }, [askEarlierUpstreams, askEarlierUpstream] as Job[], openLog('silent'))
 }
 
 /** The rights of an upstream that an operator added. */

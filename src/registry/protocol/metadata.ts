@@ -28,7 +28,7 @@ import { refreshRoot } from '../documents/render.ts'
 import { rerenderPackage, rerenderRoot } from '../documents/rerender.ts'
 import { errcode } from '../errors.ts'
 import { withWarning } from '../upstreams/documents/offer.ts'
-import type { MirrorDocument } from '../upstreams/mirror.ts'
+import type { HiddenDocument, MirrorDocument } from '../upstreams/mirror.ts'
 import { listMirrorBytes, type WantedBytes } from '../upstreams/tables/mirrored-documents.ts'
 import {
   jsonType,
@@ -141,7 +141,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
       const author = { accountId: actor?.accountId ?? null, token: actor, ip: request.ip }
       const state = known?.verdict ? known : undefined
       const document = await mirror.findDocument({ repositoryId, ...wanted }, author, state)
-      return sendMirrored(request, reply, document, wanted.isDev)
+      return sendMirrored(request, reply, document, wanted)
     }
     const read = (encoding: Encoding) =>
       findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
@@ -189,10 +189,14 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   async function sendMirrored(
     request: FastifyRequest,
     reply: FastifyReply,
-    found: MirrorDocument | null,
-    isDev: boolean,
+    found: MirrorDocument | HiddenDocument | null,
+    { packageName, isDev }: { packageName: string; isDev: boolean },
   ): Promise<FastifyReply> {
     if (!found) return sendNoPackage(reply)
+    if ('isHidden' in found) {
+      setDocumentCaching(reply, 'private')
+      return sendRegistryJson(reply, 200, { warning: found.warning, packages: { [packageName]: [] } })
+    }
     const { packageId, revision, contentTag, lastModified, encoded } = found
     const subject = `mirror ${packageId} ${isDev}`
     const read: ReadBytes = async (encoding) =>

@@ -58,6 +58,8 @@ export type RegistryAction =
   | 'upstream-gone'
   | 'archive-alarm'
   | 'accept-archive'
+  | 'contest-package'
+  | 'decide-package'
   | 'import'
 
 /** An event to insert. */

@@ -78,10 +78,10 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
   }
 }
 
-/** Returns how many bytes an upstream's lists of names take: 24 for each name, and 1,000 for everything else. */
+/** Returns how many bytes an upstream's lists of names take: 24 beside each text, and 1,000 for everything else. */
 function sizeOf({ root }: Upstream): number {
   const lists = root ? [root.names, root.patterns, root.inlineNames, root.vendors] : []
-  const sizes = lists.map((list) => (list ?? []).reduce((sum, { length }) => sum + length + 24, 0))
+  const sizes = lists.map((list) => (list ?? []).reduce((sum, name) => sum + Buffer.byteLength(name) + 24, 0))
   return sizes.reduce((sum, size) => sum + size, 1000)
 }
 

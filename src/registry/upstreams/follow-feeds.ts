@@ -4,9 +4,11 @@ import { enqueueNew, type Job, type JobContext } from '../../jobs/job.ts'
 import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
 import { openUpstreamClient, type UpstreamRequests } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
+import { askAboutNames } from './contested-names.ts'
 import { runTask } from './documents/run-task.ts'
 import { freshRoot } from './fresh-root.ts'
 import { renderMirror } from './store-documents.ts'
+import { listUpstreamsToAsk } from './tables/contested-names.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
 import { hasSummaryFlags, listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
 import { listStaleInUse, markAllStale, markStale } from './tables/upstream-documents.ts'
@@ -22,6 +24,7 @@ import {
 
 const feedSeconds = 60
 const renderSeconds = 30
+const askSeconds = 600
 const collectSeconds = 3600
 /** The number of documents that one run of a job processes. */
 const batch = 200
@@ -101,6 +104,32 @@ export const refreshUpstream: Job<AboutUpstream> = {
     visit(context, upstreamId, [refreshStale], refreshMilliseconds, signal),
 }
 
+/**
+ * Enqueues a job for each upstream that comes before another one. The job asks it about names that upstreams after it
+ * serve, because it may have published them since.
+ */
+export const askEarlierUpstreams: Job = {
+  name: 'ask-earlier-upstreams',
+  everySeconds: askSeconds,
+  async run({ db }) {
+    const ids = await listUpstreamsToAsk(db)
+    await enqueueNew(
+      db,
+      ids.map((upstreamId) => ({ job: askEarlierUpstream, data: { upstreamId } })),
+    )
+  },
+}
+
+/** Asks an upstream whether it has names by now that upstreams after it serve. */
+export const askEarlierUpstream: Job<AboutUpstream> = {
+  name: 'ask-earlier-upstream',
+  singleton: ({ upstreamId }) => upstreamId,
+  concurrency: 2,
+  hasOwnSlots: true,
+  run: (context, { upstreamId }, signal) =>
+    visit(context, upstreamId, [askAboutNames], refreshMilliseconds, signal),
+}
+
 /** A part of the work about an upstream. `signal` is that of the job. */
 type Part = (context: CheckContext, upstream: Upstream, signal: AbortSignal) => Promise<void>
 
@@ -129,7 +158,7 @@ async function visit(
       } catch (error) {
         signal.throwIfAborted()
         const level = error instanceof UpstreamError ? 'warn' : 'error'
-        log[level]({ err: error, upstream: upstream.url }, 'a feed of an upstream cannot be read')
+        log[level]({ err: error, upstream: upstream.url }, 'an upstream cannot be followed')
       }
     }
   } finally {

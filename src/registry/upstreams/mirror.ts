@@ -14,6 +14,7 @@ import {
   type MirrorContext,
 } from './check-document.ts'
 import { requestPackage } from './configure.ts'
+import { openEarlierUpstreams } from './contested-names.ts'
 import { renderMirror } from './store-documents.ts'
 import {
   type FoundMirror,
@@ -40,6 +41,15 @@ export interface MirrorDocument {
   encoded: EncodedDocument | null
 }
 
+/**
+ * A package that is not offered until an admin decides which upstream serves it. The response is a document without
+ * versions. A "not found" would send Composer to other repositories, which may have what is hidden here.
+ */
+export interface HiddenDocument {
+  isHidden: true
+  warning: string
+}
+
 /** Serves the packages of upstreams. */
 export interface Mirror {
   /**
@@ -48,7 +58,11 @@ export interface Mirror {
    * found" would be wrong, because it would send Composer to other repositories. Throws errcode 8 when the author has
    * requested too many names that no upstream has. `found` is the state of the document, if the request has read it.
    */
-  findDocument: (wanted: WantedMirror, author: Author, found?: FoundMirror) => Promise<MirrorDocument | null>
+  findDocument: (
+    wanted: WantedMirror,
+    author: Author,
+    found?: FoundMirror,
+  ) => Promise<MirrorDocument | HiddenDocument | null>
   /** Checks the upstream of a package again, unless a check is running. */
   refresh: (upstreamId: string, packageName: string, isDev: boolean) => Promise<void>
   /** Resolves when no check runs in the background. Checks no longer wait for those of other processes. */
@@ -65,6 +79,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   const unknownNames = openUnknownNames()
   const searches = new Map<string, Promise<Checked>>()
   let isClosing = false
+  const earlierUpstreams = openEarlierUpstreams(context, log)
   const find = shareStatements((wanted: WantedMirror[]) =>
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
   )
@@ -122,11 +137,14 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return { outcome: 'missing' }
   }
 
-  function refreshLater(upstreamId: string | undefined, { packageName, isDev }: WantedMirror): void {
+  /** Checks the upstream of a package again, and asks the upstreams before it whether they have the package by now. */
+  function refreshLater({ upstreamIds, packageId }: FoundMirror, { packageName, isDev }: WantedMirror): void {
+    const [upstreamId] = upstreamIds
     if (upstreamId === undefined) return
     ask(upstreamId, packageName, isDev).catch((error: unknown) =>
       log.warn({ err: error }, 'a document of an upstream could not be checked'),
     )
+    if (packageId !== null) earlierUpstreams.ask({ packageId, packageName })
   }
 
   async function read(wanted: WantedMirror, given?: FoundMirror): Promise<FoundMirror> {
@@ -149,6 +167,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       let found = await read(wanted, given)
       const result = found.revision === null ? 'miss' : 'hit'
       if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
+      if (found.verdict === 'contested') return hidden(wanted)
       if (found.verdict !== 'upstream') return null
       if (found.revision === null) {
         const { outcome, saved } = await resolve(found, wanted, author)
@@ -162,7 +181,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
         found = await read(wanted)
         if (found.verdict !== 'upstream' || found.revision === null) return null
       } else if (!found.isFresh && !found.isResting) {
-        refreshLater(found.upstreamIds[0], wanted)
+        refreshLater(found, wanted)
       }
       await noteUsed(found, result)
       const { revision, contentTag, lastModified, packageId } = found
@@ -184,6 +203,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     async close() {
       isClosing = true
       while (flights.size > 0) await Promise.allSettled(flights.values())
+      await earlierUpstreams.settle()
     },
   }
 }
@@ -207,6 +227,11 @@ export async function checkInTurn(
 function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {
   if (failure === null || failedAt === null) return null
   return `The upstream of ${packageName} has failed since ${failedAt.toISOString()} (${failure}). This is its last known metadata.`
+}
+
+function hidden({ packageName }: WantedMirror): HiddenDocument {
+  const warning = `${packageName} is not offered now, because two upstreams of this repository have it. An admin of the repository must decide which of them serves it, on the page of its upstreams.`
+  return { isHidden: true, warning }
 }
 
 function unavailable(): RegistryError {

@@ -100,6 +100,7 @@ const reasons = {
   claimed: 'its vendor belongs to the group, and this repository does not have it',
   denied: 'no upstream may offer it',
   unapproved: 'it is not approved',
+  contested: 'two upstreams have it, and no admin has decided which of them serves it',
 }
 
 async function ownOutcome(

@@ -319,6 +319,8 @@ describe('the order of upstreams', () => {
     expect(await lastModified()).toBeGreaterThan(before)
     const [event] = (await call('GET', '/events')).json()
     expect(event).toMatchObject({ action: 'add-upstream', details: { packages_taken_over: 1 } })
+    const names = (await call('GET', '/upstreams')).json().map(({ name }: { name: string }) => name)
+    expect(names, 'the order').toEqual(['back', 'second'])
 
     upstream.offer('ag/ain', ['1.2.0', '1.0.0'])
     await t.db.query(`update upstream_document set is_stale = true where name = 'ag/ain'`)

@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../../manifest/manifest-json.ts'
 import { parseInclude, parseRoot, versionList } from '../client/upstream-root.ts'
 import { contentAdvisories, parseAdvisories, type ServedAdvisory } from './complete-advisories.ts'
 import { parseChanges, parseMalwareList, parseTimestamp } from './feeds.ts'
-import { judgeDocument, type PartWanted } from './judge-document.ts'
+import { judgeDocument, type PartWanted, readUnexpanded } from './judge-document.ts'
 import {
   type ContentSummary,
   type EncodedOffer,
@@ -37,6 +37,10 @@ export const documentTasks = {
     const judged = judgeDocument(parseObject(bytes, `the metadata of ${packageName}`), packageName)
     return judged && packDocument(judged)
   },
+
+  /** Returns whether a document contains the package. */
+  hasPackage: (bytes: Uint8Array, packageName: string): boolean =>
+    readUnexpanded(parseObject(bytes, `the metadata of ${packageName}`), packageName) !== null,
 
   /** Judges the versions of a package in packages.json. `versions` is one JSON, or several ones after another. */
   judgeInline(

@@ -2,10 +2,11 @@ import type pg from 'pg'
 import type { ListPart, Queryable } from '../../../database/database.ts'
 import { keepPaths } from '../../../repositories/path-locks.ts'
 import { nameRange } from '../../tables/matching-packages.ts'
+import { contestedBy } from './contested-names.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
 /** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */
-export type OriginVerdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
+export type OriginVerdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'contested' | 'upstream'
 
 /** SQL: the malware flags of a mirrored package `m`, with those of the summary of its upstream. */
 export const allFlags = `m.flags || case when m.summary is null then '[]'::jsonb
@@ -241,6 +242,11 @@ export interface ListedMirror {
   /** The time at which the upstream stopped serving the package. Null while the upstream serves it. */
   goneAt: Date | null
   minimumAgeHours: number
+  /**
+   * The upstreams before that one which have the package too. Until an admin decides which one serves it, the package is
+   * not offered.
+   */
+  contestedBy: string[]
   /** How an archive of the package has changed at the upstream. Null without an alarm. */
   alarm: string | null
   /**
@@ -265,7 +271,7 @@ export async function listMirrors(
     `select m.name, u.name as upstream, u.mode, u.removed_at is not null as "isUpstreamRemoved", m.description,
             m.first_seen_at as "firstSeenAt", m.approved_at as "approvedAt",
             m.requested_at as "requestedAt", a.username as requester, m.gone_at as "goneAt",
-            coalesce(u.minimum_age_hours, 0) as "minimumAgeHours",
+            coalesce(u.minimum_age_hours, 0) as "minimumAgeHours", ${contestedBy} as "contestedBy",
             (select max(d.checked_at) from upstream_document d where d.upstream_id = u.id and d.name = m.name)
               as "lastFetchedAt",
             (select x.alarm from mirrored_archive x where x.package_id = m.id and x.alarm is not null

@@ -66,13 +66,10 @@ export async function lockRemovedUpstreams(
   return rows.map(({ id }) => id)
 }
 
-/**
- * SQL: locks the packages that are bound to the upstreams of `condition`, in the order of the statement that binds
- * names.
- */
+/** SQL: locks the packages of a condition on a column of theirs, in the order of the statement that binds names. */
 function lockNames(condition: string): string {
   return `select m.id, m.name, m.upstream_id, m.flags <> '[]' or m.summary is not null as is_flagged
-            from mirrored_package m where m.upstream_id ${condition} order by m.repository_id, m.name for no key update`
+            from mirrored_package m where m.${condition} order by m.repository_id, m.name for no key update`
 }
 
 /** SQL: the flags of all upstreams that have released a mirrored package `m`, and of the one that releases it now. */
@@ -83,13 +80,27 @@ const withAllFlags = `(select coalesce(jsonb_agg(distinct flag), '[]')
  * Unbinds all names of removed upstreams. Their malware flags then apply only to stored archives. Returns how many names
  * were released. The transaction has locked the upstreams.
  */
-export async function releaseNames(
+export function releaseNames(
   tx: pg.PoolClient,
   repositoryId: string,
   upstreamIds: readonly string[],
 ): Promise<number> {
+  return release(tx, repositoryId, 'upstream_id', upstreamIds)
+}
+
+/** Unbinds one name from its upstream, in the same way. The transaction has locked the upstream. */
+export async function releaseName(tx: pg.PoolClient, repositoryId: string, packageId: string): Promise<void> {
+  await release(tx, repositoryId, 'id', [packageId])
+}
+
+async function release(
+  tx: pg.PoolClient,
+  repositoryId: string,
+  column: 'id' | 'upstream_id',
+  ids: readonly string[],
+): Promise<number> {
   const { rows } = await tx.query<{ count: number; hadFlags: boolean }>(
-    `with names as materialized (${lockNames('= any ($1)')}),
+    `with names as materialized (${lockNames(`${column} = any ($1)`)}),
      released as (
        update mirrored_package m
           set upstream_id = null, released_from = m.upstream_id, released_flags = ${withAllFlags}, flags = '[]', summary = null
@@ -99,9 +110,12 @@ export async function releaseNames(
      ), unseen as (
        -- The versions of another upstream are other ones.
        delete from mirrored_metapackage v using released where v.package_id = released.id
+     ), undecided as (
+       -- The decisions were about the upstream that served the name.
+       delete from contested_name c using released where c.package_id = released.id
      )
      select count(*)::int as count, coalesce(bool_or(is_flagged), false) as "hadFlags" from names`,
-    [upstreamIds],
+    [ids],
   )
   // Use a separate statement, because it must see the change.
   if (rows[0]?.hadFlags) await tx.query('select render_filter_document($1)', [repositoryId])
@@ -131,7 +145,7 @@ export async function takeOverNames(
   const isRemoved =
     '(select id from upstream where repository_id = $2 and url = $3 and removed_at is not null)'
   const { rows } = await tx.query<{ count: number }>(
-    `with names as materialized (${lockNames(`in ${isRemoved}`)}),
+    `with names as materialized (${lockNames(`upstream_id in ${isRemoved}`)}),
      taken as (
        update mirrored_package m set upstream_id = $1 from names where m.id = names.id returning m.id
      ), contents as (

@@ -1,4 +1,5 @@
 import type { Queryable } from '../../../database/database.ts'
+import { contestedBy } from './contested-names.ts'
 import type { ListedMirror } from './mirrored-packages.ts'
 
 /** A mirrored package, or a name that waits for approval, that a search over all repositories found. */
@@ -13,6 +14,7 @@ export interface SearchedMirror
     | 'approvedAt'
     | 'requestedAt'
     | 'goneAt'
+    | 'contestedBy'
     | 'alarm'
   > {
   repositoryPath: string
@@ -61,7 +63,7 @@ export async function searchAllMirrors(
      )
      select g.name || '/' || r.name as "repositoryPath", m.name, m.description, u.name as upstream, u.mode,
             u.removed_at is not null as "isUpstreamRemoved", m.approved_at as "approvedAt",
-            m.requested_at as "requestedAt", m.gone_at as "goneAt",
+            m.requested_at as "requestedAt", m.gone_at as "goneAt", ${contestedBy} as "contestedBy",
             (select x.alarm from mirrored_archive x where x.package_id = m.id and x.alarm is not null
               order by x.alarmed_at desc limit 1) as alarm
        from matches

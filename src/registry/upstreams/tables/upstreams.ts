@@ -121,7 +121,10 @@ export interface NewUpstream extends Omit<UpstreamSettings, 'position'> {
   repositoryId: string
   name: string
   url: string
-  /** The position. Null puts the upstream after all others. */
+  /**
+   * The position. Null puts the upstream after all others, or where the removed one was that has the same URL and still has
+   * names.
+   */
   position: number | null
   usesCredentials: boolean
   reachesPrivateHosts: boolean
@@ -136,7 +139,11 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
        insert into upstream (repository_id, name, url, mode, allow, deny, exempt, minimum_age_hours, position,
                              root, root_last_modified, root_checked_at, uses_credentials, reaches_private_hosts, keeps_source)
        values ($1, $2, $3, $4, $5, $6, $7, $8,
-               coalesce($9, (select least(coalesce(max(position), 0) + 1, 1000) from upstream
+               coalesce($9, (select r.position from upstream r
+                              where r.repository_id = $1 and r.url = $3 and r.removed_at is not null
+                                and exists (select from mirrored_package m where m.upstream_id = r.id)
+                              order by r.removed_at desc limit 1),
+                            (select least(coalesce(max(position), 0) + 1, 1000) from upstream
                               where repository_id = $1 and removed_at is null)),
                $10, $11, now(), $12, $13, $14)
        returning *
@@ -171,6 +178,11 @@ export async function lockUpstream(tx: pg.PoolClient, repositoryId: string, name
     'select from upstream where repository_id = $1 and name = $2 and removed_at is null for no key update',
     [repositoryId, name],
   )
+}
+
+/** Does the same for upstreams that are known by their ids. */
+export async function lockUpstreamsById(tx: pg.PoolClient, ids: readonly string[]): Promise<void> {
+  await tx.query('select from upstream where id = any ($1) order by id for no key update', [ids])
 }
 
 /**
