@@ -87,7 +87,7 @@ const Environment = z.object({
   ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
   REFRESH_TOKEN_LIFETIME_SECONDS: lifetime.default(15_552_000),
   REFRESH_GRACE_SECONDS: wholeNumberSetting(0, 86_400).default(300),
-  EVENT_RETENTION_DAYS: wholeNumberSetting(1, 36_500).optional(),
+  EVENT_RETENTION_DAYS: wholeNumberSetting(1, 36_500).default(400),
   EVENT_IP_DAYS: wholeNumberSetting(0, 36_500).default(90),
   UPSTREAM_AUTH_FILE: z.string().optional(),
   OUTBOUND_HTTP: trueOrFalse.default('false'),
@@ -216,8 +216,8 @@ export type FactorRule = (typeof factorRules)[number]
 
 /** How long events are kept. */
 export interface EventSettings {
-  /** Days after which an event is removed; null: never. */
-  retentionDays: number | null
+  /** Days after which an event is removed. */
+  retentionDays: number
   /** Days after which an event loses its client IP. */
   ipDays: number
 }
@@ -335,7 +335,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       refreshToken: env.REFRESH_TOKEN_LIFETIME_SECONDS,
       grace: env.REFRESH_GRACE_SECONDS,
     },
-    events: { retentionDays: env.EVENT_RETENTION_DAYS ?? null, ipDays: env.EVENT_IP_DAYS },
+    events: { retentionDays: env.EVENT_RETENTION_DAYS, ipDays: env.EVENT_IP_DAYS },
     upstreams: {
       authFile: env.UPSTREAM_AUTH_FILE ? resolve(env.UPSTREAM_AUTH_FILE) : null,
       // The names of earlier releases stay valid.

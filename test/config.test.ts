@@ -67,6 +67,13 @@ describe('readConfig', () => {
     expect(() => readConfig(environment)).toThrow(/AUTH_URL must have the scheme and host of BASE_URL/)
   })
 
+  it('keeps events for 400 days, and their client IPs for 90, by default', () => {
+    const byDefault = { retentionDays: 400, ipDays: 90 }
+    expect(readConfig({}).events).toEqual(byDefault)
+    expect(readConfig({ EVENT_RETENTION_DAYS: '', EVENT_IP_DAYS: '' }).events).toEqual(byDefault)
+    expect(readConfig({ EVENT_RETENTION_DAYS: '36500' }).events.retentionDays).toBe(36_500)
+  })
+
   it('accepts another port in AUTH_URL, because cookies know no ports', () => {
     const given = { BASE_URL: 'https://a.example', AUTH_URL: 'https://a.example:8443' }
     expect(readConfig(given).authUrl).toBe('https://a.example:8443')

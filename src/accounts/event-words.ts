@@ -1,3 +1,4 @@
+import { formatTime } from '../http/formats.ts'
 import type { IdentityAction, IdentityEvent } from './identity-events.ts'
 
 /** The text of each action on pages. */
@@ -64,6 +65,7 @@ export function describeSubject({ application, details }: IdentityEvent): string
     details['name'],
     proofOf(details) || details['provider'],
     rangeOf(details),
+    attemptsOf(details),
     listOf(details['scopes']),
     listOf(details['changed']),
     details['reason'],
@@ -97,6 +99,12 @@ function proofOf({ method, provider, second_factor: factor }: Record<string, unk
 function rangeOf({ from, to }: Record<string, unknown>): string {
   if (from === undefined || to === undefined) return ''
   return `${nameOf(from)} → ${nameOf(to)}`
+}
+
+/** The count of a failed sign-in: `12 times until 31 Jan 2026, 10:05 UTC`. Empty for one attempt. */
+function attemptsOf({ attempts, last_at: lastAt }: Record<string, unknown>): string {
+  if (typeof attempts !== 'number' || typeof lastAt !== 'string') return ''
+  return `${attempts} times until ${formatTime(new Date(lastAt))}`
 }
 
 function nameOf(value: unknown): string {

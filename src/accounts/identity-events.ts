@@ -1,7 +1,8 @@
 import { isIP } from 'node:net'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
-import type { Actor, ListPart, Queryable } from '../database/database.ts'
+import type { EventSettings } from '../config.ts'
+import { type Actor, type ListPart, type Queryable, sweepOf } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { Job } from '../jobs/job.ts'
 import { hasLogin, normalizeLogin } from './accounts.ts'
@@ -182,16 +183,29 @@ export async function findIdentityEvent(db: Queryable, id: string): Promise<Iden
 const accountOfLogin = `(select id from account where ${hasLogin} order by username = $1 desc limit 1)`
 
 /**
- * Writes an event for a failed sign-in with this username or email. An unknown name is not stored, because it may be a
- * mistyped password.
+ * Counts a failed sign-in with this username or email. All of one account from a network in an hour have one event, with
+ * the number of `attempts` in its details. An unknown name is not stored, because it may be a mistyped password: these
+ * have one event for each network and hour together.
  */
-export async function insertSignInFailure(db: Queryable, actor: Actor, login: string): Promise<void> {
+export async function countSignInFailure(
+  db: Queryable,
+  actor: Actor,
+  login: string,
+  network: string,
+): Promise<void> {
   await db.query(
-    `insert into identity_event (action, account_id, via, address, user_agent, request_id)
-     select 'sign-in-failed', ${accountOfLogin}, $2, $3, $4, $5`,
-    [normalizeLogin(login), actor.via, actor.ip, actor.userAgent, actor.requestId],
+    `select note_failed_sign_in(the_account_id => ${accountOfLogin}, the_network => $2, the_via => $3,
+                                the_address => $4, the_user_agent => $5, the_request_id => $6)`,
+    [normalizeLogin(login), network, actor.via, actor.ip, actor.userAgent, actor.requestId],
   )
 }
+
+/** Deletes at most `limit` counts whose hour has ended. Their events stay. Returns how many. */
+export const deleteFormerFailures = sweepOf(
+  'failed_sign_in',
+  'account_id, network, hour',
+  `hour < now() - interval '2 hours'`,
+)
 
 /**
  * Writes an event for locked sign-ins from a network. Every refused attempt calls it, so it writes at most one event in
@@ -271,11 +285,11 @@ export function describeEvent(event: IdentityEvent): Record<string, unknown> {
 }
 
 /**
- * Erases client IPs of old events, and removes old events if the operator wants it. Changes at most `limit` of each.
+ * Erases client IPs of old events, and removes older ones. Changes at most `limit` of each.
  */
 export async function sweepIdentityEvents(
   db: Queryable,
-  { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },
+  { retentionDays, ipDays }: EventSettings,
   limit: number,
 ): Promise<number> {
   const { rows } = await db.query<{ swept: number }>(

@@ -21,7 +21,7 @@ import {
   normalizeLogin,
   renewHash,
 } from './accounts.ts'
-import { insertSignInFailure, insertSignInLock } from './identity-events.ts'
+import { countSignInFailure, insertSignInLock } from './identity-events.ts'
 import { HashQueueFullError, hashPassword, isPassword, mayUsePassword, needsRehash } from './passwords.ts'
 import { findReturn } from './return-path.ts'
 import { deleteSession, findSession, insertSession } from './sessions.ts'
@@ -102,7 +102,7 @@ export async function startSession(
   return sessionId
 }
 
-/** Writes events for a refused sign-in: one for every wrong password, and one in 15 minutes for a lock. */
+/** Writes events for a refused sign-in: one in an hour for wrong passwords, and one in 15 minutes for a lock. */
 export async function noteRefusedSignIn(
   db: Queryable,
   request: FastifyRequest,
@@ -110,8 +110,9 @@ export async function noteRefusedSignIn(
   { status, isLocked }: SignInRefusal,
 ): Promise<void> {
   const actor = actorOf(request, null)
-  if (status === 403) return insertSignInFailure(db, actor, login)
-  if (isLocked) await insertSignInLock(db, actor, login, networkOf(request.ip))
+  const network = networkOf(request.ip)
+  if (status === 403) return countSignInFailure(db, actor, login, network)
+  if (isLocked) await insertSignInLock(db, actor, login, network)
 }
 
 /**

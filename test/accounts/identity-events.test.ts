@@ -8,11 +8,17 @@ import {
 } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
 import { describeActor } from '../../src/accounts/event-words.ts'
-import { listIdentityEvents, sweepIdentityEventsJob } from '../../src/accounts/identity-events.ts'
+import {
+  countSignInFailure,
+  deleteFormerFailures,
+  listIdentityEvents,
+  sweepIdentityEventsJob,
+} from '../../src/accounts/identity-events.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { networkOf } from '../../src/http/client-ip.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
@@ -82,6 +88,48 @@ describe('identity events', () => {
     await tryPassword(name, 'a wrong password')
     const [latest] = await listIdentityEvents(t.db, {}, { after: null, limit: 1 })
     expect(latest).toMatchObject({ action: 'sign-in-failed', username: null, details: {} })
+  })
+
+  const failures = (events: Awaited<ReturnType<typeof eventsOf>>) =>
+    events
+      .filter(({ action }) => action === 'sign-in-failed')
+      .map(({ ip, details }) => ({ ip: ip ?? '', details }))
+
+  it('count the failed sign-ins of an account from a network in an hour in one event', async () => {
+    const [ann, ben] = [await anAccount(t.db), await anAccount(t.db)]
+    const fail = (login: string, ip: string) =>
+      countSignInFailure(t.db, { ...commandActor, via: 'browser', ip }, login, networkOf(ip))
+    await Promise.all(Array.from({ length: 12 }, () => fail(ann.username, '192.0.2.1')))
+    await fail(ann.username, '192.0.2.2')
+    await Promise.all(['2001:db8::1', '2001:db8::2'].map((ip) => fail(ann.username, ip)))
+    await fail(ben.username, '192.0.2.1')
+    const counted = (attempts: number) => ({ attempts, last_at: expect.any(String) })
+    const [first, second, third] = failures(await eventsOf(ann.id)).sort((one, other) =>
+      one.ip.localeCompare(other.ip),
+    )
+    expect(first).toEqual({ ip: '192.0.2.1', details: counted(12) })
+    expect(second).toEqual({ ip: '192.0.2.2', details: {} })
+    expect(third).toEqual({ ip: expect.stringMatching(/^2001:db8::[12]$/), details: counted(2) })
+    expect(failures(await eventsOf(ben.id))).toEqual([{ ip: '192.0.2.1', details: {} }])
+
+    // The next hour begins.
+    await t.db.query(`update failed_sign_in set hour = hour - interval '3 hours'`)
+    await fail(ann.username, '192.0.2.1')
+    expect(failures(await eventsOf(ann.id))).toHaveLength(4)
+    expect(await deleteFormerFailures(t.db, 3)).toBe(3)
+    expect(await deleteFormerFailures(t.db, 100)).toBeGreaterThanOrEqual(1)
+    expect(failures(await eventsOf(ann.id))).toHaveLength(4)
+    await fail(ann.username, '192.0.2.1')
+    expect(failures(await eventsOf(ann.id)).at(-1)).toEqual({ ip: '192.0.2.1', details: counted(2) })
+  })
+
+  it('count the unknown names of a network together', async () => {
+    const ip = '198.51.100.7'
+    for (let n = 0; n < 5; n += 1) {
+      await countSignInFailure(t.db, { ...commandActor, ip }, aName('unknown'), networkOf(ip))
+    }
+    const events = await listIdentityEvents(t.db, { ip }, { after: null, limit: 10 })
+    expect(events.map(({ username, details }) => [username, details['attempts']])).toEqual([[null, 5]])
   })
 
   it('are written once for a lock, however many attempts it rejects', async () => {
@@ -274,6 +322,28 @@ describe('identity events', () => {
     await expect(t.db.query('update identity_event set action = $1', ['sign-in'])).rejects.toThrow(
       'append-only',
     )
+    const sweeping = (sql: string) =>
+      transaction(t.db, async (tx) => {
+        await tx.query(`set local svc.event_sweep = 'on'`)
+        await tx.query(sql)
+      })
+    await tryPassword(username, 'a wrong password')
+    for (const change of [
+      `details = '{"attempts": 1}'`,
+      `details = '{"attempts": 3}', happened_at = now()`,
+      `details = '{}'`,
+    ]) {
+      await expect(
+        sweeping(
+          `update identity_event set ${change} where account_id = ${id} and action = 'sign-in-failed'`,
+        ),
+      ).rejects.toThrow('append-only')
+    }
+    await expect(
+      sweeping(
+        `update identity_event set details = '{"attempts": 9}' where account_id = ${id} and action <> 'sign-in-failed'`,
+      ),
+    ).rejects.toThrow('append-only')
     const age = (days: number) =>
       t.db.query(`alter table identity_event disable trigger user;
         update identity_event set happened_at = now() - interval '${days} days';
@@ -315,11 +385,36 @@ describe('identity events', () => {
     ])
     expect(events[1]).toMatchObject({ level: 30, via: 'browser', ip: '127.0.0.1', user_agent: agent })
     expect(lines.join('')).not.toContain('a wrong password')
+
+    // A failed sign-in that counts more attempts is logged again, with their number.
+    lines.length = 0
+    await tryPassword(username, 'a wrong password')
+    await tryPassword(username, 'a wrong password')
+    await write()
+    await write()
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { event: 'identity.sign-in-failed', account: username, details: { attempts: 3 } },
+    ])
   })
 })
 
 describe('/settings/security', () => {
   const t = useApp()
+
+  it('shows how often a sign-in failed, and until when', async () => {
+    const ann = await anAccount(t.db)
+    const form = await t.app.inject('/login')
+    for (let n = 0; n < 3; n += 1) {
+      const fields = { csrf_token: csrfTokenIn(form), username: ann.username, password: 'wrong' }
+      await post(t.app, '/login', cookiesOf(form), fields)
+    }
+    const cookie = await signIn(t.app, ann)
+    const page = await t.app.inject({ url: '/settings/security', headers: { cookie } })
+    expect(page.body.match(/Sign-in failed: wrong password/g)).toHaveLength(1)
+    expect(page.body).toMatch(
+      /Sign-in failed: wrong password<\/strong>: 3 times until \d+ \w+ \d{4}, \d\d:\d\d UTC/,
+    )
+  })
 
   it('shows a person their own events, in parts', async () => {
     const ann = await anAccount(t.db)

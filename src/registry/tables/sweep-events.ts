@@ -1,13 +1,13 @@
+import type { EventSettings } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
 
 /**
- * Erases old client IPs. Removes old events if the operator has set a retention time. At most `limit` each. Returns how
- * many.
+ * Erases the client IPs of old events, and removes older ones. At most `limit` each. Returns how many.
  */
 export async function sweepEvents(
   db: Queryable,
-  { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },
+  { retentionDays, ipDays }: EventSettings,
   limit: number,
 ): Promise<number> {
   const { rows } = await db.query<{ swept: number }>(
