@@ -63,6 +63,14 @@ begin
                                 jsonb_build_object('from', describe_grant(former), 'to', describe_grant(granted)));
   end if;
 
+  -- These get no more codes: a repeated request gets one of the newest grant with its resource scope.
+  insert into superseded_grant (grant_id)
+  select g.id
+    from authorization_grant g
+   where g.authorization_id = the_authorization_id and g.id < the_grant_id and g.ended_at is null
+     and g.resource_scope = granted.resource_scope and covers_grant(granted, g)
+  on conflict do nothing;
+
   insert into authorization_code (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
   values (the_code_hash, the_authorization_id, the_grant_id, request.redirect_uri, request.scopes, request.code_challenge,
           now() + make_interval(secs => code_lifetime_seconds));

@@ -217,7 +217,7 @@ export async function findLogoForReview(db: Queryable, clientId: string): Promis
 export interface ApplicationUse {
   /** How many accounts have authorized it now. */
   accounts: number
-  /** When a token was last issued or used. Null when none was. */
+  /** When a token was last issued or used. Null when none was. Authorizations that ended a month ago do not count. */
   lastUsedAt: Date | null
   /** The valid secrets, newest first. `expiresAt` is null for a secret that works until it is rotated. */
   secrets: { createdAt: Date; expiresAt: Date | null }[]

@@ -17,6 +17,11 @@ import type { Job } from '../jobs/job.ts'
 import { sendMailJob } from '../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { noteExchangesJob } from '../oauth/exchange-events.ts'
+import {
+  deleteEndedAuthorizations,
+  deleteEndedGrants,
+  deleteSupersededGrants,
+} from '../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
 import { scrubArchivesJob } from '../registry/archives/scrub-archives.ts'
@@ -44,6 +49,9 @@ export const jobs: readonly Job[] = [
     wipeSeals,
     deleteExpiredPairs,
     deleteExpiredCodes,
+    deleteEndedGrants,
+    deleteEndedAuthorizations,
+    deleteSupersededGrants,
     deleteExpiredRequests,
     deleteExpiredSessions,
     deleteExpiredResets,

@@ -78,7 +78,7 @@ export async function works({ app }: Pick<Server, 'app'>, accessToken: string): 
   return response.statusCode === 200
 }
 
-/** Simulates that time passes, for all codes and token pairs of the database: makes them older. */
+/** Simulates that time passes, for all codes, token pairs and grants of the database: makes them older. */
 export async function pass(db: pg.Pool, seconds: number): Promise<void> {
   await db.query(
     `with codes as (
@@ -87,6 +87,12 @@ export async function pass(db: pg.Pool, seconds: number): Promise<void> {
               redeemed_at = redeemed_at - $1::interval
      ), sweeps as (
        update sweep_position set reached_at = reached_at - $1::interval
+     ), authorizations as (
+       update account_authorization set ended_at = ended_at - $1::interval where ended_at is not null
+     ), grants as (
+       update authorization_grant set ended_at = ended_at - $1::interval where ended_at is not null
+     ), superseded as (
+       update superseded_grant set superseded_at = superseded_at - $1::interval
      )
      update token_pair
         set created_at = created_at - $1::interval, superseded_at = superseded_at - $1::interval,
