@@ -4,7 +4,7 @@ import type { AppContext } from '../context.ts'
 import { type Actor, type Queryable, type SignInProof, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { actorOf, userAgentOf } from '../http/actor.ts'
-import { networkOf } from '../http/client-ip.ts'
+import { networkOf, widerNetworkOf } from '../http/client-ip.ts'
 import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
 import {
   type AttemptLimit,
@@ -112,7 +112,8 @@ export async function noteRefusedSignIn(
   const actor = actorOf(request, null)
   const network = networkOf(request.ip)
   if (status === 403) return countSignInFailure(db, actor, login, network)
-  if (isLocked) await insertSignInLock(db, actor, login, network)
+  // Behind IPv6, the wider network may be locked: each of its 65,536 networks would write an event.
+  if (isLocked) await insertSignInLock(db, actor, login, widerNetworkOf(network) ?? network)
 }
 
 /**

@@ -130,6 +130,16 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '2001:db8:2::1')).statusCode).toBe(303)
   })
 
+  it('writes one event for the lock of an IPv6 site, from whichever of its networks the attempts come', async () => {
+    const { id, username } = await anAccount(t.db)
+    for (let n = 0; n < 45; n++) await attempt(username, 'wrong', `2001:db8:9:${n.toString(16)}::1`)
+    const { rows } = await t.db.query(
+      `select count(*)::int from identity_event where account_id = $1 and action = 'sign-in-locked'`,
+      [id],
+    )
+    expect(rows).toEqual([{ count: 1 }])
+  })
+
   it('blocks an IPv6 site for every account after four hundred wrong passwords', async () => {
     const account = await anAccount(t.db)
     await fail('nobody', '2001:db8:1:2::1', 400)

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { networkOf } from '../../http/client-ip.ts'
+import { limitsFrom } from '../../http/failure-limit.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import type { Author } from '../tables/events.ts'
 
@@ -12,7 +13,7 @@ const maxRemembered = 20_000
 const budgetMilliseconds = 10 * 60_000
 /** How many budgets a process keeps. The least recently used ones are forgotten first. */
 const maxBudgets = 20_000
-/** How many unknown names of a repository one network may look up without a token. */
+/** How many unknown names of a repository one network may look up without a token. A /48 of IPv6 may look up four times as many. */
 export const maxPerNetwork = 300
 /** How many unknown names of a repository one token may look up, and all clients without a token together. */
 const maxPerToken = 3_000
@@ -77,8 +78,16 @@ export function openUnknownNames(perf: { now: () => number } = performance): Unk
 function budgetsOf(repositoryId: string, { token, ip }: Author): { key: string; limit: number }[] {
   if (token) return [{ key: `${repositoryId} token ${token.kind} ${token.tokenId}`, limit: maxPerToken }]
   if (ip === null) return []
+  const perNetwork = {
+    subject: repositoryId,
+    attempts: maxPerNetwork,
+    windowSeconds: budgetMilliseconds / 1000,
+  }
   return [
-    { key: `${repositoryId} network ${networkOf(ip)}`, limit: maxPerNetwork },
+    ...limitsFrom(networkOf(ip), perNetwork).map(({ subject, attempts }) => ({
+      key: subject,
+      limit: attempts,
+    })),
     { key: `${repositoryId} all`, limit: maxWithoutToken },
   ]
 }

@@ -100,6 +100,14 @@ describe('the memory of unknown names', () => {
     names.take('1', fromNetwork)
   })
 
+  it('bounds the networks of an IPv6 site together: it cannot use up the budget of all', () => {
+    const names = openUnknownNames()
+    const from = (n: number) => ({ ...fromNetwork, ip: `2001:db8:1:${n.toString(16)}::1` })
+    for (let n = 0; n < 4 * maxPerNetwork; n += 1) names.take('1', from(n))
+    expect(() => names.take('1', from(0xffff))).toThrow('too many unknown packages')
+    names.take('1', { ...fromNetwork, ip: '2001:db8:2::1' })
+  })
+
   it('bounds all networks of a repository together, but no command', () => {
     const names = openUnknownNames()
     for (let i = 0; i < 3000; i += 1) names.take('1', { ...fromNetwork, ip: `10.0.${i >> 8}.${i & 255}` })
