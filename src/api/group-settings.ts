@@ -234,12 +234,15 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       operationId: 'setGroupMember',
       tag,
       summary: 'Add a member to a group, or change its role',
+      description: 'Applications cannot give the role admin.',
       params: MemberPath,
       body: MemberUpdate,
       response: { 200: Member },
     }),
     async (request) => {
-      const { groupId } = mayManage.granted(request)
+      const grant = mayManage.granted(request)
+      const { groupId } = grant
+      if (request.body.role === 'admin') requireOnGroup(grant, 'appointGroupAdmin')
       await change(mayManage.granted(request), request.params.username, request.body.role)
       const member = await findGroupMember(db, groupId, request.params.username)
       if (!member) throw notFound('member not found')

@@ -6,7 +6,7 @@ import { findMember, type Member as KnownMember, listMembers } from '../reposito
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository } from './guards.ts'
+import { guardRepository, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
@@ -75,12 +75,15 @@ export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<
       operationId: 'setMember',
       tag: 'Repositories',
       summary: 'Add a member to a repository, or change its role there',
+      description: 'Applications cannot give the role admin.',
       params: MemberPath,
       body: MemberUpdate,
       response: { 200: Member },
     }),
     async (request) => {
-      const { repositoryId, author } = mayManage.granted(request)
+      const grant = mayManage.granted(request)
+      const { repositoryId, author } = grant
+      if (request.body.role === 'admin') requireOnRepository(grant, 'appointAdmin')
       const { username } = request.params
       const account = await findAccountByUsername(db, username)
       if (!account) throw notFound('account not found')

@@ -12,7 +12,7 @@ import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mir
 import { listUpstreams, type Upstream } from '../registry/upstreams/tables/upstreams.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository } from './guards.ts'
+import { guardRepository, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 import {
@@ -97,13 +97,16 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
       operationId: 'removeUpstream',
       tag: 'Upstreams',
       summary: 'Remove an upstream',
+      description: 'Applications cannot release its names for other upstreams.',
       params: UpstreamPath,
       querystring: ReleaseQuery,
       response: { 204: NoContent },
     }),
     async (request, reply) => {
       const releasesNames = request.query.release === 'true'
-      await removeUpstream(db, mayRemove.granted(request), request.params.upstream, { releasesNames })
+      const grant = mayRemove.granted(request)
+      if (releasesNames) requireOnRepository(grant, 'releaseNames')
+      await removeUpstream(db, grant, request.params.upstream, { releasesNames })
       return reply.code(204).send()
     },
   )

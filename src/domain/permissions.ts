@@ -40,7 +40,11 @@ const acts = {
   restorePackage: { on: 'repository', scope: 'registry-package-delete:rw', role: 'admin' },
   readSettings: { on: 'repository', scope: 'registry-manage:r', role: 'admin' },
   manage: { on: 'repository', scope: 'registry-manage:rw', role: 'admin' },
+  // An admin can make credentials, and stays one after the withdrawal of the application.
+  appointAdmin: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
+  // Other upstreams may then serve these names.
+  releaseNames: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   acceptArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   decideContest: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
@@ -51,6 +55,8 @@ const acts = {
   createRepository: { on: 'group', scope: 'group-resource:rw', role: 'admin' },
   readGroup: { on: 'group', scope: 'group-manage:r', role: 'admin' },
   manageGroup: { on: 'group', scope: 'group-manage:rw', role: 'admin' },
+  appointGroupAdmin: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
+  releaseVendor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   makeDeployToken: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   invite: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   waiveSecondFactor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },

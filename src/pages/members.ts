@@ -87,6 +87,10 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       if (!session) return redirectToSignIn(context, request, reply, membersUrl(request.params))
       const place = await placeOf(request, session, 'manage')
       const { row, ...form } = readForm(MemberForm, request)
+      if (form.role === 'admin') {
+        const act = place.group === null ? 'appointAdmin' : 'appointGroupAdmin'
+        await requireProofFor(act, context, request, session, membersUrl(request.params))
+      }
       // Another admin may have removed the member since this page was loaded. The row must not add the member again.
       const problem = await change(request, session, place, { ...form, mustBeMember: row !== undefined })
       if (problem !== null) {

@@ -180,7 +180,8 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   })
 
   route('get', '/release', 'manage', async ({ request, reply, session, home }) => {
-    await managedGroup(db, request.params.group, session, 'manageGroup')
+    await managedGroup(db, request.params.group, session, 'releaseVendor')
+    await requireProofFor('releaseVendor', context, request, session)
     const { vendor } = readQuery(VendorQuery, request)
     return confirmationPage(reply, session, {
       title: `Release the vendor ${vendor}?`,
@@ -194,7 +195,8 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   })
 
   route('post', '/release', 'manage', async (visit) => {
-    const group = await managedGroup(db, visit.request.params.group, visit.session, 'manageGroup')
+    const group = await managedGroup(db, visit.request.params.group, visit.session, 'releaseVendor')
+    await requireProofFor('releaseVendor', context, visit.request, visit.session, visit.home)
     const { vendor } = readForm(VendorQuery, visit.request)
     return changing(visit, { form: 'other' }, async () => {
       await releaseVendorByHand(db, visit.change.author, group, vendor)

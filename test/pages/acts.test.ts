@@ -95,6 +95,18 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/settings/rename', { name: 'Not Good' }],
     command: 'repository set',
   },
+  appointAdmin: {
+    kind: 'opens',
+    api: ['PUT', `${R}/members/nobody-at-all`, { role: 'admin' }],
+    page: ['POST', '/{group}/{name}/-/members', { username: 'nobody-at-all', role: 'admin' }],
+    command: 'member set',
+  },
+  releaseNames: {
+    kind: 'opens',
+    api: ['DELETE', `${R}/upstreams/none?release=true`],
+    page: ['POST', '/{group}/{name}/-/upstreams/remove', { name: 'none', release: 'yes' }],
+    command: 'upstream remove',
+  },
   removeUpstream: {
     kind: 'deletes',
     api: ['DELETE', `${R}/upstreams/none`],
@@ -154,6 +166,18 @@ const twins: Record<Act, Twin> = {
     api: ['PATCH', G, {}],
     page: ['POST', '/{group}/-/members', { username: 'nobody-at-all', role: 'guest' }],
     command: 'member set',
+  },
+  appointGroupAdmin: {
+    kind: 'opens',
+    api: ['PUT', `${G}/members/nobody-at-all`, { role: 'admin' }],
+    page: ['POST', '/{group}/-/members', { username: 'nobody-at-all', role: 'admin' }],
+    command: 'member set',
+  },
+  releaseVendor: {
+    kind: 'opens',
+    api: null,
+    page: ['POST', '/{group}/{name}/-/upstreams/release', { vendor: 'none' }],
+    command: 'vendor release',
   },
   makeDeployToken: {
     kind: 'opens',
