@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { type Actor, type Queryable, type SignInProof, transaction } from '../database/database.ts'
+import { observing, outcomeOfCheck, signIns } from '../domain/observations.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { actorOf, userAgentOf } from '../http/actor.ts'
 import { networkOf, widerNetworkOf } from '../http/client-ip.ts'
@@ -144,7 +145,24 @@ interface SignInLimits {
 }
 
 /** Counts the attempt, then checks the password. */
-async function checkPassword(
+function checkPassword(
+  db: Queryable,
+  credentials: Credentials | null,
+  password: string,
+  limits: SignInLimits,
+): Promise<Credentials | SignInRefusal> {
+  return observing(
+    signIns,
+    'password',
+    () => countAndCheck(db, credentials, password, limits),
+    (checked) => {
+      if (!('problem' in checked)) return outcomeOfCheck(null)
+      return checked.status === 429 && !checked.isLocked ? 'other' : outcomeOfCheck(checked.status)
+    },
+  )
+}
+
+async function countAndCheck(
   db: Queryable,
   credentials: Credentials | null,
   password: string,

@@ -7,6 +7,7 @@ import { Command } from 'commander'
 import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { countTotpFactors } from '../accounts/second-factor/totp-factors.ts'
 import { isAlive } from '../database/embedded-postgres/cluster.ts'
+import { noteMaintenance } from '../database/installation.ts'
 import { nameNewFile, syncFolder } from '../database/new-file.ts'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
@@ -30,6 +31,7 @@ export function backupCommand(): Command {
       await refuseExisting(path)
       const { ending, key } = await withExistingDatabase(async (db, config) => {
         const written = await writeFile(path, (output) => writeBackup(db, config, output))
+        await noteMaintenance(db, 'backup')
         const hasSecrets = (await countTotpFactors(db)) > 0
         const place = config.secretKey === null ? keyFileOf(config) : 'SECRET_KEY'
         return { ending: written, key: hasSecrets ? place : null }

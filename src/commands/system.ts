@@ -13,7 +13,8 @@ export function systemCommand(version: string): Command {
     .addOption(jsonOption())
     .action(async (options: JsonOptions) => {
       const shown = await withDatabase(async (db, config) => {
-        const { database, isEmbedded, store, jobs, collectedAt, disk } = await readSystemState(db, config)
+        const state = await readSystemState(db, config)
+        const { database, isEmbedded, store, jobs, collectedAt, backedUpAt, disk } = state
         return {
           version,
           node: process.version,
@@ -27,6 +28,7 @@ export function systemCommand(version: string): Command {
             migration: database.migration,
           },
           store: { ...describeStore(store), collected_at: collectedAt },
+          backed_up_at: backedUpAt,
           disk: disk && {
             directory: disk.directory,
             free_bytes: disk.freeBytes,
@@ -54,6 +56,7 @@ export function systemCommand(version: string): Command {
         ...(store.problems === 0
           ? []
           : [`            ${store.problems} damaged or missing. Run svc verify-archives --repair`]),
+        `Backup      last one by svc backup: ${shown.backed_up_at?.toISOString() ?? 'never'}`,
         `Disk        ${disk ? `${disk.free_bytes} of ${disk.all_bytes} bytes free in ${disk.directory}` : 'unknown'}`,
         `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators`,
         `Registry    ${shown.groups} groups, ${shown.repositories} repositories, ${shown.packages} packages`,

@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { statements } from '../domain/observations.ts'
 import { isRefusedAfterFailure } from './errors.ts'
 
 /** The pool, or a client inside a transaction: both can run a single statement. */
@@ -63,7 +64,7 @@ export function openDatabase(
     // A connection sends a statement without waiting for the results of those before it (`together`).
     pipeline: true,
     // Set the class in the options of the pool, so that side pools and separate connections use it too.
-    ...(!preparesStatements && { Client: UnnamedClient }),
+    Client: preparesStatements ? ObservedClient : UnnamedClient,
     ...connection,
     // After the given options, because those of another pool contain its `onConnect`. pg waits for this promise before
     // it hands out the connection, although its types do not show that.
@@ -90,8 +91,35 @@ function planOnce(processId = 0): string {
   return `select set_config('plan_cache_mode', 'force_generic_plan', false) where pg_backend_pid() = ${Number(processId)}`
 }
 
+/** A connection that reports the time and the outcome of each statement. */
+class ObservedClient extends pg.Client {
+  // biome-ignore lint/suspicious/noExplicitAny: pg's declaration has eleven overloads.
+  override query(...given: any[]): any {
+    const send = (...all: unknown[]): unknown => super.query(...(all as [string]))
+    if (!statements.isWatched) return send(...given)
+    const started = performance.now()
+    const report = (outcome: string) =>
+      statements.publish({ what: 'statement', outcome, seconds: (performance.now() - started) / 1000 })
+    const callback: unknown = given.at(-1)
+    if (typeof callback === 'function') {
+      return send(...given.slice(0, -1), (error: Error | null, result: unknown) => {
+        report(error ? 'error' : 'ok')
+        callback(error, result)
+      })
+    }
+    const sent = send(...given)
+    if (sent instanceof Promise) {
+      void sent.then(
+        () => report('ok'),
+        () => report('error'),
+      )
+    }
+    return sent
+  }
+}
+
 /** A connection whose statements have no names. PostgreSQL parses and plans each statement again. */
-class UnnamedClient extends pg.Client {
+class UnnamedClient extends ObservedClient {
   // This override accepts every overload. It only removes the name.
   // biome-ignore lint/suspicious/noExplicitAny: pg's declaration has eleven overloads.
   override query(statement: any, ...rest: any[]): any {

@@ -66,6 +66,26 @@ export async function findDatabaseBytes(db: Queryable): Promise<number> {
   return (rows[0] as { bytes: number }).bytes
 }
 
+/** Work that operators must not forget, and that leaves no other trace in the database. */
+export type MaintenanceWork = 'backup' | 'garbage-collection'
+
+/** Stores that a backup or a garbage collection has ended now. */
+export async function noteMaintenance(db: Queryable, work: MaintenanceWork): Promise<void> {
+  await db.query(
+    `insert into maintenance (work, ended_at) values ($1, now())
+     on conflict (work) do update set ended_at = excluded.ended_at`,
+    [work],
+  )
+}
+
+/** Returns when each kind of work last ended. Kinds that never ended are missing. */
+export async function findMaintenance(db: Queryable): Promise<ReadonlyMap<MaintenanceWork, Date>> {
+  const { rows } = await db.query<{ work: MaintenanceWork; endedAt: Date }>(
+    'select work, ended_at as "endedAt" from maintenance',
+  )
+  return new Map(rows.map(({ work, endedAt }) => [work, endedAt]))
+}
+
 /** Returns whether the database refuses changes: it is a standby, or its operator has made it read-only. */
 export async function isReadOnly(db: Queryable): Promise<boolean> {
   const { rows } = await db.query<{ isReadOnly: boolean }>(

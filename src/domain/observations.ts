@@ -5,7 +5,7 @@ export interface Observation {
   seconds: number
   /** What happened, such as the name of a job or an operation of the archive store. */
   what: string
-  /** How it ended, such as `ok` or `error`. */
+  /** How it ended, such as `ok` or `error`. Part of a metric, so it has few values. */
   outcome: string
 }
 
@@ -47,6 +47,13 @@ function open(name: string): ObservationChannel {
       }
     },
   }
+}
+
+/** Returns the outcome of a check of a password or second factor, by the status of its refusal: null when it was right. */
+export function outcomeOfCheck(status: number | null): string {
+  if (status === null) return 'ok'
+  if (status === 403) return 'wrong'
+  return status === 429 ? 'locked' : 'other'
 }
 
 /** Runs an operation and reports how long it took. The outcome is `ok` unless `outcomeOf` says otherwise. */

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import view from '@fastify/view'
 import { Eta } from 'eta'
@@ -6,6 +5,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Config, projectRoot } from '../config.ts'
 import { mayCreateGroups } from '../domain/permissions.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
+import { version } from '../version.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
 import { formatDay, formatSize, formatTime } from './formats.ts'
@@ -57,9 +57,6 @@ export async function registerViews(
   { config, findVisitor }: { config: Config; findVisitor: FastifyInstance['findVisitor'] },
 ): Promise<void> {
   const assets: Assets = await serveAssets(app)
-  const release = JSON.parse(await readFile(resolve(projectRoot, 'package.json'), 'utf8')) as {
-    version: string
-  }
   app.decorate('findVisitor', findVisitor)
   app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
   await app.register(view, {
@@ -79,7 +76,7 @@ export async function registerViews(
       summarize: (description: string) => revealText(shortenText(description, 300)),
       settingsPages,
       trailTo,
-      version: release.version,
+      version,
     },
   })
 }

@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
+import { jobAttempts, observing } from '../domain/observations.ts'
 import { FailedForGood, type Job } from './job.ts'
 import {
   type ClaimedJob,
@@ -207,7 +208,10 @@ async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
   const { db } = context
   const retry = job.retry ?? usualRetry
   const about = { job: job.name, attempt: row.attempts }
-  const outcome = await attempt()
+  const outcome = await observing(jobAttempts, job.name, attempt, (error) => {
+    if (error === null) return 'ok'
+    return signal.aborted ? 'stopped' : 'error'
+  })
   try {
     if (outcome === null) await completeJob(db, row)
     else if (signal.aborted) await releaseJob(db, row)

@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
-import { type DatabaseState, findDatabaseState } from '../database/installation.ts'
+import { type DatabaseState, findDatabaseState, findMaintenance } from '../database/installation.ts'
 import { type DiskSpace, measureDisk } from '../domain/disk-space.ts'
 import { countJobs, type JobCount } from '../jobs/job-rows.ts'
 import { openArchiveStore } from './archives/store-owner.ts'
@@ -16,8 +16,9 @@ export interface SystemState {
   store: { place: string; archives: number; bytes: number; unclaimed: string | null } & ArchiveHealth
   /** The counts of jobs, by name. */
   jobs: JobCount[]
-  /** The time of the last garbage collection. Null when there was none. */
+  /** When the last garbage collection and the last svc backup ended. Null when there was none. */
   collectedAt: Date | null
+  backedUpAt: Date | null
   /** The disk of DATA_DIR. Null when the file system does not report its size. */
   disk: ({ directory: string } & DiskSpace) | null
 }
@@ -25,22 +26,25 @@ export interface SystemState {
 /** Reads the state of database, archive store, queue and disk. */
 export async function readSystemState(db: Queryable, config: Config): Promise<SystemState> {
   const { place } = await openArchiveStore(config)
-  const [database, archives, health, { lostBecause: unclaimed }, jobs, disk] = await Promise.all([
-    findDatabaseState(db),
-    countArchives(db),
-    findArchiveHealth(db),
-    findClaim(db),
-    countJobs(db),
-    // A command may run before the server has created the folder.
-    measureDisk(config.dataDir).catch(() => null),
-  ])
-  const collected = jobs.find(({ name }) => name === 'collect-garbage')?.succeededAt ?? null
+  const [database, archives, health, { lostBecause: unclaimed }, jobs, maintenance, disk] = await Promise.all(
+    [
+      findDatabaseState(db),
+      countArchives(db),
+      findArchiveHealth(db),
+      findClaim(db),
+      countJobs(db),
+      findMaintenance(db),
+      // A command may run before the server has created the folder.
+      measureDisk(config.dataDir).catch(() => null),
+    ],
+  )
   return {
     database,
     isEmbedded: config.databaseUrl === null,
     store: { place, ...archives, unclaimed, ...health },
     jobs: jobs.toSorted((one, other) => one.name.localeCompare(other.name)),
-    collectedAt: collected === null ? null : new Date(collected * 1000),
+    collectedAt: maintenance.get('garbage-collection') ?? null,
+    backedUpAt: maintenance.get('backup') ?? null,
     disk: disk && { directory: config.dataDir, ...disk },
   }
 }

@@ -46,7 +46,7 @@ import { openMirror } from '../registry/upstreams/mirror.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
-import { measureRequests } from './metrics.ts'
+import { openMetrics } from './metrics.ts'
 import { openServerPools } from './pools.ts'
 import { countUpstreams } from './upstream-metrics.ts'
 
@@ -93,7 +93,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const { hotDb, changes } = sidePools
   const pools: pg.Pool[] = Object.values(sidePools)
   app.addHook('onClose', async () => void (await Promise.all(pools.map((pool) => pool.end()))))
-  const metrics = countUpstreams(measureRequests(app, context, [context.db, ...pools]))
+  const metrics = countUpstreams(openMetrics(app, context, [context.db, ...pools]))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await registerViews(app, { ...context, findVisitor: (request) => readSession(context, request) })

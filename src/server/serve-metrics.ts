@@ -6,6 +6,9 @@ import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
 import type { Config } from '../config.ts'
 
+/** Shorter than common timeouts of a scrape. */
+const maxReadSeconds = 3
+
 /** The time between two texts. So many clients cost no more than one. */
 const restMilliseconds = 250
 
@@ -82,6 +85,11 @@ function listenForMetrics(
     server.close()
     server.closeAllConnections()
   })
+}
+
+/** Returns what was read for a scrape. Null when it fails or takes too long, so that a scrape shows the rest. */
+export async function inTimeForScrape<Read>(reading: Promise<Read>): Promise<Read | null> {
+  return Promise.race([reading.catch(() => null), sleep(maxReadSeconds * 1000, null, { ref: false })])
 }
 
 /** Returns whether the header has the token. Takes the same time for every wrong token. */

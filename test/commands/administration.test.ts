@@ -66,6 +66,7 @@ describe('the commands of what /admin shows and does', () => {
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       database: { embedded: false, migration: expect.stringMatching(/^\d{4}_/) },
       store: { archives: 0, collected_at: null },
+      backed_up_at: null,
       accounts: { all: 2 },
       groups: 1,
       repositories: 2,

@@ -75,6 +75,8 @@ async function aBackup(): Promise<string> {
   const file = join(folder, 'b.tar')
   const { code, stderr } = await runSvc(['backup', file], here())
   expect([code, stderr]).toEqual([0, ''])
+  const noted = `select from maintenance where work = 'backup' and ended_at > now() - interval '1 minute'`
+  expect((await t.db.query(noted)).rowCount).toBe(1)
   return file
 }
 
@@ -83,8 +85,8 @@ async function contentOf(db: Queryable): Promise<Record<string, string[]>> {
   const { rows: names } = await db.query<{ name: string }>(
     `select c.relname as name from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' order by 1`,
   )
-  // A database that was restored into a new store has a new claim.
-  const copied = names.filter(({ name }) => name !== 'store_claim')
+  // A database that was restored into a new store has a new claim, and a backup is noted when it has ended.
+  const copied = names.filter(({ name }) => !['store_claim', 'maintenance'].includes(name))
   const content: Record<string, string[]> = {}
   for (const { name } of copied) {
     const { rows } = await db.query<{ row: string }>(`select r::text as row from ${name} r order by 1`)

@@ -1,7 +1,18 @@
+import { once } from 'node:events'
+import { rename, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
 import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
+import { enqueue } from '../../src/jobs/job.ts'
+import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
+import { openArchiveStore } from '../../src/registry/archives/store-owner.ts'
+import { sweepEventsJob } from '../../src/registry/tables/sweep-events.ts'
 import { countUpstreams } from '../../src/server/upstream-metrics.ts'
+import { version } from '../../src/version.ts'
+import { anAccount, cookiesOf, csrfTokenIn, post } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
@@ -9,8 +20,8 @@ const t = useApp()
 const port = await freePort()
 
 /** The samples of `/metrics`, by name and labels. */
-async function samples(): Promise<Map<string, number>> {
-  const { body } = await t.app.inject('/metrics')
+async function samples(of: TestApp = t): Promise<Map<string, number>> {
+  const { body } = await of.app.inject('/metrics')
   const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return new Map(
     lines.map((line) => [
@@ -103,6 +114,139 @@ describe('GET /metrics (DESIGN §4)', () => {
     ])
     expect(all.get('svc_job_last_success_timestamp_seconds{job="a"}')).toBe(1000)
     expect(all.has('svc_job_last_success_timestamp_seconds{job="c"}')).toBe(false)
+  })
+})
+
+describe('the metrics of a server that listens', async () => {
+  const port = await freePort()
+  const t = useListeningApp(port)
+  const url = `http://127.0.0.1:${port}`
+  const now = () => samples(t)
+
+  it('shows the versions of svc and Node.js, and the disk of DATA_DIR', async () => {
+    const all = await now()
+    const [build] = [...all.keys()].filter((key) => key.startsWith('svc_build_info'))
+    expect(build).toBe(`svc_build_info{version="${version}",node="${process.versions.node}"}`)
+    const [free, size] = ['free', 'all'].map((state) => all.get(`svc_disk_bytes{state="${state}"}`) ?? 0)
+    expect(free).toBeGreaterThan(0)
+    expect(size).toBeGreaterThanOrEqual(free ?? 0)
+  })
+
+  it('counts a request in flight until its response is sent or its client has gone', async () => {
+    const inFlight = async () => (await now()).get('svc_http_requests_in_flight')
+    const { path, authorization } = await aPublisher(t)
+    const tx = await t.db.connect()
+    try {
+      await tx.query('begin; lock table repository in access exclusive mode')
+      const client = new AbortController()
+      const pulls = [client.signal, undefined].map((signal) =>
+        fetch(`${url}${path}packages.json`, { headers: { authorization }, ...(signal && { signal }) }).catch(
+          () => null,
+        ),
+      )
+      // The scrape is one of them.
+      await expect.poll(inFlight).toBe(3)
+      client.abort()
+      await expect.poll(inFlight).toBe(2)
+      await tx.query('rollback')
+      await Promise.all(pulls)
+      await expect.poll(inFlight).toBe(1)
+    } finally {
+      tx.release(true)
+    }
+  })
+
+  it('counts the bytes of open and of closed connections', async () => {
+    const bytes = async (direction: string) =>
+      (await now()).get(`svc_http_bytes_total{direction="${direction}"}`)
+    const [received, sent] = [(await bytes('received')) ?? 0, (await bytes('sent')) ?? 0]
+    const socket = connect(port, '127.0.0.1')
+    const request = 'GET /healthz HTTP/1.1\r\nHost: svc.test\r\n\r\n'
+    socket.write(request)
+    const [response] = (await once(socket, 'data')) as [Buffer]
+    await expect.poll(() => bytes('received')).toBe(received + request.length)
+    await expect.poll(() => bytes('sent')).toBe(sent + response.length)
+    socket.destroy()
+    await expect.poll(async () => (await now()).get('svc_http_requests_in_flight')).toBe(1)
+    expect([await bytes('received'), await bytes('sent')]).toEqual([
+      received + request.length,
+      sent + response.length,
+    ])
+  })
+
+  it('measures statements, operations of the archive store and attempts of jobs, with their outcomes', async () => {
+    const { push } = await aPublisher(t)
+    const count = async (name: string, labels: string) => (await now()).get(`${name}_count{${labels}}`) ?? 0
+    const before = await count('svc_database_statement_duration_seconds', 'outcome="ok"')
+    expect((await push('1.0.0')).statusCode).toBe(201)
+    expect(await count('svc_database_statement_duration_seconds', 'outcome="ok"')).toBeGreaterThan(before)
+    expect(
+      await count('svc_store_operation_duration_seconds', 'operation="keep",outcome="ok"'),
+    ).toBeGreaterThan(0)
+    const directory = join(t.config.dataDir, 'archives')
+    await rename(directory, `${directory}-away`)
+    await writeFile(directory, 'no folder')
+    const failed = 'operation="keep",outcome="error"'
+    const errors = await count('svc_store_operation_duration_seconds', failed)
+    expect((await push('2.0.0', { manifest: { description: 'other bytes' } })).statusCode).toBeGreaterThan(
+      499,
+    )
+    expect(await count('svc_store_operation_duration_seconds', failed)).toBe(errors + 1)
+    await rm(directory)
+    await rename(`${directory}-away`, directory)
+    await enqueue(t.db, sweepEventsJob, {})
+    const attempts = () => count('svc_job_duration_seconds', 'job="sweep-events",outcome="ok"')
+    await expect.poll(attempts, { timeout: 30_000 }).toBeGreaterThan(0)
+  })
+
+  it('counts wrong passwords and factors, and those that are locked', async () => {
+    const account = await anAccount(t.db)
+    const count = async (factor: string, outcome: string) =>
+      (await now()).get(`svc_sign_in_checks_total{factor="${factor}",outcome="${outcome}"}`) ?? 0
+    const before = await Promise.all([count('password', 'wrong'), count('password', 'locked')])
+    const form = await t.app.inject('/login')
+    const sent = { csrf_token: csrfTokenIn(form), username: account.username, password: 'a wrong password' }
+    for (let i = 0; i < 12; i += 1) await post(t.app, '/login', cookiesOf(form), sent)
+    expect([await count('password', 'wrong'), await count('password', 'locked')]).toEqual([
+      before[0] + 10,
+      before[1] + 2,
+    ])
+  })
+})
+
+describe('the metrics of the installation', () => {
+  const t = useApp()
+  const now = () => samples(t)
+
+  it('are missing while the database does not respond, and the rest is shown', async () => {
+    const tx = await t.db.connect()
+    await tx.query('begin; lock table maintenance, job, stored_archive in access exclusive mode')
+    const all = await now()
+    await tx.query('rollback')
+    tx.release()
+    const names = [...all.keys()].map((key) => key.replace(/\{.*/, ''))
+    expect(names).not.toContain('svc_jobs')
+    expect(names).not.toContain('svc_maintenance_last_success_timestamp_seconds')
+    expect(names).not.toContain('svc_archives')
+    expect(names).toContain('svc_build_info')
+  })
+
+  it('show archives, their problems, and when the last backup and collection ended', async () => {
+    const { push } = await aPublisher(t)
+    const { size } = (await push('1.0.0')).json() as { size: number }
+    await t.db.query(`insert into stored_archive (sha256, size, problem) values (sha256('x'), 10, 'missing')`)
+    await t.db.query(`insert into maintenance values ('backup', to_timestamp(1000))`)
+    const all = await now()
+    expect([all.get('svc_archives'), all.get('svc_archive_bytes')]).toEqual([2, size + 10])
+    const problems = ['missing', 'damaged', 'wrong size'].map((kind) =>
+      all.get(`svc_archive_problems{problem="${kind}"}`),
+    )
+    expect(problems).toEqual([1, 0, 0])
+    const ended = (work: string) => `svc_maintenance_last_success_timestamp_seconds{work="${work}"}`
+    expect([all.get(ended('backup')), all.has(ended('garbage-collection'))]).toEqual([1000, false])
+    expect(all.get('svc_database_bytes')).toBeGreaterThan(1e6)
+    await collectGarbage(t.db, await openArchiveStore(t.config))
+    expect((await now()).get(ended('garbage-collection'))).toBeGreaterThan(1e9)
   })
 })
 

@@ -3,6 +3,7 @@ import { verifySync } from 'otplib'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
 import { type Actor, type Queryable, type SignInProof, transaction } from '../../database/database.ts'
+import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
 import { findKnownOrigin, type SignInOrigin, signInOriginOf } from '../sign-in-memory.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
@@ -46,7 +47,21 @@ export function factorContextOf({ config, db }: AppContext, request: FastifyRequ
  * Checks a code of the authenticator app, or a recovery code, and uses it up. Returns null when it is right, or the
  * refusal. Wrong codes are limited (see `limitsOfFactor`), and written as identity events.
  */
-export async function refuseFactor(
+export function refuseFactor(
+  context: FactorContext,
+  actor: Actor,
+  accountId: string,
+  typed: TypedFactor,
+): Promise<FactorRefusal | null> {
+  return observing(
+    signIns,
+    kindOfTyped(typed),
+    () => countAndCheck(context, actor, accountId, typed),
+    (refusal) => outcomeOfCheck(refusal?.status ?? null),
+  )
+}
+
+async function countAndCheck(
   context: FactorContext,
   actor: Actor,
   accountId: string,

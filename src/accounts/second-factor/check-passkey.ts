@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
+import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import { actorOf } from '../../http/actor.ts'
 import { countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
 import { signInOriginOf } from '../sign-in-memory.ts'
@@ -11,7 +12,21 @@ import type { ChallengeOwner } from './passkey-challenges.ts'
  * Checks a passkey that a browser sent for a challenge of this owner. Returns its account, or the refusal. Wrong passkeys
  * are limited. Those of a known account are written as identity events.
  */
-export async function checkPasskey(
+export function checkPasskey(
+  context: AppContext,
+  request: FastifyRequest,
+  sent: string,
+  owner: ChallengeOwner,
+): Promise<{ accountId: string } | FactorRefusal> {
+  return observing(
+    signIns,
+    'passkey',
+    () => countAndCheck(context, request, sent, owner),
+    (checked) => outcomeOfCheck('problem' in checked ? checked.status : null),
+  )
+}
+
+async function countAndCheck(
   context: AppContext,
   request: FastifyRequest,
   sent: string,

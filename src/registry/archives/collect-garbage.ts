@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import type pg from 'pg'
 import { brokenConstraint } from '../../database/errors.ts'
-import { unlessBackupRuns } from '../../database/installation.ts'
+import { noteMaintenance, unlessBackupRuns } from '../../database/installation.ts'
 import { FailedForGood, type Job } from '../../jobs/job.ts'
 import { deleteOrphanedArchives, deleteUnnamedArchives, lockCollection } from '../tables/archives.ts'
 import {
@@ -89,7 +89,9 @@ export async function collectGarbage(
       `Nothing needs ${due} of the ${all} archives. To remove more than half of them, run svc collect-garbage --force.`,
     )
   }
-  return remove(db, store, { untouchedSince, signal })
+  const collected = await remove(db, store, { untouchedSince, signal })
+  await noteMaintenance(db, 'garbage-collection')
+  return collected
 }
 
 async function countGarbage(

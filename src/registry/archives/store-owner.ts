@@ -6,6 +6,7 @@ import { isMigrated } from '../../database/migrate.ts'
 import { findNewestArchive, isAnyArchiveKnown } from '../tables/archives.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { openLocalStore } from './local-store.ts'
+import { observeStore } from './observed-store.ts'
 import { openS3Store } from './s3-store.ts'
 
 /** The settings of the archive store. */
@@ -15,8 +16,12 @@ export type StoreSettings = Pick<Config, 'dataDir' | 'archiveStore' | 'archiveDe
 export async function openArchiveStore(settings: StoreSettings): Promise<ArchiveStore> {
   const { dataDir, archiveStore, archiveDelivery, storage } = settings
   const { reserveBytes } = storage
-  if (archiveStore === null) return openLocalStore(dataDir, reserveBytes)
-  return openS3Store(dataDir, archiveStore, { isLinked: archiveDelivery === 'redirect', reserveBytes })
+  const isLinked = archiveDelivery === 'redirect'
+  return observeStore(
+    archiveStore === null
+      ? await openLocalStore(dataDir, reserveBytes)
+      : await openS3Store(dataDir, archiveStore, { isLinked, reserveBytes }),
+  )
 }
 
 /** The number of archives that are looked up in the database when a store has no database id. */

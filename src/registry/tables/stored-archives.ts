@@ -104,6 +104,22 @@ export async function countDueArchives(db: Queryable): Promise<DueArchives> {
   return rows[0] as DueArchives
 }
 
+/** Counts the recorded archives and their bytes, and those with a problem that something needs. */
+export async function countStoredArchives(db: Queryable): Promise<{
+  archives: number
+  bytes: number
+  problems: Record<'missing' | 'damaged' | 'wrong size', number>
+}> {
+  const problems = (kind: string) =>
+    `'${kind}', count(*) filter (where problem = '${kind}' and unused_since is null)`
+  const { rows } = await db.query(
+    `select count(*)::int as archives, coalesce(sum(size), 0)::float8 as bytes,
+            json_build_object(${['missing', 'damaged', 'wrong size'].map(problems).join(', ')}) as problems
+       from stored_archive`,
+  )
+  return rows[0]
+}
+
 /** A recorded archive, with the size in bytes. */
 export interface RecordedArchive {
   sha256: string
