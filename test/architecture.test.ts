@@ -38,7 +38,7 @@ describe('src/', () => {
     }
     const commands = readdirSync(resolve(projectRoot, 'src/commands')).map((name) => `commands/${name}`)
     expect(commands.filter(loadsThem)).toEqual([])
-    expect(loadsThem('server/serve.ts')).toBe(true)
+    expect(loadsThem('server/run-server.ts')).toBe(true)
   })
 })
 

@@ -23,7 +23,7 @@ export function packageCommand(): Command {
 }
 
 /** A package of a repository, and how to change it. */
-export interface FoundPackage {
+export interface NamedPackage {
   found: ListedPackage
   change: PackageChange
   /** The path of its repository. */
@@ -41,7 +41,7 @@ export function withPackageArguments(command: Command): Command {
 export function withPackage<T>(
   path: string,
   name: string,
-  work: (db: pg.Pool, about: FoundPackage) => Promise<T>,
+  work: (db: pg.Pool, about: NamedPackage) => Promise<T>,
 ): Promise<T> {
   return withDatabase(async (db, { baseUrl }) => {
     const { id: repositoryId } = await theRepository(db, path)
