@@ -278,7 +278,7 @@ describe('a password reset by mail', () => {
           `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
         )
         expect(rowCount).toBe(1)
-      }, 10_000)
+      }, 60_000)
       await change.query('commit')
       await change.end()
       expect(await composed).toBeNull()

@@ -20,7 +20,7 @@ describe('a request whose account is deleted while it runs', () => {
           `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
         )
         expect(rowCount).toBe(1)
-      }, 10_000)
+      }, 60_000)
       await deletion.query('commit')
       return await response
     } finally {

@@ -304,7 +304,7 @@ describe('a request that waits while everything of its account ends', () => {
       await tx.query('select from account where id = $1 for no key update', [person.id])
       response = send()
       const isWaiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount, { timeout: 4_000 }).toBe(1)
+      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
       await replacePassword(tx, person.id, 'another hash', commandLine)
     })
     expect([401, 403]).toContain((await response)?.statusCode)

@@ -159,7 +159,7 @@ async function untilWaiting() {
         `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
       )
     ).rowCount
-  await expect.poll(waiting, { timeout: 10_000 }).toBe(1)
+  await expect.poll(waiting).toBe(1)
 }
 
 describe('/api/accounts', () => {

@@ -189,7 +189,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
   })
 })
 
-describe('svc account, session and token list', { timeout: 90_000 }, () => {
+describe('svc account, session and token list', () => {
   it('list in parts', async () => {
     const { username } = await aPerson()
     await aSession(username)
@@ -229,7 +229,7 @@ describe('svc account, session and token list', { timeout: 90_000 }, () => {
   })
 })
 
-describe('svc account delete', { timeout: 90_000 }, () => {
+describe('svc account delete', () => {
   it('refuses while groups would lose their only admin, and names them, unless an option says what to do', async () => {
     const owner = await aPerson()
     const heir = await aPerson()

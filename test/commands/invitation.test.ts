@@ -31,5 +31,5 @@ describe('svc account invite, svc member invite and svc invitation', () => {
     expect(await svc.fail('invitation', 'withdraw', 'x')).toContain('must be a number')
     expect(await svc.fail('member', 'invite', 'acme', '--role', 'owner')).toContain('role')
     expect(await svc.fail('account', 'invite', '--email', 'nonsense')).toContain('valid email')
-  }, 60_000)
+  })
 })

@@ -92,7 +92,7 @@ it('svc collect-garbage that is killed leaves no row without its archive, and a 
   )
   const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
   await killed(['collect-garbage', '--force'], () =>
-    expect.poll(async () => (await commands.db.query(waiting)).rowCount, { timeout: 20_000 }).toBe(1),
+    expect.poll(async () => (await commands.db.query(waiting)).rowCount).toBe(1),
   )
   await holder.query('select pg_advisory_unlock(42)')
   holder.release()

@@ -20,7 +20,7 @@ const people: FactorActor[] = []
 
 beforeAll(async () => {
   people.push(await aPersonWithTotp(t), await aPersonWithTotp(t))
-}, 30_000)
+})
 
 /** Runs `svc rekey --json` with these settings. */
 async function svcRekey(environment: Record<string, string> = {}) {

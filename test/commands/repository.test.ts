@@ -4,7 +4,7 @@ import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
 import { anAccount } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 
-describe('svc group, repository and member', { timeout: 120_000 }, () => {
+describe('svc group, repository and member', () => {
   const svc = useCommands()
   beforeAll(async () => {
     await anAccount(svc.db, { username: 'ann' })

@@ -151,7 +151,7 @@ describe('the limits that PostgreSQL enforces', () => {
     expect(error && isOutage(error)).toBe(true)
     await holder.query('commit')
     holder.release()
-  }, 20_000)
+  })
 
   it('end one of two transactions that wait for each other, and a retry may help', async () => {
     const { db } = database
@@ -178,7 +178,7 @@ describe('the limits that PostgreSQL enforces', () => {
     expect(others).toEqual([])
     expect(error).toMatchObject({ code: '40P01' })
     expect(error && isOutage(error)).toBe(true)
-  }, 20_000)
+  })
 
   it('hold on every connection and, behind a pooler too, in every transaction', async () => {
     const shown = async (db: Queryable) => {

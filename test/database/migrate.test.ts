@@ -39,7 +39,7 @@ describe('migrate', () => {
         [table],
       )
       return rowCount === 1
-    }, 10_000)
+    }, 60_000)
 
   it('applies the operator’s files after the schema’s, once, in the order of their names', async () => {
     await write('0102_fill.sql', 'insert into seed values (1)')

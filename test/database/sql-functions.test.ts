@@ -208,7 +208,7 @@ describe('a migration that commits by itself', () => {
     await request.query('begin; insert into item values (1000)')
     const pools = Array.from({ length: 3 }, () => openDatabase({ ...database.connection, max: 1 }, () => {}))
     const migrating = Promise.all(pools.map((pool) => migrate(pool, null, builtIn)))
-    await vi.waitUntil(async () => (await ask('select 1 from pg_locks where not granted')).length > 0, 10_000)
+    await vi.waitUntil(async () => (await ask('select 1 from pg_locks where not granted')).length > 0, 60_000)
     await ask('insert into item values (1001)')
     await request.query('commit')
     request.release()

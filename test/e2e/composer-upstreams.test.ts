@@ -159,7 +159,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
       await enqueue(t.db, followFeeds, undefined)
     }
     await follow()
-    await expect.poll(feed, { timeout: 20_000 }).toEqual([{ feed_since: '1000', is_followed: true }])
+    await expect.poll(feed).toEqual([{ feed_since: '1000', is_followed: true }])
     await run('update', '--no-progress')
     await upstream.offer('psr/log', [{ version: '3.1.0' }, { version: '3.0.0' }, { version: '2.0.0' }])
     const actions = [{ type: 'update', package: 'psr/log', time: 1001 }]
@@ -168,7 +168,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     const before = (await upstream.requests()).length
     await follow()
     const asked = async () => (await upstream.requests()).slice(before)
-    await expect.poll(asked, { timeout: 20_000 }).toContain('GET /p2/psr/log.json')
+    await expect.poll(asked).toContain('GET /p2/psr/log.json')
 
     // The document is older than UPSTREAM_FRESH_SECONDS, but svc has read the feed without a gap.
     await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)

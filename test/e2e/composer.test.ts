@@ -83,9 +83,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     ])
     expect(await project.php('require "vendor/autoload.php"; echo Acme\\Hello::WORLD;')).toBe('hello world')
     await expect
-      .poll(async () => (await publisher.ask('search.json?q=hello')).json().results[0].downloads, {
-        timeout: 5000,
-      })
+      .poll(async () => (await publisher.ask('search.json?q=hello')).json().results[0].downloads)
       .toBe(2)
   })
 
@@ -130,7 +128,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
       const isHarmed = code !== 0 && !/could not be found in any version|requires .* -> /.test(output)
       expect(isHarmed, `${name}: ${output}`).toBe(false)
     }
-  }, 240_000)
+  })
 
   it('unpacks an archive with everything in one folder, as the push plugin makes it (COMPOSER G6)', async () => {
     const publisher = await aPublisher(t)
@@ -228,5 +226,5 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     const installed = await asked(publisher, () => run(project, 'install'))
     expect(installed.filter((request) => request.startsWith('200 dist/'))).toHaveLength(60)
     expect(installed).toHaveLength(61)
-  }, 120_000)
+  })
 })

@@ -288,9 +288,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect((await verifyArchives(t.db, archives)).problems).toEqual([])
   })
 
-  it('is backed up and restored into a folder, and copied to a folder and back', {
-    timeout: 120_000,
-  }, async () => {
+  it('is backed up and restored into a folder, and copied to a folder and back', async () => {
     const { sha256 } = await aPublished(proxied)
     const file = join(folder, 'b.tar')
     const backup = await runSvc(['backup', file], here(proxied))
@@ -334,7 +332,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect(JSON.parse(verified.stdout)).toEqual({ archives: names.length, problems: [] })
   })
 
-  it('is repaired from a folder, and repairs a folder', { timeout: 120_000 }, async () => {
+  it('is repaired from a folder, and repairs a folder', async () => {
     const { sha256 } = await aPublished(proxied)
     const copied = join(folder, 'repair')
     expect((await runSvc(['archives', 'copy', '--to', copied], here(proxied))).code).toBe(0)

@@ -92,5 +92,5 @@ describe.skipIf(!has('nginx'))('four processes behind nginx as docs/nginx.md con
     const { requests, failures } = await countDuring(proxy, user, load, processes.restartAll)
     expect(failures).toEqual([])
     expect(requests).toBeGreaterThan(100)
-  }, 60_000)
+  })
 })

@@ -290,7 +290,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await plain.goto('/docs/api')
     await plain.locator('#reference summary').first().click()
     await plain.getByText('Responses: 200').first().waitFor()
-  }, 120_000)
+  })
 
   it('creates and revokes a deploy token, after a mistake', async () => {
     const { page, repository, account } = await anAdmin()

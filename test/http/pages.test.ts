@@ -83,7 +83,7 @@ describe('a page whose statement PostgreSQL ends', () => {
             where datname = current_database() and wait_event_type = 'Lock'`,
         )
         expect(rows).toHaveLength(1)
-      }, 10_000)
+      }, 60_000)
     } finally {
       await other.end()
     }

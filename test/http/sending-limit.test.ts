@@ -34,7 +34,7 @@ async function statusOf(index: number): Promise<number> {
   return response.status
 }
 
-const untilCounted = (bytes: number) => vi.waitFor(() => expect(limit.bytes).toBe(bytes), 5000)
+const untilCounted = (bytes: number) => vi.waitFor(() => expect(limit.bytes).toBe(bytes), 60_000)
 
 describe('openSendingLimit', () => {
   it('gives the bytes back when the client has read them', async () => {

@@ -88,7 +88,7 @@ function aSlowJob(name: string, more: Partial<Job> = {}) {
 }
 
 /** Repeats the check until it passes. The limit is far above the usual 100 ms, for a machine under load. */
-const eventually = (check: () => unknown) => vi.waitFor(check, 10_000)
+const eventually = (check: () => unknown) => vi.waitFor(check, 60_000)
 
 const rows = async () =>
   (await t.db.query('select name, is_running, attempts, failed_at, last_error from job order by id')).rows

@@ -166,7 +166,7 @@ describe('a queued mail', () => {
     })
     await queue()
     const running = runJobs({ config, db: database.db }, [job], log, { pollEveryMilliseconds: 20 })
-    await vi.waitFor(() => expect(isWaiting).toBe(true), 10_000)
+    await vi.waitFor(() => expect(isWaiting).toBe(true), 60_000)
     expect(await counted()).toEqual({ queued: 0, active: 1, failed: 0 })
     await running.stop(10)
     expect(await counted()).toEqual({ queued: 1, active: 0, failed: 0 })

@@ -288,7 +288,7 @@ describe('POST /oauth2/auth', () => {
           `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
         )
         expect(isDone || rowCount === 1).toBe(true)
-      }, 10_000)
+      }, 60_000)
       await operator.query('commit')
       await operator.end()
       expect([(await response).statusCode, (await response).headers.location]).toEqual([400, undefined])
@@ -309,7 +309,7 @@ describe('POST /oauth2/auth', () => {
         `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
       )
       expect(rowCount).toBe(1)
-    }, 10_000)
+    }, 60_000)
     await other.query('select from application where id = $1 for update', [application.id])
     await other.end()
     const { statusCode, headers, body } = await response

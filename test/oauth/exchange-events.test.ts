@@ -53,7 +53,7 @@ describe('the events of exchanged codes', () => {
         if (seen == null) throw new Error('a transaction is still running')
         return seen
       },
-      { timeout: 30_000, interval: 100 },
+      { timeout: 60_000, interval: 100 },
     )
   }
 

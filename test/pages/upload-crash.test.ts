@@ -93,7 +93,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     try {
       const response = publish(server).catch(() => 'none')
       const waiting = async () => (await database.db.query(publication, [table])).rowCount
-      await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThan(0)
+      await expect.poll(waiting).toBeGreaterThan(0)
       await kill(server)
       expect(await response).toBe('none')
       // PostgreSQL would still run the statement that waits.
@@ -149,7 +149,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     const another = upload.sendPart(first)
     const files = (folder: string) =>
       readdir(join(servers.dataDir, folder), { recursive: true, withFileTypes: true })
-    await expect.poll(() => files('tmp'), { timeout: 10_000 }).not.toEqual([])
+    await expect.poll(() => files('tmp')).not.toEqual([])
     await kill(first)
     expect(await another).toBe('none')
     const long = new Date(Date.now() - 30 * 3_600_000)

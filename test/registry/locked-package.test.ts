@@ -38,7 +38,7 @@ describe('a package that something else is changing', () => {
       expect(response.headers['retry-after']).toBe('5')
     })
     expect((await push('1.1.0')).statusCode).toBe(201)
-  }, 20_000)
+  })
 
   async function waitingStatements(): Promise<number> {
     const { rows } = await t.db.query<{ count: number }>(

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,15 +11,26 @@ import { useDatabase } from '../support/database.ts'
 import { databaseUrl, freePort, program, stopServer } from '../support/program.ts'
 import { useServers } from '../support/servers.ts'
 
+/** The response of a server that has begun with a request (RFC 9110 §10.1.1). */
+const invitation = 'HTTP/1.1 100 Continue\r\n\r\n'
+
 /** The request is incomplete until four more bytes arrive. */
 const halfARequest = [
   'POST /login HTTP/1.1',
   'Host: x',
   'Content-Type: application/x-www-form-urlencoded',
   'Content-Length: 8',
+  'Expect: 100-continue',
   '',
   'user',
 ].join('\r\n')
+
+/** Sends half a request, and waits until the server has begun with it. */
+async function begin(socket: Socket): Promise<void> {
+  socket.write(halfARequest)
+  const [sent] = (await once(socket, 'data')) as [Buffer]
+  expect(sent.toString()).toBe(invitation)
+}
 
 describe('the stop of svc serve', () => {
   const database = useDatabase()
@@ -49,12 +60,11 @@ describe('the stop of svc serve', () => {
     it('ends requests that still run after 10 s, and exits with 0', async () => {
       const server = await start()
       const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
-      socket.write(halfARequest)
-      await sleep(200)
+      await begin(socket)
       const { code, stderr } = await stopServer(server)
       expect(stderr).not.toContain('svc:')
       expect(code).toBe(0)
-      expect(socket.bytesRead).toBe(0)
+      expect(socket.bytesRead).toBe(invitation.length)
     })
 
     it.each([
@@ -83,14 +93,13 @@ describe('the stop of svc serve', () => {
       socket.on('data', (text: Buffer) => {
         response += text.toString()
       })
-      socket.write(halfARequest)
-      await sleep(200)
+      await begin(socket)
       server.process.kill('SIGTERM')
       await sleep(200)
       expect(server.process.exitCode).toBeNull()
       socket.write('name')
       await once(socket, 'close')
-      expect(response).toMatch(/^HTTP\/1\.1 403 /)
+      expect(response).toMatch(/HTTP\/1\.1 403 /)
       expect((await server.outcome).code).toBe(0)
     }
   })
@@ -99,8 +108,7 @@ describe('the stop of svc serve', () => {
     const server = await start()
     const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
     socket.on('error', () => {})
-    socket.write(halfARequest)
-    await sleep(200)
+    await begin(socket)
     server.process.kill('SIGINT')
     server.process.kill('SIGINT')
     await sleep(1200)

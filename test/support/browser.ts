@@ -36,7 +36,7 @@ export function useBrowser(): Pick<Browser, 'newContext'> & {
     /** Opens a page with separate cookies. */
     async newPage(options) {
       const context = await browser.newContext(options)
-      context.setDefaultTimeout(10_000)
+      context.setDefaultTimeout(60_000)
       return await context.newPage()
     },
   }

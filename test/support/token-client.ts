@@ -115,5 +115,5 @@ export async function noteEveryExchange({ config, db }: Pick<TestApp, 'config' |
     )
     return (await db.query('select from token_pair where unnoted_exchange is not null limit 1')).rowCount
   }
-  await expect.poll(isAnyLeft, { timeout: 30_000 }).toBe(0)
+  await expect.poll(isAnyLeft).toBe(0)
 }

@@ -275,7 +275,7 @@ export async function walk(
       let page = tabs.get(stop.viewer)
       if (!page) {
         const context = await browser.newContext({ baseURL })
-        context.setDefaultTimeout(10_000)
+        context.setDefaultTimeout(60_000)
         page = await context.newPage()
         tabs.set(stop.viewer, page)
         if (stop.viewer !== 'visitor') await signIn(page, stop.viewer)

@@ -205,7 +205,7 @@ describe('REQUIRE_SECOND_FACTOR=admins', () => {
           `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
         )
         expect(done + (rowCount ?? 0)).toBe(sends.length)
-      }, 10_000)
+      }, 60_000)
       await holder.query('commit')
       return await Promise.all(responses)
     } finally {

@@ -139,7 +139,8 @@ describe('startEmbeddedPostgres', () => {
     const postmaster = await postmasterOf(dataDir)
     await Promise.all([postgres.stop(), postgres.stop()])
     await postgres.stop()
-    expect(isAlive(postmaster?.pid ?? 0)).toBe(false)
+    // The parent of the process must reap it, which may take a moment.
+    await waitUntil(async () => !isAlive(postmaster?.pid ?? 0))
     await expect(stat(postgres.connection.host)).rejects.toThrow('ENOENT')
   })
 
@@ -147,7 +148,8 @@ describe('startEmbeddedPostgres', () => {
     const dataDir = await aDataDir()
     const postgres = await start(dataDir)
     const asleep = query(postgres.connection, 'select pg_sleep(60)').catch((error: Error) => error.message)
-    await sleep(100)
+    const running = `select count(*)::int from pg_stat_activity where query = 'select pg_sleep(60)'`
+    await expect.poll(() => query(postgres.connection, running)).toEqual([{ count: 1 }])
     await postgres.stop()
     expect(await asleep).toMatch(/terminat/)
   })
@@ -170,8 +172,7 @@ describe('startEmbeddedPostgres', () => {
     const second = await start(dataDir)
     await expect(query(second.connection, 'select n from gone')).rejects.toThrow('does not exist')
     await first.stop()
-    // The kernel may remove the process a moment after PostgreSQL ended.
-    await vi.waitFor(() => expect(isAlive(orphan?.pid ?? 0)).toBe(false), { timeout: 10_000 })
+    await waitUntil(async () => !isAlive(orphan?.pid ?? 0))
     expect(await query(second.connection, 'select 1 as one')).toEqual([{ one: 1 }])
     await second.stop()
   })
@@ -386,7 +387,7 @@ describe.runIf(isRoot)('as root', () => {
     expect((await stat(`/proc/${pid}`)).uid).not.toBe(0)
     holder.process.disconnect()
     await once(holder.process, 'exit')
-    expect(isAlive(pid)).toBe(false)
+    await waitUntil(async () => !isAlive(pid))
   })
 
   it('continues the cluster of an ordinary user as that user; the user cannot continue one of root', async () => {

@@ -60,7 +60,7 @@ describe.each(kinds)('a store in %s', (_kind, isAvailable, open) => {
   let store: ArchiveStore
   beforeEach(async () => {
     if (isAvailable) store = await open()
-  }, 60_000)
+  })
 
   const run = isAvailable ? it : it.skip
   const receive = (content: string) =>
@@ -147,7 +147,7 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
   let store: ArchiveStore
   beforeEach(async () => {
     store = await aBucket('')
-  }, 60_000)
+  })
   const received = () => receiveArchive(store, Readable.from([Buffer.from('an archive')]), { maxBytes: 100 })
   const sha256 = sha256Of('an archive')
   const fail: FaultyStore['fail'] = (...given) => faulty?.fail(...given)

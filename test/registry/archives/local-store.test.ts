@@ -114,7 +114,7 @@ describe('receiveArchive', () => {
     const outcome = expect(received).rejects.toThrow('aborted')
     await vi.waitFor(
       async () => expect(await collect(listTemporaryFiles(volume))).toMatchObject([{ size: 7 }]),
-      10_000,
+      60_000,
     )
     body.destroy(new Error('aborted'))
     await outcome

@@ -79,7 +79,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     } while (new Set(seen).size < 12_002 && parts < 10)
     expect(seen.length).toBeGreaterThanOrEqual(12_002)
     expect([new Set(seen).size, parts]).toEqual([12_002, 3])
-  }, 120_000)
+  })
 
   it('asks a mirror to fetch everything after too many changes at once', async () => {
     const { push, ask, repository } = await aPublisher(t)
@@ -104,7 +104,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
       'acme/lib',
       'acme/lib~dev',
     ])
-  }, 120_000)
+  })
 
   it('is for those who may pull', async () => {
     const publisher = await aPublisher(t)

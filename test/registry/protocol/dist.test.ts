@@ -62,11 +62,11 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     const head = `GET ${path}${dist} HTTP/1.1\r\nHost: svc.test\r\nAuthorization: ${authorization}\r\n\r\n`
     // The client reads nothing, and the kernel has no buffer for all responses.
     socket.write(head.repeat(12))
-    await vi.waitFor(async () => expect(await countOpenFiles()).toBe(1), 10_000)
+    await vi.waitFor(async () => expect(await countOpenFiles()).toBe(1), 60_000)
     await new Promise((resolve) => setTimeout(resolve, 300))
     expect(await countOpenFiles()).toBe(1)
     socket.destroy()
-    await vi.waitFor(async () => expect(await countOpenFiles()).toBe(0), 10_000)
+    await vi.waitFor(async () => expect(await countOpenFiles()).toBe(0), 60_000)
     expect(t.log()).not.toMatch(/"level":(?:50|60)/)
   })
 

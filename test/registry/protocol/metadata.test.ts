@@ -289,16 +289,13 @@ describe('who may pull (DESIGN §7)', () => {
     const { ask, account } = await aPublisher(t)
     await ask('packages.json')
     await expect
-      .poll(
-        async () => {
-          const { rows } = await t.db.query(
-            'select last_used_at is not null as used from personal_token where account_id = $1',
-            [account.id],
-          )
-          return rows
-        },
-        { timeout: 10_000 },
-      )
+      .poll(async () => {
+        const { rows } = await t.db.query(
+          'select last_used_at is not null as used from personal_token where account_id = $1',
+          [account.id],
+        )
+        return rows
+      })
       .toEqual([{ used: true }])
   })
 })

@@ -211,7 +211,7 @@ describe('POST downloads', () => {
       )
       return rows
     }
-    await expect.poll(counts, { timeout: 5000 }).toEqual([
+    await expect.poll(counts).toEqual([
       { name: 'acme/log', count: 4, today: true },
       { name: 'acme/log-viewer', count: 2, today: true },
     ])
@@ -233,7 +233,7 @@ describe('POST downloads', () => {
     const many = Array.from({ length: 1500 }, () => ({ name: 'acme/lib', version: '1.0.0.0' }))
     await ask('downloads', { method: 'POST', payload: JSON.stringify({ downloads: many }) })
     await expect
-      .poll(async () => (await ask('search.json?q=acme/lib')).json().results[0].downloads, { timeout: 5000 })
+      .poll(async () => (await ask('search.json?q=acme/lib')).json().results[0].downloads)
       .toBe(1000)
     const huge = await ask('downloads', { method: 'POST', payload: ' '.repeat(600 * 1024) })
     expect([huge.statusCode, huge.json().errcode]).toEqual([413, 8])

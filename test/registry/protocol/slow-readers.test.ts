@@ -47,7 +47,7 @@ function slowClients(port: number) {
 }
 
 describe.skipIf(!has('python3'))('clients that read archives slowly (needs python3)', () => {
-  it('hold a bounded part of memory, and get the right bytes', { timeout: 60_000 }, async () => {
+  it('hold a bounded part of memory, and get the right bytes', async () => {
     const { push, path, authorization } = await aPublisher(t)
     const publish = async (version: string, bytes: number) => {
       const noise = randomBytes(bytes)
@@ -68,7 +68,7 @@ describe.skipIf(!has('python3'))('clients that read archives slowly (needs pytho
     const clients = slowClients(port)
     for (const [index, { url }] of archives.entries()) {
       clients.request(`GET ${path}${url} HTTP/1.1\r\nHost: svc.test\r\nAuthorization: ${authorization}`)
-      await vi.waitFor(() => expect(responses[index]?.headersSent).toBe(true), 10_000)
+      await vi.waitFor(() => expect(responses[index]?.headersSent).toBe(true), 60_000)
     }
     const held = responses.reduce((sum, { writableLength }) => sum + writableLength, 0)
     // Some archives are sent from memory. The others are streamed.

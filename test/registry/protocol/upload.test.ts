@@ -45,7 +45,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
       pushing = push('1.0.0')
       // The request of a test is sent only when somebody waits for it.
       void pushing.then(() => {})
-      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount, { timeout: 10_000 }).toBe(1)
+      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
     })
     const response = await pushing
     expect(response?.statusCode).toBe(409)

@@ -404,9 +404,9 @@ describe('an acceptance at the same moment as', () => {
         [repository.id],
       )
       rename = changeRepositoryName(t.db, commandLine, repository.id, renamed)
-      await expect.poll(waiting, { timeout: 10_000 }).toBe(1)
+      await expect.poll(waiting).toBe(1)
       accepted = accept()
-      await expect.poll(waiting, { timeout: 10_000 }).toBe(2)
+      await expect.poll(waiting).toBe(2)
     })
     await rename
     expect((await accepted)?.statusCode).toBe(200)

@@ -202,10 +202,10 @@ async function whileStoring(
     await tx.query('begin')
     await tx.query(lock.sql, lock.values)
     const stored = store()
-    await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1)
+    await expect.poll(waiting).toBeGreaterThanOrEqual(1)
     const changed = change()
     // The change either waits for svc, or has ended.
-    const waits = async () => expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(2)
+    const waits = async () => expect.poll(waiting).toBeGreaterThanOrEqual(2)
     await Promise.race([changed, waits().catch(() => {})])
     await tx.query('rollback')
     await Promise.all([stored, changed])
@@ -224,7 +224,7 @@ async function untilStored(name: string) {
         [name],
       )
     ).rows
-  await expect.poll(content, { timeout: 10_000 }).toEqual([{ is_stored: true }])
+  await expect.poll(content).toEqual([{ is_stored: true }])
 }
 
 /** Lets the next request for a document ask its upstream again. */

