@@ -42,6 +42,7 @@ const summaries = {
     'For developers of applications that act for a person: register, authorize, exchange, refresh.',
   'api.md': 'How programs authenticate, read lists page by page, and handle errors and limits.',
   'operations.md': 'Install, configure, watch, back up, upgrade and move an installation.',
+  'monitoring.md': 'Health checks, metrics, rules for alerts, and a dashboard.',
   'second-factor.md': 'Authenticator apps, passkeys and recovery codes, and how a group requires them.',
   'nginx.md': 'A tested configuration of nginx as the https proxy in front of svc.',
   'object-storage.md': 'Keep archives in a bucket of any store with the S3 API.',
