@@ -367,11 +367,7 @@ function readArchiveStore(
   ownUrls: readonly (string | undefined)[],
 ): BucketSettings | null | string {
   if (given['ARCHIVE_STORE'] === undefined) return null
-  const bucket = readBucket(given['ARCHIVE_STORE'], {
-    accessKeyId: given['AWS_ACCESS_KEY_ID'],
-    secretAccessKey: given['AWS_SECRET_ACCESS_KEY'],
-    sessionToken: given['AWS_SESSION_TOKEN'],
-  })
+  const bucket = readBucket(given['ARCHIVE_STORE'], given)
   if (typeof bucket === 'string') return bucket
   if (ownUrls.some((url = '') => URL.canParse(url) && new URL(url).origin === bucketOrigin(bucket))) {
     return `must not be on the host and port of BASE_URL or AUTH_URL (${bucketOrigin(bucket)}): Composer would send the credentials for svc to the store`

@@ -176,9 +176,10 @@ describe('readConfig', () => {
         endpoint: 'https://s3.example.com',
         region: 'eu-central-1',
         isPathStyle: true,
-        accessKeyId: 'id',
-        secretAccessKey: 'secret',
-        sessionToken: 'token',
+        credentials: {
+          kind: 'keys',
+          keys: { accessKeyId: 'id', secretAccessKey: 'secret', sessionToken: 'token' },
+        },
       })
       expect(readConfig({ ...keys, ARCHIVE_STORE: 's3://packages' })).toMatchObject({
         archiveStore: { prefix: '', endpoint: 'https://s3.us-east-1.amazonaws.com', isPathStyle: false },
@@ -219,10 +220,60 @@ describe('readConfig', () => {
       ).toThrow(reason)
     })
 
-    it('needs credentials, and excludes files that nginx sends', () => {
-      expect(told({ ARCHIVE_STORE: 's3://packages', AWS_ACCESS_KEY_ID: '' })).toBe(
-        'ARCHIVE_STORE needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+    it('takes the credentials of a role when there are no keys, in the order of the programs of AWS', () => {
+      const source = (variables: NodeJS.ProcessEnv) =>
+        readConfig({ ARCHIVE_STORE: 's3://packages?region=eu-central-1', ...variables }).archiveStore
+          ?.credentials
+      const instance = {}
+      const container = { AWS_CONTAINER_CREDENTIALS_RELATIVE_URI: '/v2/credentials/x' }
+      const identity = { AWS_WEB_IDENTITY_TOKEN_FILE: '/run/token', AWS_ROLE_ARN: 'arn:aws:iam::1:role/svc' }
+      expect(source(instance)).toEqual({ kind: 'instance', endpoint: 'http://169.254.169.254' })
+      expect(source(container)).toEqual({
+        kind: 'container',
+        url: 'http://169.254.170.2/v2/credentials/x',
+        token: null,
+        tokenFile: null,
+      })
+      expect(source({ ...container, ...identity })).toEqual({
+        kind: 'web-identity',
+        endpoint: 'https://sts.eu-central-1.amazonaws.com',
+        roleArn: 'arn:aws:iam::1:role/svc',
+        sessionName: 'svc',
+        tokenFile: '/run/token',
+      })
+      expect(source({ ...identity, AWS_REGION: 'cn-north-1' })).toMatchObject({
+        endpoint: 'https://sts.cn-north-1.amazonaws.com.cn',
+      })
+      expect(source({ ...keys, ...container, ...identity })).toMatchObject({ kind: 'keys' })
+    })
+
+    it.each([
+      [{ AWS_ACCESS_KEY_ID: 'id' }, 'needs both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'],
+      [
+        { AWS_EC2_METADATA_DISABLED: 'true' },
+        'needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+      ],
+      [
+        { ARCHIVE_STORE: 's3://packages?endpoint=https://s3.example.com' },
+        'needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+      ],
+      [{ AWS_WEB_IDENTITY_TOKEN_FILE: '/run/token' }, 'needs AWS_ROLE_ARN with AWS_WEB_IDENTITY_TOKEN_FILE'],
+      [
+        { AWS_CONTAINER_CREDENTIALS_FULL_URI: 'http://example.com/x' },
+        'needs an https URL, or a local one, in AWS_CONTAINER_CREDENTIALS_FULL_URI',
+      ],
+      [
+        { AWS_EC2_METADATA_SERVICE_ENDPOINT: 'metadata' },
+        'needs an http or https URL without a path in AWS_EC2_METADATA_SERVICE_ENDPOINT',
+      ],
+    ])('refuses a bucket with %o', (variables, reason) => {
+      const without = { ...keys, AWS_ACCESS_KEY_ID: '', AWS_SECRET_ACCESS_KEY: '' }
+      expect(() => readConfig({ ...without, ARCHIVE_STORE: 's3://packages', ...variables })).toThrow(
+        `ARCHIVE_STORE ${reason}`,
       )
+    })
+
+    it('excludes files that nginx sends', () => {
       expect(told({ ARCHIVE_STORE: 's3://packages', ACCEL_REDIRECT_PREFIX: '/x/' })).toContain(
         'ARCHIVE_STORE cannot be combined with ACCEL_REDIRECT_PREFIX',
       )

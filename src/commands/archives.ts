@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { Command } from 'commander'
 import type { Config } from '../config.ts'
 import { findDatabaseId } from '../database/installation.ts'
-import { readAwsCredentials, readBucket } from '../domain/bucket.ts'
+import { readBucket } from '../domain/bucket.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { collectGarbage } from '../registry/archives/collect-garbage.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
@@ -108,7 +108,7 @@ function readPlace(
 ): Pick<Config, 'dataDir' | 'archiveStore'> {
   if (place === '') throw new Error(`${option} is empty: write the URL of a bucket, or a folder.`)
   if (!place.includes('://')) return { dataDir: resolve(place), archiveStore: null }
-  const bucket = readBucket(place, readAwsCredentials(process.env))
+  const bucket = readBucket(place, process.env)
   if (typeof bucket === 'string') throw new Error(`${option} ${bucket}.`)
   return { dataDir, archiveStore: bucket }
 }

@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { readConfig } from '../../src/config.ts'
 import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
 import { claimArchives } from '../../src/registry/archives/store-claim.ts'
 import { openArchiveStore } from '../../src/registry/archives/store-owner.ts'
@@ -330,6 +334,43 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect(JSON.parse(up.stdout)).toMatchObject({ archives: names.length, damaged: [] })
     const verified = await runSvc(['verify-archives', '--json'], { ...here(proxied), ARCHIVE_STORE: back })
     expect(JSON.parse(verified.stdout)).toEqual({ archives: names.length, problems: [] })
+  })
+
+  it('is used with the temporary keys of a role, for requests and links', async () => {
+    const { sha256, payload } = await aPublished(proxied)
+    let requests = 0
+    const agent = createServer((request, response) => {
+      requests += 1
+      const Expiration = new Date(Date.now() + 3_600_000).toISOString()
+      const { accessKeyId: AccessKeyId, secretAccessKey: SecretAccessKey } = credentials
+      const isAllowed = request.headers.authorization === 'agent'
+      response.writeHead(isAllowed ? 200 : 403)
+      response.end(JSON.stringify({ AccessKeyId, SecretAccessKey, Token: 'of the role', Expiration }))
+    }).listen(0, '127.0.0.1')
+    await once(agent, 'listening')
+    const role = {
+      ARCHIVE_STORE: here(proxied).ARCHIVE_STORE,
+      AWS_CONTAINER_CREDENTIALS_FULL_URI: `http://127.0.0.1:${(agent.address() as AddressInfo).port}/keys`,
+      AWS_CONTAINER_AUTHORIZATION_TOKEN: 'agent',
+    }
+    const { AWS_ACCESS_KEY_ID: _id, AWS_SECRET_ACCESS_KEY: _secret, ...withoutKeys } = here(proxied)
+    const verified = await runSvc(['verify-archives', '--json'], { ...withoutKeys, ...role })
+    expect([verified.code, JSON.parse(verified.stdout).problems, requests]).toEqual([0, [], 1])
+    const link = await (await openArchiveStore(readConfig(role))).link(sha256, {
+      method: 'GET',
+      fileName: 'x.zip',
+    })
+    const linked = await fetch(link)
+    expect(Buffer.from(await linked.arrayBuffer()).equals(payload)).toBe(true)
+    const refused = await runSvc(['verify-archives'], {
+      ...withoutKeys,
+      ...role,
+      AWS_CONTAINER_AUTHORIZATION_TOKEN: 'other',
+    })
+    expect(refused.stderr).toMatch(
+      /^svc: the archive store does not respond: the keys of .* responds with 403/,
+    )
+    agent.close()
   })
 
   it('is repaired from a folder, and repairs a folder', async () => {

@@ -2,8 +2,9 @@ import { createReadStream } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { Agent, type Dispatcher, request } from 'undici'
-import type { BucketSettings } from '../../domain/bucket.ts'
+import type { BucketKeys, BucketSettings } from '../../domain/bucket.ts'
 import { errcode, RegistryError } from '../errors.ts'
+import { openCredentials } from './s3-credentials.ts'
 
 /**
  * The store counts as unavailable if it sends nothing for this time, in all attempts together. A client that uploads gets
@@ -52,6 +53,7 @@ export interface S3Client {
  */
 export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualPatience): S3Client {
   const agent = new Agent({ connect: { timeout: connectMilliseconds }, bodyTimeout: silentMilliseconds })
+  const credentials = openCredentials(bucket.credentials)
   const startPatience = () => ({ left: silentMilliseconds })
 
   /** Sends the request once. The store may be silent for the rest of the patience, while it receives a body too. */
@@ -59,23 +61,24 @@ export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualP
     const { method, body } = wanted
     const size = body === undefined ? 0 : 'path' in body ? body.size : Buffer.byteLength(body.text)
     const sendingMilliseconds = Math.ceil((size / minBytesPerSecond) * 1000)
-    const { url, headers } = await sign(bucket, wanted)
-    const sent = Object.fromEntries(headers.entries())
-    if (body !== undefined) sent['content-length'] = String(size)
     const startedAt = performance.now()
-    const responding = request(url, {
-      method,
-      headers: sent,
-      dispatcher: agent,
-      headersTimeout: patience.left,
-      body: body === undefined ? null : 'path' in body ? createReadStream(body.path) : body.text,
-      ...(body !== undefined && {
-        signal: AbortSignal.timeout(silentMilliseconds + sendingMilliseconds),
-      }),
-    })
-    return responding.finally(() => {
+    try {
+      const { url, headers } = await sign(bucket, await credentials.keys(), wanted)
+      const sent = Object.fromEntries(headers.entries())
+      if (body !== undefined) sent['content-length'] = String(size)
+      return await request(url, {
+        method,
+        headers: sent,
+        dispatcher: agent,
+        headersTimeout: patience.left,
+        body: body === undefined ? null : 'path' in body ? createReadStream(body.path) : body.text,
+        ...(body !== undefined && {
+          signal: AbortSignal.timeout(silentMilliseconds + sendingMilliseconds),
+        }),
+      })
+    } finally {
       patience.left -= Math.max(0, performance.now() - startedAt - sendingMilliseconds)
-    })
+    }
   }
 
   return {
@@ -85,7 +88,7 @@ export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualP
       for (let retry = 0; ; retry += 1) {
         const outcome = await attempt(wanted, patience).catch((error: Error) => error)
         if (!(outcome instanceof Error) && expected.includes(outcome.statusCode)) return outcome
-        const error = outcome instanceof Error ? unavailable(outcome) : await readRefusal(wanted, outcome)
+        const error = outcome instanceof Error ? unavailable(outcome) : await refuse(wanted, outcome)
         const delay = retryMilliseconds[retry]
         if (error.errcode !== errcode.unavailable || delay === undefined) throw error
         patience.left -= delay
@@ -94,11 +97,23 @@ export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualP
       }
     },
     async presign(wanted, seconds) {
-      const { url } = await sign(bucket, wanted, seconds)
+      const { url } = await sign(bucket, await credentials.keys(), wanted, seconds)
       return url.toString()
     },
   }
+
+  async function refuse(wanted: S3Request, response: Dispatcher.ResponseData): Promise<RegistryError> {
+    const { error, code } = await readRefusal(wanted, response)
+    // The response to HEAD has no body, and so no code. An expired token has status 400.
+    const isExpired = expiredCodes.has(code) || (wanted.method === 'HEAD' && response.statusCode === 400)
+    if (!isExpired || bucket.credentials.kind === 'keys') return error
+    credentials.forget()
+    return unavailable(error.cause)
+  }
 }
+
+/** The codes with which a store refuses temporary keys that have expired earlier than they said. */
+const expiredCodes = new Set(['ExpiredToken', 'InvalidToken', 'TokenRefreshRequired'])
 
 /** Returns the error for a store that is unavailable, is slow, or ends a response too early. */
 export function unavailable(cause: unknown): RegistryError {
@@ -106,8 +121,8 @@ export function unavailable(cause: unknown): RegistryError {
 }
 
 /** Signs a request with headers. With `seconds`, it signs the query instead, for a URL that works for this time. */
-async function sign(bucket: BucketSettings, wanted: S3Request, seconds?: number) {
-  const { accessKeyId, secretAccessKey, sessionToken, region } = bucket
+async function sign(bucket: BucketSettings, keys: BucketKeys, wanted: S3Request, seconds?: number) {
+  const { accessKeyId, secretAccessKey, sessionToken } = keys
   const url = urlOf(bucket, wanted)
   if (seconds !== undefined) url.searchParams.set('X-Amz-Expires', String(seconds))
   const signer = new AwsV4Signer({
@@ -121,7 +136,7 @@ async function sign(bucket: BucketSettings, wanted: S3Request, seconds?: number)
     secretAccessKey,
     ...(sessionToken !== null && { sessionToken }),
     service: 's3',
-    region,
+    region: bucket.region,
     signQuery: seconds !== undefined,
   })
   return signer.sign()
@@ -141,7 +156,7 @@ function urlOf({ endpoint, name, isPathStyle, prefix }: BucketSettings, { key, q
 async function readRefusal(
   { method, key }: S3Request,
   response: Dispatcher.ResponseData,
-): Promise<RegistryError> {
+): Promise<{ error: RegistryError; code: string }> {
   const { statusCode } = response
   const text = await response.body.text().catch(() => '')
   const [, code = ''] = /<Code>([^<]{1,100})<\/Code>/.exec(text) ?? []
@@ -149,10 +164,12 @@ async function readRefusal(
     `The archive store refused ${method} ${key ?? 'of the bucket'}: ${statusCode} ${code}.`,
   )
   if (statusCode === 507 || /StorageFull|Quota|InsufficientStorage/i.test(code)) {
-    return new RegistryError(errcode.resourceExhausted, 'no space left for archives', { status: 507, cause })
+    const text507 = 'no space left for archives'
+    return { code, error: new RegistryError(errcode.resourceExhausted, text507, { status: 507, cause }) }
   }
-  if (statusCode >= 500 || statusCode === 429) return unavailable(cause)
+  if (statusCode >= 500 || statusCode === 429) return { code, error: unavailable(cause) }
   // The credentials, the bucket or the clock are wrong. A retry does not help, because the operator must fix the
   // problem.
-  return new RegistryError(errcode.internal, 'the archive store refused the request', { status: 503, cause })
+  const refused = 'the archive store refused the request'
+  return { code, error: new RegistryError(errcode.internal, refused, { status: 503, cause }) }
 }

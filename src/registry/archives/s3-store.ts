@@ -8,6 +8,7 @@ import type { BucketSettings } from '../../domain/bucket.ts'
 import type { ArchiveStore, ReceivedArchive, StoredArchive } from './archive-store.ts'
 import { archiveName, readArchiveName, writing } from './local-store.ts'
 import { openS3Client, type Patience, unavailable } from './s3-client.ts'
+import { element } from './xml-element.ts'
 
 /** How long a client may use a link to an archive. */
 const linkSeconds = 15 * 60
@@ -183,18 +184,6 @@ function putText(key: string, text: string) {
   const sha256 = createHash('sha256').update(text).digest('hex')
   return { method: 'PUT', key, body: { text, sha256 } } as const
 }
-
-/**
- * Returns the text of an XML element. Decodes the five XML entities, because a continuation token may contain them.
- * Archive names contain none.
- */
-function element(xml: string, name: string): string | undefined {
-  return new RegExp(`<${name}>([^<]*)</${name}>`)
-    .exec(xml)?.[1]
-    ?.replace(/&(amp|lt|gt|quot|apos);/g, (_, entity: string) => entities[entity] ?? '')
-}
-
-const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
 /** Returns the body. An error of the body becomes the error for an unavailable store. */
 function readBody(body: Readable): Readable {

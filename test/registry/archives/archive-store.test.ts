@@ -45,7 +45,7 @@ async function aBucket(prefix: string): Promise<ArchiveStore> {
   const directory = await mkdtemp(join(folder, 'data-'))
   return openS3Store(
     directory,
-    { ...location, ...credentials, sessionToken: null },
+    { ...location, credentials: { kind: 'keys', keys: { ...credentials, sessionToken: null } } },
     { isLinked: true, pageSize: 5, silentMilliseconds: 1000 },
   )
 }
