@@ -2,13 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { createReadStream, rmSync } from 'node:fs'
 import { access, open, readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import type { Writable } from 'node:stream'
+import { Writable } from 'node:stream'
 import { Command } from 'commander'
 import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { countTotpFactors } from '../accounts/second-factor/totp-factors.ts'
 import { isAlive } from '../database/embedded-postgres/cluster.ts'
 import { noteMaintenance } from '../database/installation.ts'
 import { nameNewFile, syncFolder } from '../database/new-file.ts'
+import { openArchiveStore } from '../registry/archives/store-owner.ts'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
@@ -16,30 +17,43 @@ import { describeVerification } from './archives.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withExistingDatabase } from './run.ts'
 
-/** `svc backup FILE`: writes database and archives into one file. */
+/** `svc backup FILE`: writes database and archives into one file, or to standard output. */
 export function backupCommand(): Command {
   return new Command('backup')
     .description('Write a snapshot of database and archives into one tar file. Servers can keep running.')
-    .argument('<file>', 'a new file; it contains hashes of passwords and tokens, and all packages')
+    .argument(
+      '<file>',
+      'a new file, or - for standard output; it contains hashes of passwords and tokens, and all packages',
+    )
+    .option('--database-only', 'leave the archives out, because the archive store has its own backup')
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      '\nTo upgrade PostgreSQL or to move svc: run svc backup, then run svc restore in a new installation.',
+      `
+To upgrade PostgreSQL or to move svc: run svc backup, then run svc restore in a new installation. With - the result is
+printed to standard error. A stream that ends early is not a backup: check the exit code.`,
     )
-    .action(async (file: string, options: JsonOptions) => {
+    .action(async (file: string, { databaseOnly = false, ...options }: BackupOptions) => {
+      const isStream = file === '-'
       const path = resolve(file)
-      await refuseExisting(path)
-      const { ending, key } = await withExistingDatabase(async (db, config) => {
-        const written = await writeFile(path, (output) => writeBackup(db, config, output))
+      if (!isStream) await refuseExisting(path)
+      else if (process.stdout.isTTY)
+        throw new Error('Standard output is a terminal: redirect it to a file or a program.')
+      const { ending, key, place } = await withExistingDatabase(async (db, config) => {
+        const write = (output: Writable) => writeBackup(db, config, output, { isDatabaseOnly: databaseOnly })
+        const written = await (isStream ? write(standardOutput()) : writeFile(path, write))
         await noteMaintenance(db, 'backup')
         const hasSecrets = (await countTotpFactors(db)) > 0
-        const place = config.secretKey === null ? keyFileOf(config) : 'SECRET_KEY'
-        return { ending: written, key: hasSecrets ? place : null }
+        const keyPlace = config.secretKey === null ? keyFileOf(config) : 'SECRET_KEY'
+        const { place: storePlace } = await openArchiveStore(config)
+        return { ending: written, key: hasSecrets ? keyPlace : null, place: storePlace }
       })
       const { archives, bytes, problems, missingMigrations } = ending
       const rows = countRows(ending)
-      const text = `Wrote ${file}: ${rows} rows, ${archives} archives of ${bytes} bytes.`
+      const what = databaseOnly ? 'no archives' : `${archives} archives of ${bytes} bytes`
+      const text = `Wrote ${isStream ? 'the backup' : file}: ${rows} rows, ${what}.`
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
+      if (databaseOnly) lines.push(`Keep the archives in ${place} too: the backup does not contain them.`)
       if (key !== null)
         lines.push(`Keep ${key} too: authenticator apps need this key, and the backup does not contain it.`)
       if (missingMigrations.length > 0) {
@@ -49,7 +63,7 @@ export function backupCommand(): Command {
         )
       }
       const json = {
-        file: path,
+        file: isStream ? null : path,
         rows,
         archives,
         bytes,
@@ -57,32 +71,55 @@ export function backupCommand(): Command {
         key_to_keep: key,
         missing_migrations: missingMigrations,
       }
-      printResult(options, json, [...lines, text].join('\n'))
+      printResult(options, json, [...lines, text].join('\n'), isStream ? process.stderr : process.stdout)
       if (problems.length > 0)
         throw new Error('Some archives have a problem: run svc verify-archives to see their versions.')
     })
+}
+
+interface BackupOptions extends JsonOptions {
+  databaseOnly?: boolean
+}
+
+/** Returns a stream to standard output that does not end it. An error of standard output ends the command (`run.ts`). */
+function standardOutput(): Writable {
+  return new Writable({
+    write: (chunk, _encoding, done) => void process.stdout.write(chunk, () => done()),
+  })
 }
 
 /** `svc restore FILE`: restores a backup into an empty installation. */
 export function restoreCommand(): Command {
   return new Command('restore')
     .description('Restore a backup into an empty database and an empty DATA_DIR, then verify all archives.')
-    .argument('<file>', 'a file that svc backup of this release or an older one wrote')
+    .argument(
+      '<file>',
+      'a file that svc backup of this release or an older one wrote, or - for standard input',
+    )
     .option('--force', 'allow an archive store of the same installation that has more archives')
     .addOption(jsonOption())
-    .addHelpText('after', '\nAn interrupted restore changes nothing in the database: run it again.')
+    .addHelpText(
+      'after',
+      `
+An interrupted restore changes nothing in the database: run it again. A backup with --database-only needs no --force for
+the archive store of the same installation.`,
+    )
     .action(async (file: string, options: { force?: boolean } & JsonOptions) => {
-      await access(file).catch((error: NodeJS.ErrnoException) => {
-        throw new Error(`The file ${file} cannot be read (${error.code}).`)
+      if (file !== '-') {
+        await access(file).catch((error: NodeJS.ErrnoException) => {
+          throw new Error(`The file ${file} cannot be read (${error.code}).`)
+        })
+      }
+      const { ending, isClaimed, verification } = await withBareDatabase((db, config) => {
+        const input = file === '-' ? process.stdin : createReadStream(file, { highWaterMark: 2 ** 18 })
+        return restoreBackup(db, config, input, { isForced: options.force ?? false })
       })
-      const { ending, isClaimed, verification } = await withBareDatabase((db, config) =>
-        restoreBackup(db, config, createReadStream(file, { highWaterMark: 2 ** 18 }), {
-          isForced: options.force ?? false,
-        }),
-      )
       const rows = countRows(ending)
       const { archives, problems } = verification
-      const lines = [describeVerification(verification), `Restored ${rows} rows and ${archives} archives.`]
+      const lines = [
+        describeVerification(verification),
+        `Restored ${rows} rows and ${ending.archives} archives.`,
+      ]
       if (!isClaimed) {
         lines.push(
           'The server removes no archives and sends no mails until you run svc archives claim: do that when no other server uses the archive store.',

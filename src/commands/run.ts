@@ -45,8 +45,13 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
  * Prints the result of a command: one JSON object with `--json`, otherwise the text. A part of the text may come from
  * other registries. It must not control the terminal.
  */
-export function printResult(options: JsonOptions, json: object, text: string): void {
-  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${cleanText(text)}\n`)
+export function printResult(
+  options: JsonOptions,
+  json: object,
+  text: string,
+  output: NodeJS.WriteStream = process.stdout,
+): void {
+  output.write(options.json ? `${JSON.stringify(json)}\n` : `${cleanText(text)}\n`)
 }
 
 /** Escapes the control characters of the command line's words in a message. A message may contain such a word. */

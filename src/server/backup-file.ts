@@ -7,7 +7,7 @@ import { checksumOf, type SqlFile } from '../database/sql-file.ts'
  *   backup.json                     the manifest: format, database, migrations, and tables with their columns
  *   functions/<name>.sql            SQL functions and views, in the order in which they are created
  *   migrations/<NNNN_what>.sql      the operator's migrations
- *   archives/<sha256>.zip           every archive that the snapshot needs
+ *   archives/<sha256>.zip           every archive that the snapshot needs, unless only the database was wanted
  *   tables/<table>/<number>.gz      rows in PostgreSQL's text format, cut into pieces, gzipped
  *   end.json                        the number of rows and archives: a file without it is incomplete
  *
@@ -36,6 +36,8 @@ export const BackupManifest = z.object({
   migrations: z.array(z.object({ name, checksum: name })).max(10_000),
   /** The operator's migrations that the database has, but the backup does not, because their files were missing. */
   missingMigrations: z.array(MissingMigration).max(10_000).default([]),
+  /** Whether the backup has the archives that its rows need. Earlier releases always wrote them. */
+  hasArchives: z.boolean().default(true),
   tables: z.array(z.object({ name, columns: z.array(name) })).max(10_000),
 })
 export type BackupManifest = z.output<typeof BackupManifest>

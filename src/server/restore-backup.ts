@@ -150,7 +150,8 @@ async function takeEntries(
   if (!source || !ending || !load) throw new DamagedBackup('its end is missing')
   checkArchives(archives, ending)
   const isUsed = await hasOtherArchives(source.store, archives.names)
-  if (isUsed && !isForced) throw usedStore(source.store)
+  // A backup without archives is restored beside the ones that it needs. Its database has no claim on them yet.
+  if (isUsed && !isForced && source.manifest.hasArchives) throw usedStore(source.store)
   await load.end(ending)
   for (const { name, sql } of missing ?? []) await writeNewFile(join(config.migrationsDir, name), sql)
   return { ending, isUsed }

@@ -37,15 +37,21 @@ export type WrittenBackup = BackupEnding & { missingMigrations: string[] }
 
 /**
  * Writes a snapshot of database and archives as one tar file, while servers run. `end.json` names missing and damaged
- * archives. Throws when the database does not have the schema of this release.
+ * archives. With `isDatabaseOnly` it leaves the archives out. Throws when the database does not have the schema of this
+ * release.
  */
-export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<WrittenBackup> {
+export async function writeBackup(
+  db: pg.Pool,
+  config: Config,
+  output: Writable,
+  { isDatabaseOnly = false }: { isDatabaseOnly?: boolean } = {},
+): Promise<WrittenBackup> {
   const schema = await readSchema(await findMigrationsDir(config))
   const missingMigrations = await refuseOtherSchema(db, schema)
   const archives = await openOwnStore(db, config)
   return withOwnConnection(db, async (client) => {
     const tables = await openSnapshot(client)
-    const source = { client, schema, missingMigrations, archives, tables }
+    const source = { client, schema, missingMigrations, archives: isDatabaseOnly ? null : archives, tables }
     const tar = pack()
     const written = pipeline(tar, output)
     // When the disk is full, stop the work at once and throw only one error.
@@ -85,7 +91,8 @@ interface Source {
   client: pg.Client
   schema: Schema
   missingMigrations: BackupManifest['missingMigrations']
-  archives: ArchiveStore
+  /** Null when the backup is to have no archives. */
+  archives: ArchiveStore | null
   tables: CopiedTable[]
 }
 
@@ -98,6 +105,7 @@ async function writeEntries(tar: Pack, source: Source): Promise<BackupEnding> {
     madeAt: new Date().toISOString(),
     migrations: schema.builtIn.map(({ name, checksum }) => ({ name, checksum })),
     missingMigrations,
+    hasArchives: source.archives !== null,
     tables,
   }
   await writeJson(tar, 'backup.json', manifest)
@@ -117,6 +125,7 @@ async function writeArchives(tar: Pack, { client, archives }: Source) {
     bytes: 0,
     problems: [],
   }
+  if (archives === null) return written
   for (let last: string | undefined = ''; last !== undefined; ) {
     const batch = await listArchivesAfter(client, last)
     for (const { sha256 } of batch) {

@@ -1,10 +1,12 @@
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createReadStream, existsSync } from 'node:fs'
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { gunzipSync } from 'node:zlib'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
@@ -18,7 +20,7 @@ import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { onServer } from '../support/database.ts'
 import { fastSettings, makeDataDir, removeDataDir } from '../support/postgres.ts'
-import { databaseUrl, program, runSvc, startServer, stopServer } from '../support/program.ts'
+import { databaseUrl, paste, program, runSvc, startServer, stopServer } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
 
@@ -80,13 +82,20 @@ async function aBackup(): Promise<string> {
   return file
 }
 
+/** A command as a line of a shell. */
+function shellLine(environment: Record<string, string>, ...words: string[]): string {
+  const variables = Object.entries(environment).map(([name, value]) => `${name}='${value}'`)
+  return ['env', ...variables, process.execPath, program, ...words].join(' ')
+}
+
 /** All rows of all tables, as text. */
 async function contentOf(db: Queryable): Promise<Record<string, string[]>> {
   const { rows: names } = await db.query<{ name: string }>(
     `select c.relname as name from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' order by 1`,
   )
-  // A database that was restored into a new store has a new claim, and a backup is noted when it has ended.
-  const copied = names.filter(({ name }) => !['store_claim', 'maintenance'].includes(name))
+  // A database that was restored into a new store has a new claim. A backup is noted when it has ended, and a restore has
+  // checked its archives.
+  const copied = names.filter(({ name }) => !['store_claim', 'maintenance', 'stored_archive'].includes(name))
   const content: Record<string, string[]> = {}
   for (const { name } of copied) {
     const { rows } = await db.query<{ row: string }>(`select r::text as row from ${name} r order by 1`)
@@ -176,6 +185,49 @@ describe('svc backup and svc restore', () => {
     )
     expect(rows[0].consistent).toBe(true)
     await db.end()
+  })
+
+  it('stream from one installation into another', async () => {
+    await mkdir(t.config.migrationsDir, { recursive: true })
+    const { db, dataDir, environment } = await anEmptyInstallation()
+    const { code, stdout, stderr } = await paste(
+      `set -o pipefail\n${shellLine(here(), 'backup', '-')} | ${shellLine(environment, 'restore', '-', '--json')}\n`,
+      folder,
+    )
+    const { size } = await archivesOf(dataDir)
+    expect([code, JSON.parse(stdout)]).toMatchObject([0, { archives: size, problems: [] }])
+    expect(stderr).toMatch(new RegExp(`^Wrote the backup: \\d+ rows, ${size} archives of \\d+ bytes\\.\n$`))
+    expect(size).toBeGreaterThan(2)
+    expect(await contentOf(db)).toEqual(await contentOf(t.db))
+    await db.end()
+  })
+
+  it('leave the archives where they are with --database-only', async () => {
+    await mkdir(t.config.migrationsDir, { recursive: true })
+    const file = join(folder, 'database.tar')
+    const backup = await runSvc(['backup', file, '--database-only'], here())
+    expect([backup.code, backup.stdout]).toEqual([
+      0,
+      expect.stringMatching(
+        new RegExp(
+          `^Keep the archives in ${t.config.dataDir} too: the backup does not contain them\\.\\nWrote .*database\\.tar: \\d+ rows, no archives\\.\\n$`,
+        ),
+      ),
+    ])
+    expect((await readFile(file)).includes('.zip')).toBe(false)
+    // The database is lost, and its archives are still there.
+    const lost = await anEmptyInstallation()
+    const copy = { ...lost.environment, DATA_DIR: join(lost.dataDir, 'copy') }
+    await cp(join(t.config.dataDir, 'archives'), join(copy.DATA_DIR, 'archives'), { recursive: true })
+    const { code, stdout } = await runSvc(['restore', file, '--json'], copy)
+    expect([code, JSON.parse(stdout)]).toMatchObject([0, { problems: [], claimed: false }])
+    expect(await contentOf(lost.db)).toEqual(await contentOf(t.db))
+    await lost.db.end()
+    // Without its archives, the restore says which ones are missing.
+    const empty = await anEmptyInstallation()
+    const without = await runSvc(['restore', file, '--json'], empty.environment)
+    expect([without.code, JSON.parse(without.stdout).problems[0]]).toMatchObject([1, { problem: 'missing' }])
+    await empty.db.end()
   })
 
   it('work for the embedded PostgreSQL', async () => {
@@ -304,6 +356,22 @@ insert into report (text) values ('kept');`
 })
 
 describe('svc backup', () => {
+  it('fails when the reader of its stream goes away, or when it would write to a terminal', async () => {
+    const { code, stderr } = await paste(
+      `set -o pipefail\n${shellLine(here(), 'backup', '-')} | head -c 100 >stream.txt\n`,
+      folder,
+    )
+    expect([code, stderr]).toEqual([1, expect.stringContaining('The output could not be written (EPIPE)')])
+    const onTerminal = await paste(
+      `script --quiet --return --command "${shellLine(here(), 'backup', '-')}" /dev/null\n`,
+      folder,
+    )
+    expect([onTerminal.code, onTerminal.stdout]).toEqual([
+      1,
+      expect.stringContaining('svc: Standard output is a terminal: redirect it to a file or a program.'),
+    ])
+  })
+
   const partials = async () => (await readdir(folder)).filter((name) => name.endsWith('.partial'))
 
   /** Makes backups wait for their snapshot during an act. */
@@ -550,6 +618,43 @@ describe('svc restore', () => {
     await db.end()
   })
 
+  it('upgrades a backup that an earlier release made, and serves its packages', {
+    timeout: 60_000,
+  }, async () => {
+    const { db, environment } = await anEmptyInstallation()
+    const packed = await readFile(new URL('../fixtures/backup-of-2026-11-24.tar.gz', import.meta.url))
+    const file = join(folder, 'earlier.tar')
+    await writeFile(file, gunzipSync(packed))
+    const { code, stdout, stderr } = await runSvc(['restore', file, '--json'], environment)
+    expect([code, stderr, JSON.parse(stdout)]).toMatchObject([
+      0,
+      '',
+      { archives: 2, problems: [], claimed: true },
+    ])
+    const server = await startServer({ ...environment, HOST: '127.0.0.1', LOG_LEVEL: 'silent' })
+    const url = `${server.url}/acme/php/-/packages`
+    expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
+    const document = (await (await fetch(`${url}/p2/acme/lib.json`)).json()) as {
+      packages: Record<string, { version: string; dist: { url: string; shasum: string } }[]>
+    }
+    const versions = document.packages['acme/lib'] ?? []
+    expect(versions.map(({ version }) => version)).toEqual(['1.1.0', '1.0.0'])
+    const dist = String(versions[0]?.dist.url)
+    const archive = await fetch(`${url}${dist.slice(dist.indexOf('/dist/'))}`)
+    const bytes = Buffer.from(await archive.arrayBuffer())
+    expect(createHash('sha1').update(bytes).digest('hex')).toBe(versions[0]?.dist.shasum)
+    // The token of the backup publishes.
+    const authorization = `Basic ${Buffer.from('svc:svcp_I5lOX6zcjLO8Lkb8ZcX4d9avmvTaMw2b0ybQk0gRuq11bKEIg').toString('base64')}`
+    const pushed = await fetch(`${url}/upload/acme/lib/1.2.0`, {
+      method: 'PUT',
+      headers: { authorization },
+      body: new Uint8Array(aPackageZip('acme/lib')),
+    })
+    expect(pushed.status).toBe(201)
+    await stopServer(server)
+    await db.end()
+  })
+
   it('refuses a store with newer archives, which another database may use, unless it is forced', async () => {
     const file = await aBackup()
     await caller.push('5.0.0', { name: 'acme/newer', manifest: { description: 'after the backup' } })
@@ -565,7 +670,10 @@ describe('svc restore', () => {
     expect([forced.code, forced.stderr]).toEqual([0, ''])
     expect(forced.stdout).toContain('until you run svc archives claim')
     const collected = await runSvc(['collect-garbage'], shared)
-    expect([collected.code, collected.stderr]).toEqual([1, expect.stringContaining('restored with --force')])
+    expect([collected.code, collected.stderr]).toEqual([
+      1,
+      expect.stringContaining('restored into an archive store in use'),
+    ])
     expect((await runSvc(['archives', 'claim'], shared)).code).toBe(0)
     expect((await runSvc(['collect-garbage'], shared)).code).toBe(0)
     await db.end()

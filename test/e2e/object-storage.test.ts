@@ -373,6 +373,25 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     agent.close()
   })
 
+  it('is copied into another bucket by the store, without passing through this machine', async () => {
+    const { payload, sha256 } = await aPublished(proxied)
+    await swift?.makeBucket('second')
+    const second = environment.ARCHIVE_STORE.replace('packages/svc', 'second/at')
+    store?.fail('none')
+    const copied = await runSvc(['archives', 'copy', '--to', second, '--json'], here(proxied))
+    const { archives, unchecked, damaged } = JSON.parse(copied.stdout)
+    expect([copied.code, damaged, unchecked]).toEqual([0, [], archives])
+    const heads = store?.heads() ?? []
+    const ofArchives = heads.filter((head) => /^(?:GET|PUT) \S*\.zip /.test(head))
+    expect(ofArchives).toHaveLength(archives)
+    for (const head of ofArchives) expect(head).toMatch(/^PUT .*x-amz-copy-source: \/packages\/proxied\//is)
+    const there = await openArchiveStore(readConfig({ ...environment, ARCHIVE_STORE: second }))
+    const stored = await there.read(sha256)
+    expect(Buffer.concat((await stored?.bytes.toArray()) ?? []).equals(payload)).toBe(true)
+    const again = await runSvc(['archives', 'copy', '--to', second], here(proxied))
+    expect(again.stdout).toBe(`Copied 0 archives of 0 bytes. ${archives} were there already.\n`)
+  })
+
   it('is repaired from a folder, and repairs a folder', async () => {
     const { sha256 } = await aPublished(proxied)
     const copied = join(folder, 'repair')

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FileHandle } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { BucketLocation } from '../../domain/bucket.ts'
 
 /*
  * The storage of archives. Each archive is named by the SHA-256 of its bytes, so a stored archive never changes. An
@@ -79,6 +80,14 @@ export interface ArchiveStore extends ArchiveVolume {
   read(sha256: string, range?: { start: number; end: number }): Promise<OpenArchive | null>
   /** Opens an archive as a local file. Null when the archive is missing. The caller closes the file. */
   openFile(sha256: string): Promise<{ file: FileHandle; size: number } | null>
+  /** The bucket of the store. Null for a folder. */
+  readonly bucket: BucketLocation | null
+  /**
+   * Lets the service of the buckets copy an archive from another store, so that its bytes do not pass through this machine.
+   * Returns `copied`, `unchecked` (copied, but the service has not compared the bytes with the hash), `damaged` (not
+   * copied), or null when the stores are not buckets of one service.
+   */
+  copyFrom(from: ArchiveStore, archive: { sha256: string; size: number }): Promise<CopyOutcome | null>
   /** Returns the size and time of an archive. Null when it is missing. */
   stat(sha256: string): Promise<StoredArchive | null>
   /** Lists all archives, in no order. Archives that are added or removed during the listing may be missing. */
@@ -98,6 +107,9 @@ export interface ArchiveStore extends ArchiveVolume {
   /** Replaces the claim. */
   writeClaim(text: string): Promise<void>
 }
+
+/** The outcome of a copy between two buckets of one service. */
+export type CopyOutcome = 'copied' | 'unchecked' | 'damaged'
 
 /** An archive that is being read. */
 export interface OpenArchive {

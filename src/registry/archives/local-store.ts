@@ -165,6 +165,8 @@ export async function openLocalStore(directory: string, reserveBytes = 0): Promi
     directory,
     reserveBytes,
     place: directory,
+    bucket: null,
+    copyFrom: async () => null,
     stat,
     openFile,
     keep: (received) =>

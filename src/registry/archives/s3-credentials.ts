@@ -192,7 +192,7 @@ async function ask(
   } catch (error) {
     const { name, message } = error as Error
     const why = name === 'TimeoutError' ? 'it does not respond' : message
-    throw new Error(`the keys of the archive store cannot be had from ${origin}: ${why}`, { cause: error })
+    throw new Error(`the keys of the archive store cannot be had from ${origin}: ${why}`)
   }
 }
 

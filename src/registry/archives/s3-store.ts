@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { BucketSettings } from '../../domain/bucket.ts'
-import type { ArchiveStore, ReceivedArchive, StoredArchive } from './archive-store.ts'
+import type { ArchiveStore, CopyOutcome, ReceivedArchive, StoredArchive } from './archive-store.ts'
 import { archiveName, readArchiveName, writing } from './local-store.ts'
 import { openS3Client, type Patience, unavailable } from './s3-client.ts'
 import { element } from './xml-element.ts'
@@ -14,6 +14,8 @@ import { element } from './xml-element.ts'
 const linkSeconds = 15 * 60
 /** An archive that was stored within this time is not stored again. A garbage collection keeps it for a day. */
 const freshMilliseconds = 12 * 60 * 60 * 1000
+/** A service that copies more slowly between its buckets counts as unavailable. */
+const copiedBytesPerSecond = 1024 ** 2
 const folder = 'archives/'
 const ownerKey = `${folder}database-id`
 const claimKey = `${folder}claim`
@@ -80,6 +82,39 @@ export async function openS3Store(
     await body.dump()
   }
 
+  async function copyFrom(
+    from: ArchiveStore,
+    { sha256, size }: { sha256: string; size: number },
+  ): Promise<CopyOutcome | null> {
+    if (from.bucket?.endpoint !== bucket.endpoint || from.bucket.region !== bucket.region) return null
+    const headers = {
+      'x-amz-copy-source': `/${from.bucket.name}/${from.bucket.prefix}${keyOf(sha256)}`,
+      // Amazon S3 then returns the hash of the bytes. Other services may ignore it.
+      'x-amz-checksum-algorithm': 'SHA256',
+    }
+    const patience = client.startPatience()
+    // The service sends nothing while it copies.
+    patience.left += Math.ceil((size / copiedBytesPerSecond) * 1000)
+    const wanted = { method: 'PUT', key: keyOf(sha256), headers } as const
+    const response = await client.send(wanted, [200, 404, 405, 501], patience)
+    const text = await response.body.text()
+    if (response.statusCode !== 200) return null
+    // An error that happens while the service copies has the status 200 too.
+    const code = element(text, 'Code')
+    if (code !== undefined)
+      throw unavailable(new Error(`The archive store failed to copy ${sha256}: ${code}.`))
+    const checksum = element(text, 'ChecksumSHA256')
+    if (checksum === undefined) return 'unchecked'
+    if (Buffer.from(checksum, 'base64').toString('hex') === sha256) return 'copied'
+    await removeObject(sha256)
+    return 'damaged'
+  }
+
+  async function removeObject(sha256: string): Promise<void> {
+    const { body } = await client.send({ method: 'DELETE', key: keyOf(sha256) }, [200, 204, 404])
+    await body.dump()
+  }
+
   async function readText(key: string): Promise<string | null> {
     const { statusCode, body } = await client.send({ method: 'GET', key }, [200, 404])
     const text = await body.text()
@@ -95,6 +130,8 @@ export async function openS3Store(
     directory,
     reserveBytes,
     place: `s3://${bucket.name}/${bucket.prefix}`,
+    bucket,
+    copyFrom,
     isLinked,
     stat,
     read,
@@ -131,8 +168,7 @@ export async function openS3Store(
       const found = await stat(sha256)
       if (!found) return true
       if (found.touchedAt > untouchedSince) return false
-      const { body } = await client.send({ method: 'DELETE', key: keyOf(sha256) }, [200, 204, 404])
-      await body.dump()
+      await removeObject(sha256)
       return true
     },
     async link(sha256, { method, fileName }) {

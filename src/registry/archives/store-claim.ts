@@ -64,9 +64,7 @@ export async function settleRestoredClaim(
 ): Promise<boolean> {
   const own = await findClaim(db)
   const stored = await readClaim(store)
-  const because = isUsed
-    ? 'it was restored with --force into an archive store in use'
-    : whyForeign(stored, own)
+  const because = isUsed ? 'it was restored into an archive store in use' : whyForeign(stored, own)
   if (because !== null) await loseClaim(db, own.incarnation, because)
   else if (stored === null) await renewClaim(db, 0)
   return because === null

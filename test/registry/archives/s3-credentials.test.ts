@@ -34,7 +34,13 @@ const keysJson = () => ({
   Expiration: new Date(Date.now() + lifeSeconds * 1000).toISOString(),
 })
 
-function respondAsService(request: IncomingMessage, body: string): { status: number; body: string } {
+interface Answer {
+  status: number
+  headers?: Record<string, string>
+  body: string
+}
+
+function respondAsService(request: IncomingMessage, body: string): Answer {
   const { method, url = '', headers } = request
   asked.push(`${method} ${url}`)
   if (failure) return { body: '', ...failure }
@@ -67,18 +73,25 @@ function respondAsService(request: IncomingMessage, body: string): { status: num
   return { status: 200, body: `<R><Credentials>${elements}</Credentials></R>` }
 }
 
-const server = createServer(async (request, response) => {
-  const body = await text(request)
-  if (request.url?.startsWith('/packages/')) {
-    const [, key = ''] = /Credential=([^/]+)/.exec(request.headers.authorization ?? '') ?? []
-    seenByStore.push({ key, token: String(request.headers['x-amz-security-token']) })
-    const isRefused = isExpiredAtStore && key !== `key-${issued}`
-    isExpiredAtStore &&= isRefused
-    if (isRefused) return response.writeHead(400).end('<Error><Code>ExpiredToken</Code></Error>')
-    return response.writeHead(200, { 'content-length': 10, 'last-modified': new Date(0).toUTCString() }).end()
-  }
-  const { status, body: sent } = respondAsService(request, body)
-  return response.writeHead(status).end(sent)
+function respondAsStore({ headers }: IncomingMessage): Answer {
+  const [, key = ''] = /Credential=([^/]+)/.exec(headers.authorization ?? '') ?? []
+  seenByStore.push({ key, token: String(headers['x-amz-security-token']) })
+  const isRefused = isExpiredAtStore && key !== `key-${issued}`
+  isExpiredAtStore &&= isRefused
+  if (isRefused) return { status: 400, body: '<Error><Code>ExpiredToken</Code></Error>' }
+  const about = { 'content-length': '10', 'last-modified': new Date(0).toUTCString() }
+  return { status: 200, headers: about, body: '' }
+}
+
+const server = createServer((request, response) => {
+  void text(request).then((body) => {
+    const {
+      status,
+      headers = {},
+      body: sent,
+    } = request.url?.startsWith('/packages/') ? respondAsStore(request) : respondAsService(request, body)
+    response.writeHead(status, headers).end(sent)
+  })
 })
 
 beforeAll(async () => {
