@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import cookie from '@fastify/cookie'
 import Fastify, {
@@ -28,6 +27,7 @@ import {
 } from '../http/page-scope.ts'
 import { registerViews } from '../http/pages.ts'
 import { startInTurn } from '../http/pipelined-requests.ts'
+import { requestIdOf, traceparentOf } from '../http/request-id.ts'
 import { openLastUse } from '../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
@@ -57,12 +57,14 @@ const drainSeconds = 10
 export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
     loggerInstance: log,
-    // The id must be unique in all processes, because identity events store it.
-    genReqId: () => randomUUID(),
+    genReqId: requestIdOf,
     logController: logResponsesOnly(),
     // Without options, pino creates a child logger in a third of the time.
-    childLoggerFactory: (logger, bindings, options) =>
-      Object.keys(options).length === 0 ? logger.child(bindings) : logger.child(bindings, options),
+    childLoggerFactory(logger, bindings, options, request) {
+      const traceparent = request === undefined ? null : traceparentOf(request)
+      const all = traceparent === null ? bindings : { ...bindings, traceparent }
+      return Object.keys(options).length === 0 ? logger.child(all) : logger.child(all, options)
+    },
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
     // No URL that Node accepts is longer. Each scope limits its parameters and sends its own error.
@@ -84,6 +86,10 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     clientErrorHandler: handleClientError,
   })
   runJobsWhileListening(app, context, log)
+  app.addHook('onRequest', (request, reply, done) => {
+    returnRequestId(request, reply)
+    done()
+  })
   admitRequests(app)
   warnOfUntrustedProxies(app)
   drainOnClose(app, drainSeconds)
@@ -195,6 +201,11 @@ function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: F
   app.addHook('onClose', async () => stopped)
 }
 
+/** Names the request, so that people can report it and proxies can find it. */
+function returnRequestId({ id }: FastifyRequest, reply: FastifyReply): void {
+  reply.header('x-request-id', id)
+}
+
 /** Returns a request's path and query, also for the absolute form `GET http://host/path` (RFC 9112 §3.2.2). */
 function originForm({ url = '/' }: IncomingMessage): string {
   if (url.startsWith('/')) return url
@@ -260,6 +271,7 @@ function dialectOf(request: FastifyRequest): Dialect | undefined {
 /** Sends the error for a URL that cannot be decoded. No hook has run for it. */
 function sendUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const sendError = dialectOf(request)?.sendError ?? showUndecodableUrl
+  returnRequestId(request, reply)
   inTurn(request, reply, () => void sendError(error, request, reply))
 }
 
