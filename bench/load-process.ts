@@ -40,7 +40,8 @@ async function drive(load: Load): Promise<LoadResult> {
   for (const { close } of connections) close()
   milliseconds.sort((a, b) => a - b)
   const at = (part: number) => milliseconds[Math.floor((milliseconds.length - 1) * part)] ?? 0
-  return { count: milliseconds.length, seconds, medianMs: at(0.5), p99Ms: at(0.99), bodies }
+  const [medianMs, p95Ms, p99Ms] = [at(0.5), at(0.95), at(0.99)]
+  return { count: milliseconds.length, seconds, medianMs, p95Ms, p99Ms, bodies }
 }
 
 interface Connection {

@@ -20,6 +20,7 @@ export interface LoadResult {
   count: number
   seconds: number
   medianMs: number
+  p95Ms: number
   p99Ms: number
   /** The bodies, in the order of the requests. Empty unless `keepBodies` is set. */
   bodies: string[]

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { measureArchives } from './archives.ts'
 import { measureBaselinePulls } from './baseline-pulls.ts'
 import { measureComposer } from './composer.ts'
+import { measureExpensive } from './expensive.ts'
 import { measureLarge } from './large.ts'
 import { measureMemory } from './memory.ts'
 import { measurePulls } from './pulls.ts'
@@ -17,8 +18,8 @@ import { measureUpstream } from './upstream.ts'
 
 /**
  * `npm run bench` measures the built server on this machine and prints Markdown tables. `--quick` sends fewer requests.
- * With names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) it runs only those parts. The parts
- * `large` and `upgrade` run only when they are named.
+ * With names of parts (pulls, composer, tokens, pushes, upstream, memory, expensive, rolling) it runs only those parts. The
+ * parts `large` and `upgrade` run only when they are named.
  */
 const words = process.argv.slice(2)
 /** Parts that run only when they are named. */
@@ -36,6 +37,7 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
   pushes: (server) => measurePushes(server, isQuick ? 3 : 11),
   upstream: (server, folder) => measureUpstream(server, folder, isQuick ? 3 : 15),
   memory: (server, folder) => measureMemory(server, folder),
+  expensive: (server) => measureExpensive(server, isQuick ? 500 : 2000),
   rolling: (server, folder) => measureRolling(server, folder, isQuick ? 1 : 5),
 }
 const chosen = Object.entries(parts).filter(

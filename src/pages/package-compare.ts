@@ -1,9 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
+import { openReadCache } from '../domain/read-cache.ts'
 import { readQuery, text } from '../http/forms.ts'
+import type { HeavyPages } from '../http/heavy-pages.ts'
+import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
-import { type ArchiveBrowser, type ChangedFiles, compareFiles } from '../registry/archives/archive-files.ts'
+import type { ArchiveBrowser } from '../registry/archives/archive-files.ts'
+import type { ChangedFiles } from '../registry/archives/archive-tasks.ts'
 import {
   isJsonObject,
   type Json,
@@ -15,7 +19,7 @@ import {
   type ListedVersion,
   listVersions,
 } from '../registry/tables/listed-versions.ts'
-import { filesOf } from './package-files.ts'
+import { foundIn } from './package-files.ts'
 import {
   findPackageView,
   findShownVersion,
@@ -42,19 +46,23 @@ interface ChangedField {
   after: string | null
 }
 
+/** The differences between two archives. They never change. */
+interface Comparison {
+  files: { title: string; kind: keyof ChangedFiles; paths: string[]; left: number }[]
+  /** Null when a composer.json cannot be read. */
+  fields: ChangedField[] | null
+}
+
+/** The size of the comparisons in memory. */
+const maxCachedBytes = 8 * 1024 * 1024
+
 const comparePage = page<
   PackageView & {
     offered: ListedVersion[]
     /** The chosen versions. `from` is the first offer when there is no older version, and null when it is the only one. */
     chosen: { from: string | null; to: string }
     /** Null when there is no version to compare with. */
-    compared: {
-      from: DescribedVersion
-      to: DescribedVersion
-      files: { title: string; kind: 'added' | 'removed' | 'changed'; paths: string[]; left: number }[]
-      /** Null when a composer.json cannot be read. */
-      fields: ChangedField[] | null
-    } | null
+    compared: ({ from: DescribedVersion; to: DescribedVersion } & Comparison) | null
   }
 >('pages/compare')
 
@@ -63,11 +71,16 @@ const CompareQuery = z.object({ from: text, to: text })
 /** `…/-/compare?from=&to=`: the files and the values of composer.json that differ between two versions. */
 export async function compareRoutes(
   app: FastifyInstance,
-  context: AppContext & { archives: ArchiveBrowser },
+  context: AppContext & { archives: ArchiveBrowser; heavy: HeavyPages },
 ): Promise<void> {
-  const { db, archives } = context
+  const { db, archives, heavy } = context
+  const comparisons = openReadCache<Comparison, { from: DescribedVersion; to: DescribedVersion }>({
+    maxSize: maxCachedBytes,
+    sizeOf: (comparison) => JSON.stringify(comparison).length * 2,
+    read: (_hashes, { from, to }) => compare(from, to),
+  })
 
-  app.get<PackageRoute>(`${packagePath}/-/compare`, async (request, reply) => {
+  const show = heavy<PackageRoute>(async (request, reply) => {
     const view = await findPackageView(context, request)
     const query = readQuery(CompareQuery, request)
     const to = await findShownVersion(context, view, query.to)
@@ -82,12 +95,22 @@ export async function compareRoutes(
       ...view,
       offered,
       chosen: { from: from?.version ?? other, to: to.version },
-      compared: from && { from, to, ...(await compare(from, to)) },
+      compared: from && { from, to, ...(await comparisonOf(from, to)) },
     })
   })
+  app.get<PackageRoute>(`${packagePath}/-/compare`, show)
 
-  async function compare(from: DescribedVersion, to: DescribedVersion) {
-    const changes = await compareFiles(await filesOf(archives, from), await filesOf(archives, to))
+  async function comparisonOf(from: DescribedVersion, to: DescribedVersion): Promise<Comparison> {
+    const found = await comparisons.fetch(`${from.sha256} ${to.sha256}`, { context: { from, to } })
+    return found as Comparison
+  }
+
+  async function compare(from: DescribedVersion, to: DescribedVersion): Promise<Comparison> {
+    const changes = await readingArchive(() => archives.compare(from.sha256, to.sha256, maxPaths))
+    if (changes === 'missing') {
+      for (const one of [from, to]) await foundIn(archives, one, '')
+      throw pageNotFound()
+    }
     const [before, after] = [await manifestOf(from), await manifestOf(to)]
     return {
       files: (['changed', 'added', 'removed'] as const).map((kind) => listPaths(changes, kind)),
@@ -96,7 +119,7 @@ export async function compareRoutes(
   }
 
   async function manifestOf(version: DescribedVersion): Promise<JsonObject | null> {
-    const file = (await filesOf(archives, version)).find(({ path }) => path === 'composer.json')
+    const file = (await foundIn(archives, version, 'composer.json'))?.file
     const bytes = file && (await readingArchive(() => archives.read(version.sha256, file, maxManifestBytes)))
     // Every published composer.json is a JSON object. Uploads without one are rejected.
     const manifest: unknown = bytes ? JSON.parse(bytes.toString('utf8')) : null
@@ -106,13 +129,7 @@ export async function compareRoutes(
 
 function listPaths(changes: ChangedFiles, kind: keyof ChangedFiles) {
   const titles = { added: 'Added', removed: 'Removed', changed: 'Changed' }
-  const paths = changes[kind]
-  return {
-    title: titles[kind],
-    kind,
-    paths: paths.slice(0, maxPaths),
-    left: Math.max(paths.length - maxPaths, 0),
-  }
+  return { title: titles[kind], kind, ...changes[kind] }
 }
 
 function compareFields(before: JsonObject, after: JsonObject): ChangedField[] {

@@ -3,15 +3,13 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { revealText } from '../domain/plain-text.ts'
+import { openReadCache } from '../domain/read-cache.ts'
 import { readQuery, text } from '../http/forms.ts'
+import type { HeavyPages } from '../http/heavy-pages.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
-import {
-  type ArchiveBrowser,
-  type ArchiveFile,
-  type DirectoryEntry,
-  listDirectory,
-} from '../registry/archives/archive-files.ts'
+import type { ArchiveBrowser } from '../registry/archives/archive-files.ts'
+import type { ArchiveFile, AtPath, DirectoryEntry } from '../registry/archives/archive-tasks.ts'
 import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import type { DescribedVersion, ListedVersion } from '../registry/tables/listed-versions.ts'
 import {
@@ -34,6 +32,14 @@ const maxImageBytes = 2 * 1024 * 1024
 const maxShownBytes = 72 * 1024
 /** The bytes that a page adds to each line, for its number and a link. */
 const lineBytes = 80
+
+/** The size of the coloured code in memory. */
+const maxCachedBytes = 16 * 1024 * 1024
+
+/** Lines of HTML with colours. */
+interface ColouredCode {
+  lines: string[]
+}
 
 /** A line of a file. */
 interface ShownLine {
@@ -82,38 +88,47 @@ const RawQuery = z.object({ version: text, path: text })
  */
 export async function fileRoutes(
   app: FastifyInstance,
-  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer },
+  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer; heavy: HeavyPages },
 ): Promise<void> {
-  const { archives, readmes } = context
+  const { archives, readmes, heavy } = context
+  const coloured = openReadCache<ColouredCode, { content: string; language: string }>({
+    maxSize: maxCachedBytes,
+    sizeOf: ({ lines }) => lines.reduce((sum, line) => sum + line.length * 2 + 32, 1),
+    // Without colours, because the thread was busy: the next request tries again.
+    read: async (_file, { content, language }) => {
+      const lines = await readmes.highlight(content, language)
+      return lines ? { lines } : undefined
+    },
+  })
 
-  app.get<PackageRoute>(`${packagePath}/-/files`, async (request, reply) => {
+  const showFiles = heavy<PackageRoute>(async (request, reply) => {
     const view = await findPackageView(context, request)
     const { version, path, line, from } = readQuery(FilesQuery, request)
     const shown = await findShownVersion(context, view, version)
     refuseQuarantined(view, shown)
-    const files = await filesOf(archives, shown)
-    const file = files.find((known) => known.path === path && known.kind !== 'directory')
-    const names = file ? [] : listDirectory(files, path)
-    if (!names) throw pageNotFound()
+    const found = await foundIn(archives, shown, path, { from, limit: namesPerPage })
+    if (!found) throw pageNotFound()
+    const { file = null, entries = [] } = found
     return filesPage(reply, view.session ?? nobody, {
       ...view,
       shown,
       offered: await listOfferedVersions(context, view),
       filePath: path,
-      entries: names.slice(from, from + namesPerPage),
-      nextName: names.length > from + namesPerPage ? from + namesPerPage : null,
+      entries,
+      nextName: found.entries && found.isContinued ? from + namesPerPage : null,
       file: file ? await show(shown, file, line) : null,
       maxTextBytes,
     })
   })
+  app.get<PackageRoute>(`${packagePath}/-/files`, showFiles)
 
-  app.get<PackageRoute>(`${packagePath}/-/files/image`, async (request, reply) => {
+  const sendImage = heavy<PackageRoute>(async (request, reply) => {
     const view = await findPackageView(context, request)
     const { version, path } = readQuery(RawQuery, request)
     const shown = await findShownVersion(context, view, version)
     refuseQuarantined(view, shown)
-    const files = await filesOf(archives, shown)
-    const file = files.find((known) => known.path === path && known.kind === 'file')
+    const found = (await foundIn(archives, shown, path))?.file
+    const file = found?.kind === 'file' ? found : undefined
     const bytes = file && (await readingArchive(() => archives.read(shown.sha256, file, maxImageBytes)))
     const type = bytes && imageTypeOf(path, bytes)
     if (!type) throw pageNotFound()
@@ -128,6 +143,7 @@ export async function fileRoutes(
       .type(type)
       .send(bytes)
   })
+  app.get<PackageRoute>(`${packagePath}/-/files/image`, sendImage)
 
   async function show({ sha256 }: DescribedVersion, file: ArchiveFile, line: number): Promise<ShownFile> {
     const { size, kind, path } = file
@@ -136,19 +152,26 @@ export async function fileRoutes(
     const isImage = /\.(?:png|jpe?g|gif|webp|svg)$/i.test(path) && size <= maxImageBytes && kind === 'file'
     if (content === null) return { size, kind, lines: null, isImage, line, nextLine: null }
     const language = kind === 'file' ? languageOf(path) : null
-    const coloured = language && (await readmes.highlight(content, language))
-    return { size, kind, isImage, line, ...partOf(coloured || content.split('\n').map(escapeHtml), line) }
+    const key = `${sha256} ${path}`
+    const code = language && (await coloured.fetch(key, { context: { content, language } }))
+    const part = code ? partOf(code.lines, line) : partOf(content.split('\n'), line, escapeHtml)
+    return { size, kind, isImage, line, ...part }
   }
 }
 
-/** Lists the files of a version. Throws 404 when the archive store does not have its archive. */
-export async function filesOf(
+/**
+ * Returns what is at a path of a version: a file, or a part of a directory. Null when there is nothing. Throws 404 when the
+ * archive store does not have the archive.
+ */
+export async function foundIn(
   archives: ArchiveBrowser,
   { sha256, version }: ListedVersion,
-): Promise<readonly ArchiveFile[]> {
-  const files = await readingArchive(() => archives.list(sha256))
-  if (!files) throw new PageError(404, `The archive of version ${version} is no longer stored.`)
-  return files
+  path: string,
+  part?: { from: number; limit: number },
+): Promise<AtPath | null> {
+  const found = await readingArchive(() => archives.look(sha256, path, part))
+  if (found === 'missing') throw new PageError(404, `The archive of version ${version} is no longer stored.`)
+  return found
 }
 
 /** Returns bytes as text. Null when they are not UTF-8, or contain NUL. */
@@ -165,12 +188,16 @@ function decodeText(bytes: Buffer): string | null {
  * Returns as many whole lines of HTML as fit on a page, beginning with `firstLine`. A line that is too long for a page
  * is cut.
  */
-function partOf(lines: readonly string[], firstLine: number): Pick<ShownFile, 'lines' | 'nextLine'> {
+function partOf(
+  lines: readonly string[],
+  firstLine: number,
+  toHtml = (line: string) => line,
+): Pick<ShownFile, 'lines' | 'nextLine'> {
   const shown: ShownLine[] = []
   let bytes = 0
   for (let number = firstLine; number <= lines.length; number += 1) {
     // Bidirectional controls can make code look different from what PHP runs.
-    const html = revealText(lines[number - 1] ?? '')
+    const html = revealText(toHtml(lines[number - 1] ?? ''))
     bytes += Buffer.byteLength(html) + lineBytes
     if (bytes <= maxShownBytes) shown.push({ number, html })
     else if (shown.length > 0) return { lines: shown, nextLine: number }

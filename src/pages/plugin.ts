@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
+import { openHeavyPages } from '../http/heavy-pages.ts'
 import { PageError, pageNotFound, wrongMethod } from '../http/page-error.ts'
 import { pagePolicy, servePages, showError } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
@@ -38,6 +39,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   })
   const store = await openArchiveStore(context.config)
   const archives = openArchiveBrowser(store)
+  const heavy = openHeavyPages()
   app.addHook('onRequest', async (request) => {
     // PostgreSQL cannot store NUL in text, so no name contains one.
     if (request.url.includes('%00')) throw pageNotFound()
@@ -59,8 +61,8 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await packageChangeRoutes(app, context)
     await packageAdvisoryRoutes(app, context)
     await dependencyRoutes(app, context)
-    await fileRoutes(app, { ...context, archives })
-    await compareRoutes(app, { ...context, archives })
+    await fileRoutes(app, { ...context, archives, heavy })
+    await compareRoutes(app, { ...context, archives, heavy })
     await packageActivityRoutes(app, context)
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })

@@ -10,7 +10,8 @@ import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import type { ArchiveStore, ReceivedArchive } from '../registry/archives/archive-store.ts'
-import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
+import type { JudgedArchive } from '../registry/archives/judge-archive.ts'
+import { judgeUpload } from '../registry/archives/judge-upload.ts'
 import { keepArchive } from '../registry/archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { RegistryError } from '../registry/errors.ts'
@@ -138,7 +139,7 @@ export async function uploadPageRoutes(
         }
         const { sha256, size } = archive
         try {
-          await inTurn(() => judgeArchive(archive.path))
+          await inTurn(() => judgeUpload(archive.path))
           // Store the bytes before the row that names them, and commit the row before the browser gets the response.
           await keepArchive(db, archives, archive)
         } catch (error) {
@@ -264,7 +265,7 @@ export async function uploadPageRoutes(
     const received = await receiving.finally(() => opened.bytes.destroy())
     try {
       if (received.sha256 !== sha256) throw new Error(`the stored upload ${sha256} is damaged`)
-      return { received, judged: await judgeArchive(received.path) }
+      return { received, judged: await judgeUpload(received.path) }
     } catch (error) {
       await discardArchive(received)
       throw error

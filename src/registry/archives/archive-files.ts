@@ -2,113 +2,125 @@ import { promisify } from 'node:util'
 import { crc32, inflateRaw } from 'node:zlib'
 import { fromRandomAccessReaderPromise } from 'yauzl'
 import { openReadCache } from '../../domain/read-cache.ts'
-import { limitConcurrency, makePause } from '../../domain/time-slices.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
-import {
-  findPackageRoot,
-  findReadme,
-  maxReadmeBytes,
-  type Readme,
-  sortTree,
-  toReadme,
-} from './archive-tree.ts'
-import { type ReadBytes, ZipReader } from './zip-directory.ts'
+import type {
+  ArchiveFile,
+  ArchiveTask,
+  AtPath,
+  ChangedFiles,
+  DirectoryBytes,
+  NeededArchive,
+} from './archive-tasks.ts'
+import { askArchiveThread } from './archive-threads.ts'
+import { findReadme, maxReadmeBytes, type Readme, toReadme } from './archive-tree.ts'
+import { findDirectory, type ReadBytes, ZipReader } from './zip-directory.ts'
 import { inflateEntry } from './zip-entry.ts'
 
 const inflate = promisify(inflateRaw)
 
-/** A file, directory or link of a package. */
-export interface ArchiveFile {
-  /** The path in the package, after Composer has unpacked it. */
-  path: string
-  kind: ArchiveEntry['kind']
-  /** The size of the inflated contents, in bytes. */
-  size: number
-  /** The checksum of the contents, which was checked at the upload. */
-  crc32: number
-  compressedSize: number
-  isDeflated: boolean
-  /** The position of the local header. */
-  offset: number
-}
-
 /** Reads single files of stored archives. */
 export interface ArchiveBrowser {
   /**
-   * Lists the files of an archive. A directory is directly followed by its contents. Null when the archive is missing.
+   * Returns the file or link at a path, or at most `limit` names of the directory, beginning with the name at the index
+   * `from`. Null when there is nothing at the path, and `missing` when the store does not have the archive.
    */
-  list: (sha256: string) => Promise<readonly ArchiveFile[] | null>
+  look: (
+    sha256: string,
+    path: string,
+    part?: { from: number; limit: number },
+  ) => Promise<AtPath | null | 'missing'>
+  /** Returns the differences between two archives: at most `limit` paths of each kind. */
+  compare: (before: string, after: string, limit: number) => Promise<ChangedFiles | 'missing'>
   /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
   read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
 }
 
-/** The maximum number of files in all lists in memory together. Each file takes about 250 bytes. */
-const maxCachedFiles = 100_000
+/** The size of the results in memory. An archive never changes, because its name is its hash, so neither do they. */
+const maxCachedBytes = 16 * 1024 * 1024
 /** How many bytes of the directory one request to a bucket reads. The directory of a large archive has 16 MiB. */
 const windowBytes = 256 * 1024
-/**
- * How many archives are listed at once. More would compete for the event loop, and for the connections to the bucket.
- */
-const maxListedAtOnce = 3
+/** More than the end record of a zip, and the longest comment after it. */
+const endBytes = 68 * 1024
 const localHeaderBytes = 30
 
-/** Opens the reader of single files. It reads only the necessary parts of an archive, also from a bucket. */
+/**
+ * Opens the reader of single files. It reads only the necessary parts of an archive, also from a bucket. A thread makes
+ * the lists of files, because they are long.
+ */
 export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
-  const inTurn = limitConcurrency(maxListedAtOnce)
-  // The name of an archive is its hash, so its list of files never changes.
-  const lists = openReadCache<readonly ArchiveFile[]>({
-    maxSize: maxCachedFiles,
-    sizeOf: (files) => files.length + 1,
-    read: (sha256) => inTurn(async () => (await listFiles(store, sha256)) ?? undefined),
+  /** Reads the directories of archives that a thread needs. Null when the store does not have one of the archives. */
+  async function readDirectories(
+    archives: readonly NeededArchive[],
+    needs: readonly string[],
+  ): Promise<NeededArchive[] | null> {
+    const read: NeededArchive[] = []
+    for (const archive of archives) {
+      const { sha256 } = archive
+      const directory = needs.includes(sha256) ? await readDirectory(store, sha256) : null
+      if (directory === null && needs.includes(sha256)) return null
+      read.push({ sha256, directory })
+    }
+    return read
+  }
+
+  const results = openReadCache<Result, { task: ListTask }>({
+    maxSize: maxCachedBytes,
+    sizeOf: ({ value }) => JSON.stringify(value).length * 2 + 100,
+    async read(_key, { task }) {
+      let archives: NeededArchive[] = task.archives
+      for (;;) {
+        const reply = await askArchiveThread({ ...task, archives })
+        if ('value' in reply) return { value: reply.value as Result['value'] }
+        const read = await readDirectories(archives, reply.needs)
+        // A missing archive may come back, so it is not remembered.
+        if (read === null) return undefined
+        archives = read
+      }
+    },
   })
+
+  async function ask<Value>(task: ListTask): Promise<Value | 'missing'> {
+    const found = await results.fetch(JSON.stringify(task), { context: { task } })
+    return found ? (found.value as Value) : 'missing'
+  }
+
+  const needed = (sha256: string) => ({ sha256, directory: null })
   return {
-    list: async (sha256) => (await lists.fetch(sha256)) ?? null,
+    look: (sha256, path, { from, limit } = { from: 0, limit: 0 }) =>
+      ask<AtPath | null>({ name: 'look', archives: [needed(sha256)], path, from, limit }),
+    compare: (before, after, limit) =>
+      ask<ChangedFiles>({ name: 'compare', archives: [needed(before), needed(after)], limit }),
     read: (sha256, file, maxBytes) => readFile(readerOf(store, sha256), file, maxBytes),
   }
 }
 
-function readerOf(store: ArchiveStore, sha256: string): ZipReader {
-  const readBytes: ReadBytes = async (start, end) => {
+type ListTask = Exclude<ArchiveTask, { name: 'judge' }>
+
+interface Result {
+  value: AtPath | ChangedFiles | null
+}
+
+function rangeOf(store: ArchiveStore, sha256: string): ReadBytes {
+  return async (start, end) => {
     const opened = await store.read(sha256, { start, end: end - 1 })
     return opened ? Buffer.concat(await opened.bytes.toArray()) : Buffer.alloc(0)
   }
-  return new ZipReader(readBytes, windowBytes)
 }
 
-async function listFiles(store: ArchiveStore, sha256: string): Promise<readonly ArchiveFile[] | null> {
+function readerOf(store: ArchiveStore, sha256: string): ZipReader {
+  return new ZipReader(rangeOf(store, sha256), windowBytes)
+}
+
+/** Reads the end of an archive, with its directory. Null when the store does not have the archive. */
+async function readDirectory(store: ArchiveStore, sha256: string): Promise<DirectoryBytes | null> {
   const stored = await store.stat(sha256)
-  return stored && parsing('its directory', readDirectory(readerOf(store, sha256), stored.size))
-}
-
-async function readDirectory(reader: ZipReader, size: number): Promise<readonly ArchiveFile[]> {
-  const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
-  const zip = await fromRandomAccessReaderPromise(reader, size, options)
-  const pause = makePause()
-  const entries: ArchiveEntry[] = []
-  for await (const header of zip.eachEntry()) {
-    entries.push(readArchiveEntry(header))
-    await pause()
-  }
-  const root = findPackageRoot(entries)
-  const files: ArchiveFile[] = []
-  for (const { entry } of await sortTree(entries)) {
-    if (entry.name.startsWith(root) && entry.name.length > root.length) files.push(toFile(entry, root))
-    await pause()
-  }
-  return files
-}
-
-function toFile({ name, kind, header }: ArchiveEntry, root: string): ArchiveFile {
-  return {
-    path: name.slice(root.length),
-    kind,
-    size: header.uncompressedSize,
-    crc32: header.crc32,
-    compressedSize: header.compressedSize,
-    isDeflated: header.compressionMethod !== 0,
-    offset: header.relativeOffsetOfLocalHeader,
-  }
+  if (!stored) return null
+  const { size } = stored
+  const bytes = rangeOf(store, sha256)
+  const found = await parsing('its directory', findDirectory({ size, bytes }))
+  const start = Math.min(found.start, Math.max(size - endBytes, 0))
+  return { bytes: await bytes(start, size), start, size }
 }
 
 /** Reads a file. Inflates it in the thread pool, and never to more than `maxBytes`. */
@@ -121,72 +133,6 @@ async function readFile(reader: ZipReader, file: ArchiveFile, maxBytes: number):
   const limit = { maxOutputLength: Math.max(file.size, 1) }
   const bytes = file.isDeflated ? await inflate(raw, limit).catch(() => null) : raw
   return bytes !== null && bytes.length === file.size && crc32(bytes) === file.crc32 ? bytes : null
-}
-
-/** A name in a directory. */
-export interface DirectoryEntry {
-  name: string
-  path: string
-  kind: ArchiveFile['kind']
-  /** Null for a directory. */
-  size: number | null
-}
-
-/**
- * Lists a directory. Its directories come first. Null when the directory does not exist. '' is the root of the package.
- */
-export function listDirectory(files: readonly ArchiveFile[], directory: string): DirectoryEntry[] | null {
-  const prefix = directory === '' ? '' : `${directory}/`
-  const directories = new Map<string, DirectoryEntry>()
-  const others: DirectoryEntry[] = []
-  let isKnown = directory === ''
-  for (const { path, kind, size } of files) {
-    if (path === directory && kind === 'directory') isKnown = true
-    if (!path.startsWith(prefix) || path.length === prefix.length) continue
-    isKnown = true
-    const slash = path.indexOf('/', prefix.length)
-    const child = slash < 0 ? path : path.slice(0, slash)
-    const name = child.slice(prefix.length)
-    if (slash >= 0 || kind === 'directory') {
-      if (!directories.has(child))
-        directories.set(child, { name, path: child, kind: 'directory', size: null })
-    } else {
-      others.push({ name, path, kind, size })
-    }
-  }
-  return isKnown ? [...directories.values(), ...others] : null
-}
-
-/** The differences between the files of two archives. */
-export interface ChangedFiles {
-  added: string[]
-  removed: string[]
-  changed: string[]
-}
-
-/** Compares two archives by the size and checksum of each file, without reading contents. Ignores directories. */
-export async function compareFiles(
-  before: readonly ArchiveFile[],
-  after: readonly ArchiveFile[],
-): Promise<ChangedFiles> {
-  const pause = makePause()
-  const old = new Map<string, ArchiveFile>()
-  for (const file of before) {
-    if (file.kind !== 'directory') old.set(file.path, file)
-    await pause()
-  }
-  const changes: ChangedFiles = { added: [], removed: [], changed: [] }
-  for (const file of after) {
-    await pause()
-    if (file.kind === 'directory') continue
-    const known = old.get(file.path)
-    old.delete(file.path)
-    if (!known) changes.added.push(file.path)
-    else if (known.crc32 !== file.crc32 || known.size !== file.size || known.kind !== file.kind) {
-      changes.changed.push(file.path)
-    }
-  }
-  return { ...changes, removed: [...old.keys()] }
 }
 
 /** Returns the README of a stored archive. Null when the archive has no README. */

@@ -156,27 +156,48 @@ export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Rea
  */
 export type PackageTree = (path: string) => ArchiveEntry['kind'] | null
 
+/** The entries of an archive as two texts, which a thread can send in no time. No name contains a newline. */
+export interface PackedTree {
+  /** The sort keys of the entries, one a line. */
+  keys: string
+  /** The first letters of their kinds. */
+  kinds: string
+  /** The package's root in the archive. */
+  root: string
+}
+
+const kindOf: Record<string, ArchiveEntry['kind']> = { f: 'file', d: 'directory', l: 'link' }
+
+/** Packs sorted entries. */
+export function packTree(sorted: readonly Sorted[], root: string): PackedTree {
+  const keys = sorted.map(({ key }) => key).join('\n')
+  return { keys, kinds: sorted.map(({ entry }) => entry.kind.charAt(0)).join(''), root }
+}
+
 /**
  * Returns the tree of a package below its root in the archive. It searches the sorted entries, because a map of all
  * directories would have millions of keys for a small archive with deep paths.
  */
-export function treeOf(sorted: readonly Sorted[], root: string): PackageTree {
+export function treeOf({ keys, kinds, root }: PackedTree): PackageTree {
+  let sorted: string[] | undefined
   return (path) => {
+    sorted ??= keys.split('\n')
     const key = sortKey(path === '' ? root.slice(0, -1) : root + path)
-    const found = sorted[findFirst(sorted, key)]
+    const place = findFirst(sorted, key)
+    const found = sorted[place]
     if (key === '') return 'directory'
-    if (found?.key === key) return found.entry.kind
-    return found?.key.startsWith(`${key}\0`) ? 'directory' : null
+    if (found === key) return kindOf[kinds.charAt(place)] ?? null
+    return found?.startsWith(`${key}\0`) ? 'directory' : null
   }
 }
 
-/** Returns the index of the first entry whose key is equal to or greater than `key`. */
-function findFirst(sorted: readonly Sorted[], key: string): number {
+/** Returns the index of the first key that is equal to or greater than `key`. */
+function findFirst(sorted: readonly string[], key: string): number {
   let low = 0
   let high = sorted.length
   while (low < high) {
     const middle = (low + high) >>> 1
-    if ((sorted[middle] as Sorted).key < key) low = middle + 1
+    if ((sorted[middle] as string) < key) low = middle + 1
     else high = middle
   }
   return low

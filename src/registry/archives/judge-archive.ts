@@ -18,6 +18,8 @@ import {
   listWarnings,
   maxReadmeBytes,
   type PackageTree,
+  type PackedTree,
+  packTree,
   type Readme,
   refuseClashes,
   refuseCredentials,
@@ -63,6 +65,8 @@ export interface JudgedArchive {
   manifestPath: string
   /** The files of the package, after Composer has unpacked it. */
   tree: PackageTree
+  /** The same for another thread. */
+  packedTree: PackedTree
   /** The README in the directory of the manifest. Null when there is none. */
   readme: Readme | null
   /** The number of files, directories and links. */
@@ -117,8 +121,9 @@ async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArc
   await compareLocalHeaders(zip, reader, entries, directory)
   const contents = await readContents(zip, reader, entries, manifest, root)
   const warnings = await listWarnings(entries, root)
-  const tree = treeOf(sorted, root)
-  return { ...contents, manifestPath: manifest.name, tree, entryCount: entries.length, warnings }
+  const packedTree = packTree(sorted, root)
+  const tree = treeOf(packedTree)
+  return { ...contents, manifestPath: manifest.name, tree, packedTree, entryCount: entries.length, warnings }
 }
 
 function refuseLongDirectory({ entryCount, start, end }: Directory, limits: ArchiveLimits): void {

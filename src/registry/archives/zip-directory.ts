@@ -13,6 +13,9 @@ const LOCATOR_64 = Buffer.from('PK\x06\x07', 'latin1')
 const LOCATOR_64_BYTES = 20
 const MAX_COMMENT_BYTES = 0xffff
 
+/** The bytes of a zip: all of them, an open file, or a function that reads some of them. */
+export type ZipSource = FileHandle | Buffer | { size: number; bytes: ReadBytes }
+
 /** The position of the central directory, in bytes from the start of the file. `end` is not included. */
 export interface Directory {
   entryCount: number
@@ -35,8 +38,8 @@ type EndFields = [
  * is truncated, or is one part of several. Also refuses bytes before or after the archive, and a second end record that
  * another parser might use.
  */
-export async function findDirectory(file: FileHandle | Buffer): Promise<Directory> {
-  const size = Buffer.isBuffer(file) ? file.length : (await file.stat()).size
+export async function findDirectory(file: ZipSource): Promise<Directory> {
+  const size = Buffer.isBuffer(file) ? file.length : 'bytes' in file ? file.size : (await file.stat()).size
   const tailStart = Math.max(0, size - END_BYTES - LOCATOR_64_BYTES - MAX_COMMENT_BYTES)
   const tail = await readAt(file, tailStart, size)
   const at = tail.subarray(0, Math.max(0, tail.length - END_BYTES + END.length)).lastIndexOf(END)
@@ -78,7 +81,7 @@ function hasLocator(tail: Buffer, endAt: number): boolean {
   return at >= 0 && tail.subarray(at, at + 4).equals(LOCATOR_64)
 }
 
-async function readEnd64(file: FileHandle | Buffer, tail: Buffer, locatorAt: number, tailStart: number) {
+async function readEnd64(file: ZipSource, tail: Buffer, locatorAt: number, tailStart: number) {
   const at = readUInt64(tail, locatorAt + 8)
   const locatorStart = tailStart + locatorAt
   if (at + END_64_BYTES > locatorStart) throw archiveRefusal('its zip64 end record is outside the file')
@@ -116,7 +119,7 @@ function refuseContradiction(classic: EndFields, wide: EndFields): void {
  * Refuses a second end record that points to a directory in this file. Parsers search for the end record in the last 64
  * KiB, some forwards and some backwards. The signature may also occur there by chance, or in a stored zip.
  */
-async function refuseSecondEnd(file: FileHandle | Buffer, tail: Buffer, endAt: number): Promise<void> {
+async function refuseSecondEnd(file: ZipSource, tail: Buffer, endAt: number): Promise<void> {
   for (let at = tail.indexOf(END); at >= 0 && at < endAt; at = tail.indexOf(END, at + 1)) {
     if (at + END_BYTES > tail.length) return
     const start = tail.readUInt32LE(at + 16)
@@ -200,8 +203,9 @@ export class ZipReader extends RandomAccessReader {
 }
 
 /** Reads the bytes [start, end) of a file, or fewer at the end of the file. The file may be in memory. */
-export async function readAt(file: FileHandle | Buffer, start: number, end: number): Promise<Buffer> {
+export async function readAt(file: ZipSource, start: number, end: number): Promise<Buffer> {
   if (Buffer.isBuffer(file)) return file.subarray(start, end)
+  if ('bytes' in file) return file.bytes(start, end)
   const buffer = Buffer.allocUnsafe(end - start)
   let length = 0
   while (length < buffer.length) {

@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { limitConcurrency } from '../../domain/time-slices.ts'
 import { requireUploadRate } from '../../http/client-errors.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { findAccess, type RegistryRequest } from '../access.ts'
 import type { ReceivedArchive } from '../archives/archive-store.ts'
-import { type JudgedArchive, judgeArchive } from '../archives/judge-archive.ts'
+import type { JudgedArchive } from '../archives/judge-archive.ts'
+import { openJudgement } from '../archives/judge-upload.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { distUrl } from '../documents/entry.ts'
 import { errcode, RegistryError } from '../errors.ts'
@@ -42,12 +42,6 @@ const uploadUrls = ['/upload', '/packages/upload'].flatMap((start) => [
 ])
 
 /**
- * How many archives are checked at once. More checks would compete for the same threads, and each check blocks the
- * event loop for slices of time.
- */
-const maxJudgedAtOnce = 3
-
-/**
  * Package upload (SPEC 4.4). SPEC does not show the method. svc accepts POST, and PUT because curl -T sends it.
  * Credentials, permission, name and version are checked in onRequest, before the client sends its archive.
  */
@@ -56,7 +50,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
   // The body is the archive, with any content type or none. It is never held in memory.
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
-  const inTurn = limitConcurrency(maxJudgedAtOnce)
+  const judge = openJudgement()
   for (const url of uploadUrls) {
     app.route({
       method: ['PUT', 'POST'],
@@ -67,7 +61,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
         requireUploadRate(request.raw)
         const archive = await receive(request, upload, context)
         try {
-          const judged = await inTurn(() => judgeArchive(archive.path))
+          const judged = await judge(upload.ip, archive.path)
           const { outcome, warnings } = await publish(upload, archive, judged, context)
           const { version } = upload.version
           const registry = registryUrl(context.config.baseUrl, `${upload.target.group}/${upload.target.name}`)

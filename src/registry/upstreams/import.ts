@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
-import { judgeArchive } from '../archives/judge-archive.ts'
+import { judgeUpload } from '../archives/judge-upload.ts'
 import { keepArchive, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
@@ -108,7 +108,7 @@ async function importVersion(
     if (theirs.dist?.type !== 'zip') return { outcome: 'refused', reason: 'it has no zip archive' }
     if (wish.isDryRun) return { outcome: 'imported', reason: null }
     received = await receive(context, theirs.dist, wish.maxArchiveBytes)
-    const judged = await judgeArchive(received.path)
+    const judged = await judgeUpload(received.path)
     const { metadata } = readComposerJson(judged.manifest, packageName, version)
     refuseMissingAutoload(metadata, judged.tree)
     await keepArchive(db, archives, received)

@@ -22,6 +22,7 @@ describe('judgeArchive', () => {
       manifestPath: 'composer.json',
       readme: null,
       tree: expect.any(Function),
+      packedTree: { keys: 'composer.json\nsrc\0Lib.php', kinds: 'ff', root: '' },
       entryCount: 2,
       inflatedBytes: json.length + php.length,
       warnings: [],
