@@ -37,8 +37,8 @@ export default defineConfig({
   test: {
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', skippedReporter()],
-    // One process on two cores would wait for servers and browsers most of the time.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    // A process waits for servers and browsers much of the time, so there is one more than two cores need.
+    maxWorkers: Math.max(3, availableParallelism()),
     // They start in the order of their names: the long tests first, so that no process is idle at the end.
     projects: [
       { root, test: { ...settings, name: 'alone', include: ['test/**/*.test.ts'], exclude: together } },

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process'
+import { statfsSync } from 'node:fs'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import type { Socket } from 'node:net'
-import { tmpdir } from 'node:os'
+import { freemem, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { clusterPaths, isAlive } from '../../src/database/embedded-postgres/cluster.ts'
@@ -20,6 +21,24 @@ declare module 'vitest' {
 
 /** Folders contain the process id of their creator, so that a later run can recognize leftovers. */
 const prefix = 'svc-test-data-'
+
+/** A file system in memory. */
+const memory = '/dev/shm'
+/** The free memory that temporary clusters may need. */
+const memoryBytes = 4 * 1024 ** 3
+
+/**
+ * Returns the folder for temporary clusters: in memory, if there is enough. Each test file creates and drops a database
+ * of three hundred files. On a disk without a journal, that took four fifths of a second, nearly all of it in the kernel.
+ */
+function chooseParent(): string {
+  try {
+    const { bavail, bsize } = statfsSync(memory)
+    return Math.min(bavail * bsize, freemem()) > memoryBytes ? memory : tmpdir()
+  } catch {
+    return tmpdir()
+  }
+}
 
 const guardProgram = fileURLToPath(new URL('./postgres-guard.ts', import.meta.url))
 
@@ -49,7 +68,7 @@ export async function startTestPostgres(): Promise<{
     settings: {
       ...fastSettings,
       max_connections: '200',
-      max_wal_size: '4GB',
+      max_wal_size: '1GB',
       wal_level: 'minimal',
       max_wal_senders: '0',
     },
@@ -67,7 +86,7 @@ export async function startTestPostgres(): Promise<{
 
 /** Creates an empty DATA_DIR that only its owner can open. */
 export async function makeDataDir(): Promise<string> {
-  return mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`))
+  return mkdtemp(join(chooseParent(), `${prefix}${process.pid}-`))
 }
 
 /** Removes a DATA_DIR together with the PostgreSQL that may still run in it. */
@@ -79,9 +98,11 @@ export async function removeDataDir(dataDir: string): Promise<void> {
 
 /** Removes the DATA_DIRs whose creators have ended, and stops the PostgreSQLs that still run in them. */
 export async function removeLeftovers(): Promise<void> {
-  for (const name of await readdir(tmpdir())) {
-    if (!name.startsWith(prefix) || isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue
-    // This process cannot read or remove a leftover of another user.
-    await removeDataDir(join(tmpdir(), name)).catch(() => {})
+  for (const parent of [memory, tmpdir()]) {
+    for (const name of await readdir(parent).catch(() => [])) {
+      if (!name.startsWith(prefix) || isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue
+      // This process cannot read or remove a leftover of another user.
+      await removeDataDir(join(parent, name)).catch(() => {})
+    }
   }
 }
