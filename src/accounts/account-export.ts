@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 
-/** The maximum number of events in an export, latest first. The others are at `/settings/security`. */
+/** The maximum number of events, and of downloads, in an export, latest first. All events are at `/settings/security`. */
 const maxEvents = 10_000
 
 /** Returns everything that svc stores about an account, without secrets. Null when the account no longer exists. */
@@ -43,7 +43,13 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
        'events', (select coalesce(json_agg(json_build_object(
                            'happened_at', e.happened_at, 'action', e.action, 'via', e.via, 'ip', host(e.address),
                            'user_agent', e.user_agent, 'details', e.details) order by e.id desc), '[]')
-                    from (select * from identity_event where account_id = a.id order by id desc limit $2) e)
+                    from (select * from identity_event where account_id = a.id order by id desc limit $2) e),
+       'downloads', (select coalesce(json_agg(json_build_object(
+                              'day', d.day, 'repository', g.name || '/' || r.name, 'package', d.package,
+                              'version', d.version, 'by', d.kind, 'count', d.count) order by d.id desc), '[]')
+                       from (select * from recorded_download where account_id = a.id order by id desc limit $2) d
+                       left join repository r on r.id = d.repository_id
+                       left join repository_group g on g.id = r.group_id)
      ) as exported
        from account a
       where a.id = $1`,

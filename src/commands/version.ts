@@ -1,14 +1,17 @@
-import { Command } from 'commander'
+import { Command, InvalidArgumentError } from 'commander'
 import type pg from 'pg'
+import { isCalendarDay } from '../domain/calendar-day.ts'
 import { maxQuarantineReasonCharacters, QuarantineReason } from '../registry/lifecycle/advisory-draft.ts'
 import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/warn.ts'
+import { toLowerAscii } from '../registry/manifest/package-name.ts'
 import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
+import { type ListedDownload, listRecordedDownloads } from '../registry/tables/recorded-downloads.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { withPackage, withPackageArguments } from './package.ts'
-import { printList, printResult } from './run.ts'
+import { printList, printResult, theAccount, theRepository, withDatabase } from './run.ts'
 
 /** `svc version …` */
 export function versionCommand(): Command {
@@ -20,6 +23,7 @@ export function versionCommand(): Command {
     .addCommand(purgeCommand())
     .addCommand(quarantineCommand())
     .addCommand(releaseCommand())
+    .addCommand(downloadsCommand())
 }
 
 function listCommand(): Command {
@@ -115,6 +119,107 @@ function releaseCommand(): Command {
       printResult(options, { path, package: name, version }, text)
     },
   )
+}
+
+interface DownloadOptions extends ListOptions {
+  account?: string
+  since?: string
+  until?: string
+}
+
+function downloadsCommand(): Command {
+  return withListOptions(new Command('downloads'))
+    .description(
+      'List who downloaded versions, counted by day (UTC), latest first. Packages of upstreams are included.',
+    )
+    .argument('[path]', 'only from this repository, such as acme/php')
+    .argument('[package]', 'only this package, such as acme/hello')
+    .argument('[version]', 'only this version, such as 1.0.0')
+    .option('--account <username>', 'only downloads of this account')
+    .option('--since <day>', 'only from this day on, such as 2027-01-31', readDay)
+    .option('--until <day>', 'only until this day', readDay)
+    .addHelpText(
+      'after',
+      `
+It counts the archives that svc sent. What a client took from its own cache, and what a proxy or CDN sent, is not in it.
+
+Examples:
+  svc version downloads acme/php acme/hello 1.0.0
+  svc version downloads --account ann --since 2027-01-31`,
+    )
+    .action(
+      async (
+        path: string | undefined,
+        name: string | undefined,
+        version: string | undefined,
+        options: DownloadOptions,
+      ) => {
+        const { account, since = null, until = null } = options
+        if (path === undefined && account === undefined) {
+          throw new Error('Name a repository such as acme/php, or use --account.')
+        }
+        await withDatabase(async (db) => {
+          const filter = {
+            repositoryId: path === undefined ? null : (await theRepository(db, path)).id,
+            packageName: name === undefined ? null : toLowerAscii(name),
+            version: version ?? null,
+            accountId: account === undefined ? null : (await theAccount(db, account)).id,
+            since,
+            until,
+          }
+          await printList<ListedDownload>(options, {
+            list: (part) => listRecordedDownloads(db, filter, part),
+            keyOf: ({ id }) => id,
+            describe: describeDownload,
+            line: (download) =>
+              [
+                download.day,
+                `${download.count}x`,
+                download.repository ?? 'deleted repository',
+                download.packageName,
+                download.version,
+                describeDownloader(download),
+              ].join('  '),
+            none: 'There are no downloads.',
+          })
+        })
+      },
+    )
+}
+
+function describeDownload(download: ListedDownload): Record<string, unknown> {
+  return {
+    day: download.day,
+    repository: download.repository,
+    package: download.packageName,
+    version: download.version,
+    count: download.count,
+    by: download.kind,
+    account: download.username,
+    token_id: download.tokenId,
+    token: download.tokenName,
+    client_id: download.clientId,
+  }
+}
+
+function describeDownloader({ kind, username, tokenId, tokenName, clientId }: ListedDownload): string {
+  switch (kind) {
+    case 'anonymous':
+      return 'anonymous'
+    case 'session':
+      return `${username} in the browser`
+    case 'access':
+      return `${username} with application ${clientId ?? '(deleted)'}`
+    case 'personal':
+      return `${username} with token ${tokenName ?? tokenId}`
+    case 'deploy':
+      return `deploy token ${tokenName ?? tokenId}`
+  }
+}
+
+function readDay(text: string): string {
+  if (!isCalendarDay(text)) throw new InvalidArgumentError('It must be a day such as 2027-01-31.')
+  return text
 }
 
 function onVersion(verb: string, description: string): Command {

@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
 import { endWithConnection } from '../http/streamed-body.ts'
@@ -12,15 +11,16 @@ import {
   packagePath,
   readingArchive,
 } from './package-view.ts'
+import type { PagesContext } from './permit.ts'
 
 const DownloadQuery = z.object({ version: text })
 
 /** `…/-/download?version=`: the zip of a version, for people. Composer uses a URL of the registry instead. */
 export async function downloadRoutes(
   app: FastifyInstance,
-  context: AppContext & { store: ArchiveStore },
+  context: PagesContext & { store: ArchiveStore },
 ): Promise<void> {
-  const { store } = context
+  const { store, downloads } = context
   app.route<PackageRoute>({ method: ['GET', 'HEAD'], url: `${packagePath}/-/download`, handler: download })
 
   async function download(request: FastifyRequest<PackageRoute>, reply: FastifyReply): Promise<FastifyReply> {
@@ -32,8 +32,21 @@ export async function downloadRoutes(
     )
     if (quarantinedAt) throw new PageError(410, `Version ${version} is quarantined and cannot be downloaded.`)
     const fileName = `${view.about.name.replace('/', '-')}-${version}.zip`
+    const note = () => {
+      const { session, repository, about } = view
+      const accountId = session?.account.id ?? null
+      const kind = accountId === null ? 'anonymous' : 'session'
+      const downloader = { kind, id: accountId ?? '0', accountId } as const
+      downloads.record(request, {
+        repositoryId: repository.id,
+        packageName: about.name,
+        version,
+        downloader,
+      })
+    }
     if (store.isLinked) {
       const method = request.method === 'HEAD' ? 'HEAD' : 'GET'
+      if (method === 'GET') note()
       return reply.redirect(await store.link(sha256, { method, fileName }), 302)
     }
     const headers = {
@@ -44,7 +57,10 @@ export async function downloadRoutes(
     // A HEAD request needs no bytes of the archive.
     if (request.method === 'HEAD') return reply.headers(headers).send()
     const opened = await readingArchive(() => store.read(sha256))
-    if (opened?.size === size) return reply.headers(headers).send(endWithConnection(request, opened.bytes))
+    if (opened?.size === size) {
+      note()
+      return reply.headers(headers).send(endWithConnection(request, opened.bytes))
+    }
     opened?.bytes.destroy()
     throw new PageError(404, `The archive of version ${version} is no longer stored.`)
   }

@@ -14,6 +14,7 @@ import {
 } from '../domain/permissions.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import type { StorageRoom } from '../registry/archives/storage-room.ts'
+import type { DownloadCounter } from '../registry/download-counter.ts'
 import { RegistryError } from '../registry/errors.ts'
 import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import type { Author } from '../registry/tables/events.ts'
@@ -30,6 +31,7 @@ export interface PagesContext extends AppContext {
   describeApi: () => Promise<Record<string, unknown>>
   upstreamClient: UpstreamClient
   room: StorageRoom
+  downloads: DownloadCounter
 }
 
 /** Returns whether the account of a session may do something. The same rule applies to tokens (DESIGN §1). */

@@ -1,12 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { requireAccess } from './access.ts'
 import { openArchiveStore } from './archives/store-owner.ts'
-import { openDownloadCounter } from './download-counter.ts'
 import type { RegistryError } from './errors.ts'
 import { auditRoute } from './protocol/audit.ts'
 import { changesRoute } from './protocol/change-feed.ts'
@@ -44,15 +42,12 @@ const everyRoute = [
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
-    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror' | 'room'> & {
-      countingDb: pg.Pool
+    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror' | 'room' | 'downloads'> & {
       lastUse: LastUse
       upstreamClient: UpstreamClient
       noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
-  const downloads = openDownloadCounter(given.countingDb, app.log)
-  app.addHook('onClose', () => downloads.flush())
   const archives = await openArchiveStore(given.config)
   const { hotDb: db, upstreamClient: client, room, noteArchive: note } = given
   const { maxArchiveBytes } = given.config
@@ -66,7 +61,6 @@ export async function registry(
     archives,
     archiveMirror,
     upstreamQueries: openUpstreamQueries({ db: given.hotDb, client: given.upstreamClient }, app.log),
-    downloads,
     requireAccess(target, access, act) {
       const granted = requireAccess(target, access, act)
       const { actor } = granted

@@ -17,6 +17,7 @@ import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { handleClientError, requestTimeoutMilliseconds } from '../http/client-errors.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../http/expect-continue.ts'
+import { logFieldsOf } from '../http/log-fields.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import {
   pagePolicy,
@@ -38,6 +39,7 @@ import { peoplesPages } from '../pages/plugin.ts'
 import { openStorageRoom } from '../registry/archives/storage-room.ts'
 import { type ClaimKeeper, keepClaim } from '../registry/archives/store-claim.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
+import { openDownloadCounter } from '../registry/download-counter.ts'
 import { registry } from '../registry/plugin.ts'
 import { registryNotFound, sendRegistryError } from '../registry/protocol/http.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
@@ -99,6 +101,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const { hotDb, changes } = sidePools
   const pools: pg.Pool[] = Object.values(sidePools)
   app.addHook('onClose', async () => void (await Promise.all(pools.map((pool) => pool.end()))))
+  const downloads = openDownloadCounter(sidePools.countingDb, log)
+  app.addHook('onClose', downloads.flush)
   const metrics = countUpstreams(openMetrics(app, context, [context.db, ...pools]))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
@@ -140,6 +144,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(peoplesPages, {
     ...context,
     changes,
+    downloads,
     readmes,
     room,
     upstreamClient,
@@ -153,6 +158,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(registry, {
     ...context,
     ...sidePools,
+    downloads,
     lastUse,
     readmes,
     room,
@@ -171,7 +177,8 @@ function logResponsesOnly(): LogController {
   return Object.assign(new LogController(), {
     incomingRequest() {},
     requestCompleted(error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
-      const completed = { req: request, res: reply, milliseconds: Math.round(reply.elapsedTime * 100) / 100 }
+      const milliseconds = Math.round(reply.elapsedTime * 100) / 100
+      const completed = { req: request, res: reply, milliseconds, ...logFieldsOf(request) }
       if (error) reply.log.error({ ...completed, err: error }, 'the response could not be sent')
       else reply.log.info(completed, 'request completed')
     },

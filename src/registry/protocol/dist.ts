@@ -5,8 +5,11 @@ import { openReadCache } from '../../domain/read-cache.ts'
 import { hasTag, rangeHeader, readRange } from '../../http/conditional-requests.ts'
 import { openSendingLimit } from '../../http/sending-limit.ts'
 import { endWithConnection } from '../../http/streamed-body.ts'
+import type { TokenActor } from '../access.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
+import type { SentArchive } from '../download-counter.ts'
 import { errcode, RegistryError } from '../errors.ts'
+import type { Downloader } from '../tables/recorded-downloads.ts'
 import { listDownloads, type WantedDownload } from '../tables/versions.ts'
 import { patienceMilliseconds } from '../upstreams/archive-mirror.ts'
 import { listMirroredDownloads, type MirroredArchive } from '../upstreams/tables/mirrored-archives.ts'
@@ -34,7 +37,7 @@ const maxUncountedArchive = 64 * 1024
  */
 export async function distRoute(
   app: FastifyInstance,
-  { config, hotDb, archives, requireAccess, archiveMirror }: RegistryContext,
+  { config, hotDb, archives, requireAccess, archiveMirror, downloads }: RegistryContext,
 ): Promise<void> {
   const keyOf = ({ target }: WantedDownload) => target.key
   const findDownload = shareStatements(listDownloads.bind(null, hotDb), { keyOf })
@@ -58,16 +61,17 @@ export async function distRoute(
     // Own archives are named by their SHA-256.
     if (reference.length !== 64 || type !== 'zip') return downloadMirrored(request, reply, wanted)
     const found = await findDownload(wanted)
-    const { repositoryId } = requireAccess(target, found.access, 'pull')
+    const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
     const { size, quarantineReason } = found
-    if (found.mayMirror) return sendMirrored(request, reply, { repositoryId, ...wanted })
+    const sent = { repositoryId, packageName, version, downloader: downloaderOf(actor) }
+    if (found.mayMirror) return sendMirrored(request, reply, { wanted, sent })
     const sha256 = reference
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
     setArchiveCaching(reply, found.access.visibility)
-    return sendStored(request, reply, sha256, size)
+    return sendStored(request, reply, { sha256, size, bytes: null }, sent)
   }
 
   async function downloadMirrored(
@@ -76,24 +80,28 @@ export async function distRoute(
     wanted: WantedDownload,
   ): Promise<FastifyReply> {
     const found = await findMirroredDownload(wanted)
-    const { repositoryId } = requireAccess(wanted.target, found.access, 'pull')
+    const { repositoryId, actor } = requireAccess(wanted.target, found.access, 'pull')
     if (!found.mirrored) throw registryNotFound('archive not found')
-    return sendMirrored(request, reply, { repositoryId, ...wanted }, found.mirrored)
+    const { packageName, version } = wanted
+    const sent = { repositoryId, packageName, version, downloader: downloaderOf(actor) }
+    return sendMirrored(request, reply, { wanted, sent, found: found.mirrored })
   }
 
   async function sendStored(
     request: FastifyRequest,
     reply: FastifyReply,
-    sha256: string,
-    size: number,
-    bytes: Buffer | null = null,
+    { sha256, size, bytes }: { sha256: string; size: number; bytes: Buffer | null },
+    sent: SentArchive,
   ): Promise<FastifyReply> {
     if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
-    if (archives.isLinked) return redirect(request, reply, sha256)
+    if (archives.isLinked) return redirect(request, reply, sha256, sent)
     if (request.method === 'HEAD') return sendHead(reply, sha256)
-    if (config.accelRedirectPrefix !== null) return handToProxy(reply, config.accelRedirectPrefix, sha256)
+    if (config.accelRedirectPrefix !== null) {
+      downloads.record(request, sent)
+      return handToProxy(reply, config.accelRedirectPrefix, sha256)
+    }
     if (bytes) cache.set(sha256, bytes)
-    return sendArchive(request, reply, sha256, size)
+    return sendArchive(request, reply, { sha256, size }, sent)
   }
 
   /**
@@ -103,10 +111,11 @@ export async function distRoute(
   async function sendMirrored(
     request: FastifyRequest,
     reply: FastifyReply,
-    { repositoryId, packageName, version, reference, type }: WantedDownload & { repositoryId: string },
-    found?: MirroredArchive,
+    about: { wanted: WantedDownload; sent: SentArchive; found?: MirroredArchive },
   ): Promise<FastifyReply> {
-    const wanted = { repositoryId, packageName, versionPath: version, reference, type }
+    const { sent, found } = about
+    const { packageName, version, reference, type } = about.wanted
+    const wanted = { repositoryId: sent.repositoryId, packageName, versionPath: version, reference, type }
     const isHead = request.method === 'HEAD'
     if (!found?.isStored) allowSilence(request)
     const served = await (isHead ? archiveMirror.peek(wanted, found) : archiveMirror.serve(wanted, found))
@@ -116,8 +125,9 @@ export async function distRoute(
     if (served.kind === 'stored') {
       const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${wanted.type}`
       setArchiveHeaders(reply, served.sha256, fileName)
-      return sendStored(request, reply, served.sha256, served.size, served.bytes)
+      return sendStored(request, reply, served, sent)
     }
+    downloads.record(request, sent)
     reply.header('content-type', 'application/zip')
     if (served.size !== null) reply.header('content-length', served.size)
     return reply.send(endWithConnection(request, served.body))
@@ -128,11 +138,13 @@ export async function distRoute(
     request: FastifyRequest,
     reply: FastifyReply,
     sha256: string,
+    sent: SentArchive,
   ): Promise<FastifyReply> {
     const method = request.method === 'HEAD' ? 'HEAD' : 'GET'
     const fileName =
       /filename="([^"]*)"/.exec(String(reply.getHeader('content-disposition')))?.[1] ?? 'archive.zip'
     const url = await archives.link(sha256, { method, fileName })
+    if (method === 'GET') downloads.record(request, sent)
     // These headers describe the archive, but this response has no body.
     for (const name of ['digest', 'repr-digest', 'accept-ranges', 'content-disposition', 'etag']) {
       reply.removeHeader(name)
@@ -153,8 +165,8 @@ export async function distRoute(
   async function sendArchive(
     request: FastifyRequest,
     reply: FastifyReply,
-    sha256: string,
-    size: number,
+    { sha256, size }: { sha256: string; size: number },
+    sent: SentArchive,
   ): Promise<FastifyReply> {
     const range = readRange(rangeHeader(request.headers, `"${sha256}"`), size)
     if (range === 'unsatisfiable') {
@@ -172,9 +184,13 @@ export async function distRoute(
     const isCacheable = size <= maxCachedArchive && bytesInUse + size <= maxCachedBytes
     if (isCacheable || cache.has(sha256)) {
       const bytes = (await cache.fetch(sha256, { context: size })) as Buffer
-      if (isSmall || sending.take(reply, bytes)) return reply.send(bytes.subarray(start, end + 1))
+      if (isSmall || sending.take(reply, bytes)) {
+        downloads.record(request, sent)
+        return reply.send(bytes.subarray(start, end + 1))
+      }
     }
     const { bytes } = await openStored(sha256, size, { start, end })
+    downloads.record(request, sent)
     return reply.send(endWithConnection(request, bytes))
   }
 
@@ -200,6 +216,12 @@ export async function distRoute(
     opened.bytes.destroy()
     throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes instead of ${size}`)
   }
+}
+
+function downloaderOf(actor: TokenActor | null): Downloader {
+  if (actor === null) return { kind: 'anonymous', id: '0', accountId: null }
+  const { kind, tokenId, authorizationId, accountId } = actor
+  return { kind, id: authorizationId ?? tokenId, accountId }
 }
 
 /**

@@ -66,7 +66,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   /** The base URL of the server that had started last when this one started. */
   let formerBaseUrl: string | undefined
   app.addHook('onReady', async () => {
-    formerBaseUrl = (await findServerUrls(db))?.baseUrl
+    formerBaseUrl = (await findServerUrls(context.db))?.baseUrl
   })
   const findFilter = shareStatements(listFilterDocuments.bind(null, db), { keyOf: ({ key }) => key })
   const findPackage = shareStatements(

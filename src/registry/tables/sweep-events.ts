@@ -1,6 +1,7 @@
 import type { EventSettings } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
+import { sweepDownloads } from './recorded-downloads.ts'
 
 /**
  * Erases the client IPs of old events, and removes older ones. At most `limit` each. Returns how many.
@@ -17,11 +18,15 @@ export async function sweepEvents(
   return rows[0]?.swept ?? 0
 }
 
-/** Erases client IPs of old events, and removes old events (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
+const rowsPerStatement = 2_000
+
+/** Erases client IPs of old events, and removes old events and records of downloads (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
 export const sweepEventsJob: Job = {
   name: 'sweep-events',
   everySeconds: 3600,
   async run({ config, db }, _data, signal) {
-    while ((await sweepEvents(db, config.events, 2_000)) > 0) signal.throwIfAborted()
+    while ((await sweepEvents(db, config.events, rowsPerStatement)) > 0) signal.throwIfAborted()
+    while ((await sweepDownloads(db, config.events.retentionDays, rowsPerStatement)) > 0)
+      signal.throwIfAborted()
   },
 }

@@ -1,0 +1,135 @@
+import type { ListPart, Queryable } from '../../database/database.ts'
+import { readRowId } from '../../domain/row-id.ts'
+import type { TokenKind } from '../../domain/secrets.ts'
+import { asCount } from './downloads.ts'
+
+/** Who downloads an archive. */
+export interface Downloader {
+  /** The kind of the token. `session` is a browser in which an account is signed in. */
+  kind: TokenKind | 'session' | 'anonymous'
+  /**
+   * The id of the personal or deploy token, of the authorization of an access token, or of the account of a session. `0` for
+   * an anonymous download. An authorization stays the same when its application refreshes its tokens.
+   */
+  id: string
+  /** Null for a deploy token and an anonymous download. */
+  accountId: string | null
+}
+
+/** How often somebody has downloaded a version since the last write. */
+export interface RecordedDownload {
+  repositoryId: string
+  packageName: string
+  /** The version as in the URL of the archive. */
+  version: string
+  downloader: Downloader
+  count: number
+}
+
+/** Adds downloads to today's records (UTC). Rows are locked in one order, so that two processes cannot deadlock. */
+export async function saveDownloads(db: Queryable, downloads: readonly RecordedDownload[]): Promise<void> {
+  await db.query({
+    name: 'save-downloads',
+    text: `insert into recorded_download as d
+             (day, repository_id, package, version, kind, holder_id, account_id, application_id, count)
+           select (now() at time zone 'utc')::date, i.repository_id, i.package, i.version, i.kind, i.holder_id, i.account_id,
+                  case when i.kind = 'access' then
+                    (select application_id from account_authorization where id = i.holder_id) end,
+                  i.count
+             from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+                    as i (repository_id, package, version, kind, holder_id, account_id, count)
+            order by i.repository_id, i.package, i.version, i.kind, i.holder_id
+           on conflict on constraint download_is_recorded do update set count = d.count + excluded.count`,
+    values: [
+      downloads.map(({ repositoryId }) => repositoryId),
+      downloads.map(({ packageName }) => packageName),
+      downloads.map(({ version }) => version),
+      downloads.map(({ downloader }) => downloader.kind),
+      downloads.map(({ downloader }) => downloader.id),
+      downloads.map(({ downloader }) => downloader.accountId),
+      downloads.map(({ count }) => count),
+    ],
+  })
+}
+
+/** The downloads of one version by one downloader on one day. */
+export interface ListedDownload {
+  id: string
+  /** In UTC, such as 2027-01-31. */
+  day: string
+  /** The path, such as `acme/php`. Null for a deleted repository. */
+  repository: string | null
+  packageName: string
+  version: string
+  kind: Downloader['kind']
+  count: number
+  /** `deleted account` when the account was deleted. Null for a deploy token and anonymous downloads. */
+  username: string | null
+  /** The id of a personal or deploy token. Null for others. */
+  tokenId: string | null
+  /** The name of that token. Null for others, and when the token no longer exists. */
+  tokenName: string | null
+  /** The client ID of the application of an access token. Null for others, and for a deleted application. */
+  clientId: string | null
+}
+
+/** Which downloads are listed. Null selects all. */
+export interface DownloadFilter {
+  repositoryId: string | null
+  packageName: string | null
+  version: string | null
+  accountId: string | null
+  /** The first and the last day. */
+  since: string | null
+  until: string | null
+}
+
+/** Lists downloads, the latest first. `after` is the id of one of them. */
+export async function listRecordedDownloads(
+  db: Queryable,
+  { repositoryId, packageName, version, accountId, since, until }: DownloadFilter,
+  { after, limit }: ListPart,
+): Promise<ListedDownload[]> {
+  const values: unknown[] = [readRowId(after), limit]
+  const conditions = ['($1::bigint is null or id < $1)']
+  const add = (condition: string, value: string | null) => {
+    if (value === null) return
+    values.push(value)
+    conditions.push(`${condition} $${values.length}`)
+  }
+  // Use only the given conditions, so that an index serves each of them.
+  add('repository_id =', repositoryId)
+  add('package =', packageName)
+  add('version =', version)
+  add('account_id =', accountId)
+  add('day >=', since)
+  add('day <=', until)
+  const { rows } = await db.query<ListedDownload>(
+    `select d.id, d.day::text as day, g.name || '/' || r.name as repository, d.package as "packageName", d.version, d.kind,
+            ${asCount('d.count')} as count,
+            case when d.account_id is not null then coalesce(a.username, 'deleted account') end as username,
+            case when d.kind in ('personal', 'deploy') then d.holder_id end as "tokenId",
+            case d.kind when 'personal' then (select name from personal_token where id = d.holder_id)
+                        when 'deploy' then (select name from deploy_token where id = d.holder_id) end as "tokenName",
+            (select client_id from application where id = d.application_id) as "clientId"
+       from (select * from recorded_download where ${conditions.join(' and ')} order by id desc limit $2) d
+       left join repository r on r.id = d.repository_id
+       left join repository_group g on g.id = r.group_id
+       left join account a on a.id = d.account_id
+      order by d.id desc`,
+    values,
+  )
+  return rows
+}
+
+/** Removes records that are older than the retention time of events, at most `limit`. Returns how many. */
+export async function sweepDownloads(db: Queryable, retentionDays: number, limit: number): Promise<number> {
+  // The oldest records have the smallest ids.
+  const { rowCount } = await db.query(
+    `delete from recorded_download d
+      using (select id, day from recorded_download order by id limit $2 for update skip locked) oldest
+      where d.id = oldest.id and oldest.day < (now() at time zone 'utc')::date - $1::int`,
+    [retentionDays, limit],
+  )
+  return rowCount ?? 0
+}
