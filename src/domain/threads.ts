@@ -113,9 +113,12 @@ async function ask<Task>(thread: Worker, task: Task, milliseconds: number): Prom
 
 /**
  * Starts a thread. When svc runs from source (tests, `npm run dev`), the thread first registers tsx, to read TypeScript.
+ * What `node --import` loads, such as OpenTelemetry, is for the main thread only: it would take most of the memory of a
+ * thread, and seconds of its start.
  */
 function newThread(module: URL, resourceLimits: { maxOldGenerationSizeMb: number }): Worker {
-  if (!import.meta.url.endsWith('.ts')) return new Worker(new URL(`${module.href}.js`), { resourceLimits })
+  if (!import.meta.url.endsWith('.ts'))
+    return new Worker(new URL(`${module.href}.js`), { resourceLimits, execArgv: [] })
   const script = `import('tsx/esm/api').then(({ register }) => { register(); return import('${module.href}.ts') })`
   return new Worker(script, { eval: true, resourceLimits })
 }

@@ -80,16 +80,18 @@ export interface Server {
 
 /**
  * Starts `svc serve` and waits until it listens. If it ends instead, throws with its outcome. `command` is the program of
- * another release.
+ * another release, and `flags` are those of Node.
  */
 export async function startServer(
   environment: Environment,
   cwd = plainFolder,
   command = program,
+  flags: readonly string[] = [],
 ): Promise<Server> {
   const port = environment['PORT'] ?? String(await freePort())
   const env = environmentOf({ PORT: port, ...environment })
-  const child = spawn(process.execPath, [command, 'serve'], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const words = [...flags, command, 'serve']
+  const child = spawn(process.execPath, words, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let printed = ''
   child.stdout.on('data', (text: Buffer) => {
     printed += text.toString()
