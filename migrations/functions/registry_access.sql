@@ -19,6 +19,6 @@ language sql stable parallel safe as $$
     left join repository named on named.group_id = g.id and named.name = repository_name
     left join repository_alias former
       on named.id is null and former.group_id = g.id and former.name = repository_name
-    left join repository r on r.id = coalesce(named.id, former.repository_id)
+    left join repository r on r.id = coalesce(named.id, former.repository_id) and r.group_id is not null
     left join lateral role_as_member(t.account_id, r.group_id, r.id) own on true
 $$;

@@ -166,7 +166,7 @@ const columns = `d.id, g.name as "group", d.name, case d.role when 'guest' then 
             d.resource_scope = 'all' as "isForAll",
             array(select g.name || '/' || r.name
                     from deploy_token_repository p join repository r on r.id = p.repository_id
-                   where p.deploy_token_id = d.id
+                   where p.deploy_token_id = d.id and r.group_id is not null
                    order by 1 limit 100) as repositories,
             case when a.id is null and d.made_by is not null then 'deleted account' else a.username end as "madeBy",
             d.created_at as "createdAt", d.last_used_at as "lastUsedAt",

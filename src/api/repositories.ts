@@ -5,16 +5,22 @@ import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import { errcode } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
-import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
+import {
+  changeRepositoryName,
+  removeRepository,
+  restoreRepository,
+  setRepository,
+} from '../registry/tenancy.ts'
 import {
   type AccessibleRepository,
   listAccessibleRepositories,
 } from '../repositories/accessible-repositories.ts'
-import { findRepository, registryUrl } from '../repositories/repositories.ts'
+import { listDeletedRepositories, restorableDays } from '../repositories/deleted-repositories.ts'
+import { findRepository, findRepositoryByPath, registryUrl } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository, guardToken, requireOnRepository } from './guards.ts'
+import { guardGroup, guardRepository, guardToken, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 /** A repository, as the API returns it. */
@@ -40,6 +46,14 @@ export const RepositoryPath = z.object({
   name: z.string().meta({ description: 'Name of the repository', example: 'php' }),
 })
 
+const DeletedRepository = z
+  .object({
+    path: z.string().meta({ description: 'Group and name', example: 'acme/php' }),
+    deleted_at: Moment.meta({ description: 'When it was deleted' }),
+    restorable_until: Moment.meta({ description: 'When it is removed for good' }),
+  })
+  .meta({ id: 'DeletedRepository' })
+
 const RepositoryUpdate = z
   .strictObject({
     name: z
@@ -63,6 +77,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
   const mayDescribe = guardRepository('describe', context)
   const mayManage = guardRepository('manage', context)
   const mayDelete = guardRepository('deleteRepository', context)
+  const mayRestore = guardGroup('restoreRepository', context)
 
   app.get(
     '/repositories',
@@ -133,7 +148,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       operationId: 'deleteRepository',
       tag: 'Repositories',
       summary: 'Delete a repository',
-      description: 'Permanently deletes the repository and everything in it.',
+      description: `The repository disappears with everything in it. An admin of the group can restore it for ${restorableDays} days.`,
       params: RepositoryPath,
       response: { 204: NoContent },
     }),
@@ -145,6 +160,49 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       if (!isDeleted) throw notFound('repository not found')
       return reply.code(204).send()
     },
+  )
+
+  app.post(
+    `${url}/restore`,
+    endpoint(mayRestore, {
+      operationId: 'restoreRepository',
+      tag: 'Repositories',
+      summary: 'Restore a deleted repository',
+      description: 'It comes back with everything in it.',
+      params: RepositoryPath,
+      response: { 200: RepositoryBody },
+    }),
+    async (request) => {
+      const { groupId: id, name, author } = mayRestore.granted(request)
+      const path = await restoreRepository(db, author, { id, name }, request.params.name)
+      const repository = await findRepositoryByPath(db, path)
+      const found = repository && (await findRepository(db, repository.id))
+      if (!found) throw notFound('repository not found')
+      return describeRepository({ ...found, role: 'admin' }, config.baseUrl)
+    },
+  )
+
+  app.get(
+    '/groups/:group/deleted-repositories',
+    endpoint(mayRestore, {
+      operationId: 'listDeletedRepositories',
+      tag: 'Repositories',
+      summary: 'List the deleted repositories of a group that can be restored',
+      params: RepositoryPath.pick({ group: true }),
+      querystring: PageQuery,
+      response: { 200: z.array(DeletedRepository) },
+    }),
+    async (request, reply) =>
+      readPage(
+        { request, reply, config },
+        (part) => listDeletedRepositories(db, mayRestore.granted(request).groupId, part),
+        ({ path }) => path,
+        ({ path, deletedAt, restorableUntil }) => ({
+          path,
+          deleted_at: deletedAt.toISOString(),
+          restorable_until: restorableUntil.toISOString(),
+        }),
+      ),
   )
 
   async function rename(author: Author, repositoryId: string, name: string): Promise<void> {

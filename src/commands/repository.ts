@@ -1,7 +1,19 @@
 import { Command, Option } from 'commander'
+import type { Queryable } from '../database/database.ts'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { addRepository, changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
+import {
+  addRepository,
+  changeRepositoryName,
+  removeRepository,
+  restoreRepository,
+  setRepository,
+} from '../registry/tenancy.ts'
+import {
+  type DeletedRepository,
+  listDeletedRepositories,
+  restorableDays,
+} from '../repositories/deleted-repositories.ts'
 import { type CountedRepository, listRepositories, registryUrl } from '../repositories/repositories.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
@@ -21,6 +33,7 @@ export function repositoryCommand(): Command {
     .addCommand(setCommand())
     .addCommand(renameCommand())
     .addCommand(deleteCommand())
+    .addCommand(restoreCommand())
 }
 
 function createCommand(): Command {
@@ -38,9 +51,7 @@ function createCommand(): Command {
 
 async function createRepository(path: string, options: CreateOptions): Promise<void> {
   const { visibility, description } = options
-  const [groupName = '', name = '', ...rest] = path.split('/')
-  if (name === '' || rest.length > 0)
-    throw new Error('Write the repository as <group>/<name>, such as acme/php.')
+  const [groupName, name] = splitPath(path)
   const url = await withDatabase(async (db, config) => {
     const group = await theGroup(db, groupName)
     await addRepository({ config, db }, commandLine, { groupId: group.id, name, visibility, description })
@@ -50,14 +61,23 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
   printResult(options, { path, visibility, registry_url: url }, text)
 }
 
+function splitPath(path: string): [groupName: string, name: string] {
+  const [groupName = '', name = '', ...rest] = path.split('/')
+  if (name === '' || rest.length > 0)
+    throw new Error('Write the repository as <group>/<name>, such as acme/php.')
+  return [groupName, name]
+}
+
 function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the repositories by path, all or those of one group.')
     .argument('[group]', 'such as acme')
     .addOption(searchOption('only those with this text in their path or description'))
-    .action(async (groupName: string | undefined, options: SearchOptions) =>
+    .option('--deleted', 'list those that were deleted and can be restored')
+    .action(async (groupName: string | undefined, options: SearchOptions & { deleted?: boolean }) =>
       withDatabase(async (db, { baseUrl }) => {
         const groupId = groupName === undefined ? null : (await theGroup(db, groupName)).id
+        if (options.deleted) return printDeleted(db, groupId, options)
         await printList<CountedRepository>(options, {
           list: (part) => listRepositories(db, groupId, part, options.search),
           keyOf: ({ path }) => path,
@@ -76,6 +96,21 @@ function listCommand(): Command {
         })
       }),
     )
+}
+
+function printDeleted(db: Queryable, groupId: string | null, options: SearchOptions): Promise<void> {
+  if (options.search !== undefined) throw new Error('Use either --search or --deleted.')
+  return printList<DeletedRepository>(options, {
+    list: (part) => listDeletedRepositories(db, groupId, part),
+    keyOf: ({ path }) => path,
+    describe: ({ path, deletedAt, restorableUntil }) => ({
+      path,
+      deleted_at: deletedAt,
+      restorable_until: restorableUntil,
+    }),
+    line: ({ path, restorableUntil }) => `${path}  until ${restorableUntil.toISOString()}`,
+    none: 'There are no deleted repositories.',
+  })
 }
 
 interface SetOptions extends JsonOptions {
@@ -130,7 +165,9 @@ function renameCommand(): Command {
 
 function deleteCommand(): Command {
   return new Command('delete')
-    .description('Permanently delete a repository and all packages in it.')
+    .description(
+      `Delete a repository and all packages in it. svc repository restore brings them back for ${restorableDays} days.`,
+    )
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(forceOption())
     .addOption(jsonOption())
@@ -140,6 +177,21 @@ function deleteCommand(): Command {
         await confirm(`This deletes ${path} and all packages in it.`, path, options)
         await removeRepository(db, commandLine, repository)
       })
-      printResult(options, { path }, `Repository ${path} deleted.`)
+      const text = `Repository ${path} deleted. To undo it in the next ${restorableDays} days: svc repository restore ${path}`
+      printResult(options, { path }, text)
+    })
+}
+
+function restoreCommand(): Command {
+  return new Command('restore')
+    .description(`Restore a repository that was deleted less than ${restorableDays} days ago.`)
+    .argument('<path>', '<group>/<name>, as svc repository list --deleted shows it')
+    .addOption(jsonOption())
+    .action(async (path: string, options: JsonOptions) => {
+      const [groupName, name] = splitPath(path)
+      await withDatabase(async (db) =>
+        restoreRepository(db, commandLine, await theGroup(db, groupName), name),
+      )
+      printResult(options, { path }, `Repository ${path} restored.`)
     })
 }

@@ -22,6 +22,8 @@ const sentences: Record<string, string> = {
   group_name_is_not_the_first_segment_of_another_url:
     'A group cannot have this name, because other URLs of svc start with it.',
   repository_name_is_taken: 'The group already has a repository with this name.',
+  repository_name_is_of_a_deleted_one:
+    'A deleted repository of the group has this name. Restore it, or choose another name.',
   repository_name_is_reserved:
     'Another repository of the group had this name, and its old URLs still lead there. Choose another name.',
   repository_name_is_well_formed:

@@ -53,6 +53,7 @@ const acts = {
   deleteRepository: { on: 'repository', scope: 'registry-delete:rw', role: 'admin', risk: 'deletes' },
 
   createRepository: { on: 'group', scope: 'group-resource:rw', role: 'admin' },
+  restoreRepository: { on: 'group', scope: 'registry-delete:rw', role: 'admin' },
   readGroup: { on: 'group', scope: 'group-manage:r', role: 'admin' },
   manageGroup: { on: 'group', scope: 'group-manage:rw', role: 'admin' },
   appointGroupAdmin: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },

@@ -77,6 +77,8 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'set-group-member': 'gave a role in the group',
   'remove-group-member': 'took away a role in the group',
   'create-repository': 'created the repository',
+  'delete-repository': 'deleted the repository',
+  'restore-repository': 'restored the repository',
   'change-repository': 'changed the settings',
   'rename-repository': 'renamed the repository',
   'create-group': 'created the group',

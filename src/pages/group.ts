@@ -1,21 +1,26 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { readSession } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { isAtLeast } from '../domain/permissions.ts'
-import { readQuery, text } from '../http/forms.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import type { GroupBytes } from '../registry/tables/archives.ts'
 import { addContents, maxCounted, type RepositoryContent } from '../registry/tables/dashboard.ts'
+import { restoreRepository } from '../registry/tenancy.ts'
 import {
   type AccessibleRepository,
   accountPrincipal,
   listRepositoriesOfGroup,
 } from '../repositories/accessible-repositories.ts'
+import { type DeletedRepository, listDeletedRepositories } from '../repositories/deleted-repositories.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
-import type { PagesContext } from './permit.ts'
+import { authorOf, changing, managedGroup, type PagesContext } from './permit.ts'
 
 const repositoriesPerPage = 50
+/** The maximum number of deleted repositories on the page. The others are in the API. */
+const maxDeleted = 100
 
 const groupPage = page<{
   group: VisibleGroup
@@ -23,6 +28,8 @@ const groupPage = page<{
   /** The bytes of its archives and their maximum, null for none. Null for visitors without a role on the group. */
   storage: (GroupBytes & { max: number | null }) | null
   repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
+  /** Those that can be restored. Empty for visitors who may not restore them. */
+  deleted: DeletedRepository[]
   maxCounted: number
   isContinued: boolean
   /** The cursor of the next page: a name. Null on the last page. */
@@ -30,8 +37,9 @@ const groupPage = page<{
 }>('pages/group')
 
 const GroupQuery = z.object({ after: text })
+const RestoreForm = z.object({ name: text })
 
-/** `GET /<group>`: the repositories of a group that the visitor may see. */
+/** `/<group>`: the repositories of a group that the visitor may see. Admins restore deleted ones. */
 export async function groupPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, room } = context
 
@@ -44,14 +52,26 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
     const part = { after, limit: repositoriesPerPage + 1 }
     const found = await listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part)
     const repositories = found.slice(0, repositoriesPerPage)
+    const isAdmin = isAtLeast(group.role, 'admin')
     return groupPage(reply, session ?? nobody, {
       group,
-      isAdmin: isAtLeast(group.role, 'admin'),
+      isAdmin,
+      deleted: isAdmin ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted }) : [],
       storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
       repositories: await addContents(db, repositories),
       maxCounted,
       isContinued: after !== '',
       next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
     })
+  })
+
+  app.post<{ Params: { group: string } }>('/:group/-/restore', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, `/${request.params.group}`)
+    const group = await managedGroup(db, request.params.group, session, 'restoreRepository')
+    const { name } = readForm(RestoreForm, request)
+    const path = await changing(() => restoreRepository(db, authorOf(request, session), group, name))
+    leaveNotice(request, reply, config, `Repository ${path} restored.`)
+    return reply.redirect(`/${path}`, 303)
   })
 }

@@ -10,6 +10,7 @@ import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
+import { restorableDays } from '../repositories/deleted-repositories.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, permittedRepository } from './permit.ts'
@@ -100,7 +101,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     }
     const isDeleted = await removeRepository(db, authorOf(request, session), repository)
     if (!isDeleted) throw pageNotFound()
-    leaveNotice(request, reply, config, `Repository ${repository.path} deleted.`)
+    const restoring = `An admin of the group can restore it for ${restorableDays} days, on the page of the group.`
+    leaveNotice(request, reply, config, `Repository ${repository.path} deleted. ${restoring}`)
     return reply.redirect('/', 303)
   })
 }

@@ -3,7 +3,13 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import type { Visibility } from '../domain/permissions.ts'
-import { enqueue } from '../jobs/job.ts'
+import { enqueue, type Job } from '../jobs/job.ts'
+import {
+  hideRepository,
+  listExpiredRepositories,
+  removeExpiredRepository,
+  unhideRepository,
+} from '../repositories/deleted-repositories.ts'
 import {
   deleteGroup,
   type Group,
@@ -16,7 +22,6 @@ import { changePaths, lockTenancy } from '../repositories/path-locks.ts'
 import {
   changeRepository,
   deleteRepository,
-  findRepository,
   insertRepository,
   lockRepositoriesOf,
   type NewRepository,
@@ -116,17 +121,56 @@ export async function changeRepositoryName(
   })
 }
 
-/** Permanently deletes a repository and everything in it. Writes the event. Returns false when it does not exist. */
+/**
+ * Deletes a repository. It disappears at once, and can be restored for `restorableDays`. Writes the event. Returns false
+ * when it does not exist.
+ */
 export async function removeRepository(
   db: pg.Pool,
   author: Author,
   { id, path }: Pick<Repository, 'id' | 'path'>,
 ): Promise<boolean> {
   return retriedTransaction(db, async (tx) => {
-    if (!(await deleteRepository(tx, id))) return false
+    if (!(await hideRepository(tx, id))) return false
     await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
     return true
   })
+}
+
+/**
+ * Restores a deleted repository of a group with everything in it, and writes the event. Returns its path. Throws errcode
+ * 5 when the group has no repository of this name that can be restored.
+ */
+export async function restoreRepository(
+  db: pg.Pool,
+  author: Author,
+  group: Pick<Group, 'id' | 'name'>,
+  name: string,
+): Promise<string> {
+  return retriedTransaction(db, async (tx) => {
+    const id = await unhideRepository(tx, group.id, name)
+    if (id === null) {
+      throw new RegistryError(errcode.notFound, `${group.name} has no deleted repository ${name}`)
+    }
+    // The group may have been renamed in the meantime.
+    await markDocumentsOutdated(tx, [id])
+    await enqueue(tx, renderOutdatedJob, undefined)
+    const path = `${group.name}/${name}`
+    await note(tx, author, { repositoryId: id }, 'restore-repository', { path })
+    return path
+  })
+}
+
+/** Removes deleted repositories with their packages for good when their time to be restored is over. */
+export const removeExpiredRepositoriesJob: Job = {
+  name: 'remove-expired-repositories',
+  everySeconds: 3600,
+  async run({ db }, _data, signal) {
+    for (const id of await listExpiredRepositories(db)) {
+      signal.throwIfAborted()
+      await retriedTransaction(db, (tx) => removeExpiredRepository(tx, id))
+    }
+  },
 }
 
 /**
@@ -144,7 +188,11 @@ export async function changeGroupName(
     await changePaths(tx, group.id)
     if (force) await releaseGroupName(tx, newName)
     await renameGroup(tx, group.id, newName)
-    await markDocumentsOutdated(tx, await lockRepositoriesOf(tx, group.id))
+    const repositories = await lockRepositoriesOf(tx, group.id)
+    await markDocumentsOutdated(
+      tx,
+      repositories.map(({ id }) => id),
+    )
     await enqueue(tx, renderOutdatedJob, undefined)
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
@@ -163,7 +211,10 @@ export async function requireFactorOfMembers(
   })
 }
 
-/** The result of `removeGroup`. A group that has repositories is deleted only `withRepositories`. */
+/**
+ * The result of `removeGroup`, with the paths of the repositories. A group that has repositories is deleted only
+ * `withRepositories`. Those count that can be restored.
+ */
 export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
 
 /**
@@ -178,15 +229,12 @@ export async function removeGroup(
 ): Promise<GroupRemoval> {
   return retriedTransaction(db, async (tx) => {
     await lockTenancy(tx, group.id)
-    const ids = await lockRepositoriesOf(tx, group.id)
     const repositories: string[] = []
-    for (const id of ids) {
-      const repository = await findRepository(tx, id)
-      if (!repository) continue
-      repositories.push(repository.path)
+    for (const { id, path, isDeleted } of await lockRepositoriesOf(tx, group.id)) {
+      repositories.push(path)
       if (!withRepositories) continue
       await deleteRepository(tx, id)
-      await note(tx, author, { repositoryId: id }, 'delete-repository', { path: repository.path })
+      if (!isDeleted) await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
     }
     if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
     await deleteGroup(tx, group.id)

@@ -150,7 +150,7 @@ export async function countGroups(
 ): Promise<{ groups: number; repositories: number; packages: number }> {
   const { rows } = await db.query<{ groups: number; repositories: number; packages: number }>(
     `select (select count(*)::int from repository_group) as groups,
-            (select count(*)::int from repository) as repositories,
+            (select count(*)::int from repository where group_id is not null) as repositories,
             (select count(*)::int from package) as packages`,
   )
   return rows[0] as { groups: number; repositories: number; packages: number }

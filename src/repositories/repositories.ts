@@ -32,7 +32,7 @@ export async function findRepositoryByPath(db: Queryable, path: string): Promise
   return rows[0] ?? null
 }
 
-/** Finds a repository by id, with its creation time. Null when it was deleted. */
+/** Finds a repository by id, with its creation time. Null when it was deleted, even if it can be restored. */
 export async function findRepository(
   db: Queryable,
   id: string,
@@ -116,7 +116,7 @@ export async function findCurrentPath(
            from repository_group g
            left join repository named on named.group_id = g.id and named.name = $3
            left join repository_alias former on named.id is null and former.group_id = g.id and former.name = $3
-           join repository r on r.id = coalesce(named.id, former.repository_id)
+           join repository r on r.id = coalesce(named.id, former.repository_id) and r.group_id is not null
           where g.id = group_named($1) and (g.name, r.name) is distinct from ($1, $3)
             and (r.visibility = 'public' or role_of($2, r.id) is not null)`,
     name === null ? [group, accountId] : [group, accountId, name],
@@ -124,9 +124,16 @@ export async function findCurrentPath(
   return rows[0]?.path ?? null
 }
 
-/** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
+/**
+ * Removes a repository with its packages for good, also one that can be restored. Garbage collection removes their
+ * archives. Returns false when it was removed before.
+ */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
-  const groupId = await findGroupId(tx, id)
+  const { rows: found } = await tx.query<{ groupId: string }>(
+    'select coalesce(group_id, deleted_from_id) as "groupId" from repository where id = $1',
+    [id],
+  )
+  const { groupId = null } = found[0] ?? {}
   if (groupId === null) return false
   await shareTenancy(tx, groupId)
   // Lock packages, then upstreams, then their repository, in the same order as every other change. Another order would
@@ -151,7 +158,7 @@ export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<b
 
 /** Finds the id of the group of a repository. Null when the repository was deleted. */
 export async function findGroupId(db: Queryable, id: string): Promise<string | null> {
-  const { rows } = await db.query<{ groupId: string }>(
+  const { rows } = await db.query<{ groupId: string | null }>(
     'select group_id as "groupId" from repository where id = $1',
     [id],
   )
@@ -223,14 +230,24 @@ export async function listRepositories(
   return rows
 }
 
-/** Locks a group, so that it gets no new repository. Returns the ids of its repositories. */
-export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Promise<string[]> {
+/** A repository of a locked group. */
+export interface LockedRepository {
+  id: string
+  path: string
+  /** Whether it was deleted and can be restored. */
+  isDeleted: boolean
+}
+
+/** Locks a group, so that it gets no new repository. Returns its repositories, deleted ones included. */
+export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Promise<LockedRepository[]> {
   await tx.query('select from repository_group where id = $1 for update', [groupId])
-  const { rows } = await tx.query<{ id: string }>(
-    'select id from repository where group_id = $1 order by id',
+  const { rows } = await tx.query<LockedRepository>(
+    `select r.id, g.name || '/' || r.name as path, r.group_id is null as "isDeleted"
+       from repository_group g join repository r on g.id in (r.group_id, r.deleted_from_id)
+      where g.id = $1 order by r.id`,
     [groupId],
   )
-  return rows.map(({ id }) => id)
+  return rows
 }
 
 /** A repository, with the role of the visitor of the repository's page. */

@@ -31,6 +31,7 @@ import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/sweep-events.ts'
+import { removeExpiredRepositoriesJob } from '../registry/tenancy.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -66,6 +67,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredMisses,
     deleteExpiredUploads,
   ]),
+  removeExpiredRepositoriesJob,
   collectGarbageJob,
   scrubArchivesJob,
   renderOutdatedJob,

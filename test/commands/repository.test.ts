@@ -137,7 +137,7 @@ describe('svc group, repository and member', () => {
     expect(await svc.json('repository', 'delete', 'many/c', '--force')).toEqual({ path: 'many/c' })
     expect(await svc.json('group', 'delete', 'many', '--with-repositories', '--force')).toEqual({
       group: 'many',
-      repositories: ['many/a', 'many/b-1'].toSorted(),
+      repositories: ['many/c', 'many/a', 'many/b-1'],
     })
     expect(await svc.fail('repository', 'list', 'many')).toContain('There is no group "many".')
     const { rows } = await svc.db.query(
@@ -148,6 +148,31 @@ describe('svc group, repository and member', () => {
       { action: 'delete-repository', details: { path: 'many/a' } },
       { action: 'change-repository', details: { visibility: 'public', description: 'Open' } },
     ])
+  })
+
+  it('restore a deleted repository, which --deleted lists', async () => {
+    await svc.json('group', 'create', 'undone', '--owner', 'ann')
+    for (const name of ['a', 'b']) await svc.json('repository', 'create', `undone/${name}`)
+    for (const name of ['a', 'b']) await svc.json('repository', 'delete', `undone/${name}`, '--force')
+    type Listed = { items: object[]; next: string | null }
+    const deleted = (...words: string[]) =>
+      svc.json<Listed>('repository', 'list', 'undone', '--deleted', ...words)
+    expect(await deleted('--limit', '1')).toEqual({
+      items: [{ path: 'undone/a', deleted_at: expect.any(String), restorable_until: expect.any(String) }],
+      next: 'undone/a',
+    })
+    expect((await deleted('--after', 'undone/a')).items).toMatchObject([{ path: 'undone/b' }])
+    expect(await svc.fail('repository', 'create', 'undone/a')).toContain(
+      'A deleted repository of the group has this name. Restore it, or choose another name.',
+    )
+    expect(await svc.json('repository', 'restore', 'undone/a')).toEqual({ path: 'undone/a' })
+    expect((await svc.json<Listed>('repository', 'list', 'undone')).items).toMatchObject([
+      { path: 'undone/a' },
+    ])
+    expect(await svc.fail('repository', 'restore', 'undone/a')).toContain(
+      'undone has no deleted repository a',
+    )
+    expect(await svc.fail('group', 'delete', 'undone', '--force')).toContain('undone has 2 repositories (')
   })
 
   it('keep a group’s last admin, unless forced', async () => {

@@ -12,6 +12,8 @@ import {
   placeOf,
 } from '../../src/domain/permissions.ts'
 import { allScopes } from '../../src/domain/scopes.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
+import { removeRepository } from '../../src/registry/tenancy.ts'
 import {
   aGroupMember,
   anAccount,
@@ -148,6 +150,12 @@ const twins: Record<Act, Twin> = {
     api: ['DELETE', '/repositories/{group}/doomed'],
     page: ['POST', '/{group}/{name}/-/settings/delete', { path: '' }],
     command: 'repository delete',
+  },
+  restoreRepository: {
+    kind: 'anyone',
+    api: ['POST', '/repositories/{group}/gone/restore'],
+    page: ['POST', '/{group}/-/restore', { name: 'gone' }],
+    command: 'repository restore',
   },
   createRepository: {
     kind: 'anyone',
@@ -370,11 +378,10 @@ async function byPage(
 /** Undoes what the calls that are allowed change. */
 async function reset() {
   await t.db.query(`update repository set visibility = 'private' where name = $1`, [place['name']])
-  await t.db.query(`delete from repository where name = 'doomed'`)
-  await aRepository(t.db, {
-    group: { id: place['groupId'] as string, name: place['group'] as string },
-    name: 'doomed',
-  })
+  await t.db.query(`delete from repository where name in ('doomed', 'gone')`)
+  const group = { id: place['groupId'] as string, name: place['group'] as string }
+  await aRepository(t.db, { group, name: 'doomed' })
+  await removeRepository(t.db, commandLine, await aRepository(t.db, { group, name: 'gone' }))
 }
 
 const isOnSite = (kind: Kind) => kind === 'site' || kind === 'administrator'

@@ -5,6 +5,7 @@ import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor } from '../../src/database/database.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
+import { removeRepository } from '../../src/registry/tenancy.ts'
 import {
   aDeployToken,
   aGroupMember,
@@ -175,6 +176,12 @@ const versions = (act: string, notice: string, before: string[] = []): Case[] =>
 const forms: Record<string, Case[] | string> = {
   ...below('/:group/-/', {
     ...membersAndTokens(({ ofGroup }) => ofGroup),
+    restore: [
+      leavesNotice('restored.', async ({ send, group, repository }) => {
+        await removeRepository(t.db, commandLine, repository)
+        return send(`/${group.name}/-/restore`, { name: repository.path.split('/')[1] ?? '' })
+      }),
+    ],
     'members/second-factor': [
       leavesNotice('does not require a second factor', ({ send, ofGroup }) =>
         send(`${ofGroup}/members/second-factor`, { second_factor: 'optional' }),

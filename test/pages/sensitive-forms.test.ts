@@ -44,6 +44,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/invitations/withdraw',
     '/:group/-/members',
     '/:group/-/members/remove',
+    '/:group/-/restore',
     '/:group/:name/-/deploy-tokens/revoke',
     '/:group/:name/-/members',
     '/:group/:name/-/members/remove',
@@ -136,7 +137,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     const snapshot = async () => {
       const { rows } = await t.db.query(
         `select (select count(*)::int from personal_token) as tokens, (select count(*)::int from deploy_token) as deploy,
-                (select count(*)::int from repository) as repositories, (select count(*)::int from registry_event) as events,
+                (select count(group_id)::int from repository) as repositories, (select count(*)::int from registry_event) as events,
                 (select count(*)::int from package_version where deleted_at is null) as versions,
                 (select count(*)::int from totp_factor) as factors`,
       )

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database/database.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../src/registry/documents/rerender.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
 import {
@@ -9,6 +10,7 @@ import {
   removeRepository,
 } from '../../src/registry/tenancy.ts'
 import { findGroup } from '../../src/repositories/groups.ts'
+import { deleteRepository } from '../../src/repositories/repositories.ts'
 import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
@@ -222,9 +224,13 @@ describe('a renamed repository', () => {
     )
     expect(rows.map(({ name }) => name)).toEqual(['second', 'third'])
     await rename(repository.id, 'first')
-    // The name is free in another group, and after the repository with that name was deleted.
+    // The name is free in another group, and after the repository with that name was removed for good.
     await aRepository(t.db, { name: 'second' })
     await removeRepository(t.db, commandLine, repository)
+    await expect(rename(other.id, 'second')).rejects.toMatchObject({
+      constraint: 'repository_name_is_reserved',
+    })
+    await transaction(t.db, (tx) => deleteRepository(tx, repository.id))
     await rename(other.id, 'second')
   })
 

@@ -2,6 +2,8 @@ import { readFile } from 'node:fs/promises'
 import type pg from 'pg'
 import { insertInvitation } from '../../src/accounts/invitations.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
+import { removeRepository } from '../../src/registry/tenancy.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
 import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
@@ -53,6 +55,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await anAccount(db, { username: 'otto' })
   const group = await aGroup(db, 'acme')
   const repository = await aRepository(db, { group, name: 'php', description: 'Packages of all teams' })
+  await removeRepository(db, commandLine, await aRepository(db, { group, name: 'old-libraries' }))
   await aRepository(db, { group, name: 'open', visibility: 'public', description: 'What everybody may use' })
   await aRepository(db, { group, name: 'empty' })
   await aGroup(db, 'a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars')

@@ -89,7 +89,10 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     const { isDeleted, repositories } = await removeGroup(db, author, group, { withRepositories })
     if (!isDeleted) {
       const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
-      return refuse(409, `Nothing was deleted: the group has ${count}. Tick the box to delete them too.`)
+      return refuse(
+        409,
+        `Nothing was deleted: the group has ${count}, those that can be restored included. Tick the box to delete them for good.`,
+      )
     }
     return goOn(context, reply, '/admin/groups', `The group ${name} is deleted.`)
   })

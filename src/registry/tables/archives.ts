@@ -115,7 +115,7 @@ export async function listArchivesAfter(db: Queryable, sha256: string): Promise<
                    where m.sha256 = a.sha256 and m.is_stored
                 ) n
                 join repository r on r.id = n.repository_id
-                join repository_group g on g.id = r.group_id
+                join repository_group g on g.id in (r.group_id, r.deleted_from_id)
                order by n.id limit 10) as versions
        from archive a
       where a.sha256 > decode($1, 'hex')
@@ -144,7 +144,7 @@ export interface GroupBytes {
 /** Adds up the bytes of the archives of a group. */
 export async function measureGroup(db: Queryable, groupId: string): Promise<GroupBytes> {
   const { rows } = await db.query<GroupBytes>(
-    `with repositories as materialized (select id from repository where group_id = $1)
+    `with repositories as materialized (select id from repository where group_id = $1 or deleted_from_id = $1)
      select (select coalesce(sum(size), 0)::float8 from archive
               where sha256 in (select v.sha256
                                  from repositories r

@@ -40,6 +40,7 @@ export type RegistryAction =
   | 'change-repository'
   | 'rename-repository'
   | 'delete-repository'
+  | 'restore-repository'
   | 'create-group'
   | 'rename-group'
   | 'set-group'

@@ -25,10 +25,11 @@ const maxGrams = 3
 
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 /** The public repositories, and those on which the account has a role. Site administrators also see all others. */
-const visibleIds = `(select id from repository where visibility = 'public'
+const visibleIds = `(select id from repository where visibility = 'public' and group_id is not null
    union select repository_id from counted_repository_member where account_id = $1
    union select r.id from counted_group_member m join repository r on r.group_id = m.group_id where m.account_id = $1)`
-const isListed = 'exists (select from package_version v where v.package_id = p.id and v.is_listed)'
+const isListed = `exists (select from package_version v where v.package_id = p.id and v.is_listed)
+  and exists (select from repository r where r.id = p.repository_id and r.group_id is not null)`
 const inName = 'strpos(p.name, lower($2)) > 0'
 const inTexts = `(${inName} or strpos(lower(p.description), lower($2)) > 0)`
 

@@ -30,7 +30,7 @@ const limited: Record<
   },
   repositories: {
     owner: 'group',
-    count: 'select count(*)::int as count from repository where group_id = $1',
+    count: 'select count(*)::int as count from repository where $1 in (group_id, deleted_from_id)',
     things: 'repositories',
     setting: 'GROUP_MAX_REPOSITORIES',
   },
@@ -44,7 +44,7 @@ const limited: Record<
   upstreams: {
     owner: 'group',
     count: `select count(*)::int as count from upstream u join repository r on r.id = u.repository_id
-             where r.group_id = $1 and u.removed_at is null`,
+             where $1 in (r.group_id, r.deleted_from_id) and (u.removed_at is null or u.removed_at = r.deleted_at)`,
     things: 'upstreams',
     setting: 'GROUP_MAX_UPSTREAMS',
   },

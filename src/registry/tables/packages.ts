@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
 import { keepPaths } from '../../repositories/path-locks.ts'
+import { errcode, RegistryError } from '../errors.ts'
 
 /** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
 export interface HeldPackage {
@@ -20,7 +21,13 @@ const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_
   (select g.name || '/' || r.name from repository r join repository_group g on g.id = r.group_id
     where r.id = p.repository_id) as path`
 
-/** Creates the package if none has that name. Locks its row until the transaction ends. */
+/** SQL: whether the repository with this id is in a group. It may have been deleted since the request was permitted. */
+const isThere = (id: string) => `exists (select from repository where id = ${id} and group_id is not null)`
+
+/**
+ * Creates the package if none has that name. Locks its row until the transaction ends. Throws errcode 5 when the
+ * repository was deleted.
+ */
 export async function claimPackage(
   tx: pg.PoolClient,
   repositoryId: string,
@@ -30,22 +37,26 @@ export async function claimPackage(
     tx.query({ name: 'keep-path', text: keepPaths('id = $1'), values: [repositoryId] }),
     tx.query<HeldPackage>({
       name: 'claim-package',
-      text: `insert into package as p (repository_id, name) values ($1, $2)
+      text: `insert into package as p (repository_id, name) select $1::bigint, $2 where ${isThere('$1')}
              on conflict (repository_id, name) do update set name = excluded.name
              returning ${heldColumns}`,
       values: [repositoryId, name],
     }),
   ])
-  return rows[0] as HeldPackage
+  const [held] = rows
+  if (!held) throw new RegistryError(errcode.notFound, 'repository not found')
+  return held
 }
 
 /** Locks a package's row until the transaction ends. Null when the package does not exist. */
 export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise<HeldPackage | null> {
   const [, { rows }] = await together([
     tx.query(keepPaths('id = (select repository_id from package where id = $1)'), [packageId]),
-    tx.query<HeldPackage>(`select ${heldColumns} from package p where p.id = $1 for no key update`, [
-      packageId,
-    ]),
+    tx.query<HeldPackage>(
+      `select ${heldColumns} from package p
+        where p.id = $1 and ${isThere('p.repository_id')} for no key update`,
+      [packageId],
+    ),
   ])
   return rows[0] ?? null
 }
@@ -59,7 +70,8 @@ export async function holdNamedPackage(
   const [, { rows }] = await together([
     tx.query(keepPaths('id = $1'), [repositoryId]),
     tx.query<HeldPackage>(
-      `select ${heldColumns} from package p where p.repository_id = $1 and p.name = $2 for no key update`,
+      `select ${heldColumns} from package p
+        where p.repository_id = $1 and p.name = $2 and ${isThere('$1')} for no key update`,
       [repositoryId, name],
     ),
   ])

@@ -64,7 +64,8 @@ export async function addUpstream(
   const url = readUpstreamUrl(wanted.url)
   const requireLimit = async (tx: pg.PoolClient) => {
     const groupId = await findGroupId(tx, repositoryId)
-    if (groupId !== null) await requireBelowLimit(tx, config, author, 'upstreams', groupId)
+    if (groupId === null) throw new RegistryError(errcode.notFound, 'repository not found')
+    await requireBelowLimit(tx, config, author, 'upstreams', groupId)
   }
   // Check it before any request is sent, and again when the upstream is added.
   await transaction(db, requireLimit)

@@ -44,9 +44,10 @@ export async function searchAllMirrors(
     text: `with visible as materialized (
        select r.id
          from (select distinct repository_id as id from upstream) mirroring join repository r on r.id = mirroring.id
-        where r.visibility = 'public' or coalesce((select is_admin from account where id = $1), false)
-           or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
-           or exists (select from counted_group_member where group_id = r.group_id and account_id = $1)
+        where r.group_id is not null
+          and (r.visibility = 'public' or coalesce((select is_admin from account where id = $1), false)
+               or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
+               or exists (select from counted_group_member where group_id = r.group_id and account_id = $1))
      ), read as (
        select named.* from visible cross join lateral (
          select repository_id, name from mirrored_package where repository_id = visible.id

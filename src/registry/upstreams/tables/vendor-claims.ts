@@ -55,7 +55,7 @@ export async function releaseVendor(
   const { rows } = await db.query<{ outcome: 'released' | 'published' }>(
     `with published as (
        select exists (select from package p join repository r on r.id = p.repository_id
-                       where r.group_id = $1 and p.name like replace($2, '_', '\\_') || '/%') as is_there
+                       where $1 in (r.group_id, r.deleted_from_id) and p.name like replace($2, '_', '\\_') || '/%') as is_there
      ), released as (
        delete from vendor_claim using published
         where group_id = $1 and vendor = $2 and by_hand and not published.is_there
@@ -95,7 +95,7 @@ export async function mentionClaimedVendor(
                                  where ${contains('word', 'c.vendor')}
                                    and (not matches_pattern(word, c.exceptions)
                                         or exists (select from package p join repository o on o.id = p.repository_id
-                                                    where o.group_id = c.group_id
+                                                    where c.group_id in (o.group_id, o.deleted_from_id)
                                                       and p.name collate "C" > c.vendor || '/'
                                                       and p.name collate "C" < c.vendor || '0'
                                                       and strpos(word, p.name) > 0
