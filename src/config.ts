@@ -286,7 +286,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   if (given['SMTP_URL'] !== undefined && given['MAIL_FROM'] === undefined) {
     mistakes.push('MAIL_FROM must be set with SMTP_URL: it is the sender of the mails')
   }
-  if (given['SIGN_UP'] === 'open' && given['SMTP_URL'] === undefined) {
+  const hasSignUpPage = given['SIGN_UP'] === 'open' && (given['PASSWORD_SIGN_IN'] ?? 'on') === 'on'
+  if (hasSignUpPage && given['SMTP_URL'] === undefined) {
     mistakes.push('SIGN_UP=open needs SMTP_URL: people who sign up must open a link in a mail')
   }
   if (!read.success || typeof archiveStore === 'string' || mistakes.length > 0) {

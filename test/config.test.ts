@@ -143,6 +143,8 @@ describe('readConfig', () => {
     expect(() => readConfig({ SIGN_UP: 'open' })).toThrow('SIGN_UP=open needs SMTP_URL')
     const mail = { SMTP_URL: 'smtp://mail.example.com', MAIL_FROM: 'svc@example.com' }
     expect(readConfig({ SIGN_UP: 'open', ...mail }).signUp).toBe('open')
+    // Without passwords there is no sign-up by mail: providers create the accounts.
+    expect(readConfig({ SIGN_UP: 'open', PASSWORD_SIGN_IN: 'admins' }).signUp).toBe('open')
   })
 
   it('reports one problem of each variable', () => {

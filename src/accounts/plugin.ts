@@ -36,7 +36,10 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
   })
   await app.register(async (scope) => {
     await servePages(scope, context.config, passkeyPolicy)
-    await refuseOtherMethods(scope, wrongMethod, () => passkeySignInRoutes(scope, context))
+    await refuseOtherMethods(scope, wrongMethod, async () => {
+      await passkeySignInRoutes(scope, context)
+      await confirmAccessRoutes(scope, context)
+    })
   })
   await app.register(async (scope) => {
     await servePages(scope, context.config, pagePolicy)
@@ -58,7 +61,6 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       await securityRoutes(scope, context)
       await factorRoutes(scope, context)
       await passkeyRoutes(scope, context)
-      await confirmAccessRoutes(scope, context)
     })
   })
 }

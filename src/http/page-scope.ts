@@ -45,8 +45,8 @@ export const pagePolicy = `${commonPolicy}; script-src 'self'; connect-src 'self
 export const leavingPagePolicy = commonPolicy
 
 /**
- * The policy of the sign-in with a passkey, which may lead to an application too. Browsers offer passkeys to scripts only,
- * so it allows the scripts of this server.
+ * The policy of pages that use a passkey, and whose form may lead to an application or a provider. Browsers offer passkeys
+ * to scripts only, so it allows the scripts of this server.
  */
 export const passkeyPolicy = `${commonPolicy}; script-src 'self'`
 

@@ -4,6 +4,10 @@ import { deleteExpiredInvitations } from '../accounts/invitations.ts'
 import { invitationMail } from '../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
 import { deleteExpiredResets } from '../accounts/password-resets.ts'
+import {
+  confirmationMail,
+  deleteExpiredConfirmationLinks,
+} from '../accounts/second-factor/confirmation-links.ts'
 import { deleteExpiredChallenges } from '../accounts/second-factor/passkey-challenges.ts'
 import { deleteExpiredSteps } from '../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
@@ -57,6 +61,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredSessions,
     deleteExpiredResets,
     deleteExpiredVerifications,
+    deleteExpiredConfirmationLinks,
     deleteExpiredSteps,
     deleteExpiredChallenges,
     deleteExpiredSignIns,
@@ -92,6 +97,7 @@ export const jobs: readonly Job[] = [
   noteExpiringTokensJob,
   sendMailJob([
     verificationMail,
+    confirmationMail,
     passwordResetMail,
     securityNotice,
     tokenExpiryMail,

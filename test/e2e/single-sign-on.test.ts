@@ -12,7 +12,7 @@ const baseUrl = `http://127.0.0.1:${svcPort}`
 const acme = useIdentityProvider('acme', acmePort, baseUrl)
 
 describe.skipIf(!hasBrowser)('an authorization by somebody who signs in with a provider', () => {
-  const t = useListeningApp(svcPort, { ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
+  const t = useListeningApp(svcPort, { ...acme.environment, PASSWORD_SIGN_IN: 'admins', SIGN_UP: 'open' })
   const thirdParty = useThirdPartyApp(appPort, baseUrl)
   const browser = useBrowser()
 
@@ -55,5 +55,28 @@ describe.skipIf(!hasBrowser)('an authorization by somebody who signs in with a p
     await page.getByRole('heading', { name: 'Back at the application' }).waitFor()
     const tokens = await thirdParty.finish(application.clientId, application.clientSecret)
     expect(tokens.access_token).toMatch(/^svca_/)
+  })
+
+  it('and they confirm a sensitive act at the provider, in a form that the browser lets leave this site', async () => {
+    acme.people.set('bob', { preferred_username: 'bob' })
+    const page = await browser.newPage({ baseURL: baseUrl })
+    const signInThere = async () => {
+      await page.getByLabel('Person').fill('bob')
+      await page.getByRole('button', { name: 'Sign in there' }).click()
+    }
+    await page.goto('/login/oidc/acme')
+    await signInThere()
+    await t.db.query(`update session set proved_at = now() - interval '1 hour'`)
+    await page.goto('/login/oidc/acme/link')
+    await page.getByRole('heading', { name: 'Confirm access' }).waitFor()
+    await page.getByRole('button', { name: 'Confirm with Acme' }).click()
+    // The provider knows the browser, and asks again all the same.
+    await signInThere()
+    await page.waitForURL('**/login/oidc/acme/link')
+    const { rows } = await t.db.query(
+      `select from session s join account a on a.id = s.account_id
+        where a.username = 'bob' and s.proved_at > now() - interval '1 minute'`,
+    )
+    expect(rows).toHaveLength(1)
   })
 })

@@ -351,6 +351,7 @@ const forms: Record<string, Case[] | string> = {
       return { walker, sent: await walker.post('/login/oidc/acme/account', form) }
     }),
   ],
+  '/login/oidc/:provider/confirm': 'the next page is the provider',
   '/login/oidc/:provider/link': [
     leavesNotice('Your account is linked with', async ({ walker, send }) => {
       const subject = aName('subject')
@@ -436,6 +437,25 @@ const forms: Record<string, Case[] | string> = {
     leavesNotice('please send the form again', ({ send }) =>
       send('/settings/confirm-access', { form: '1', current_password: password }),
     ),
+  ],
+  '/settings/confirm-access/send-link': [
+    leavesNotice('A link was sent to', async ({ account, send }) => {
+      await t.db.query('update account set password_hash = null, email_verified_at = now() where id = $1', [
+        account.id,
+      ])
+      return send('/settings/confirm-access/send-link')
+    }),
+  ],
+  '/settings/confirm-access/link': [
+    leavesNotice('You can continue now', async ({ account, send }) => {
+      await t.db.query(
+        `insert into confirmation_link (session_hash, token_hash, return_id, expires_at)
+         select id_hash, sha256(convert_to($2, 'UTF8')), '', now() + interval '1 minute'
+           from session where account_id = $1`,
+        [account.id, account.username],
+      )
+      return send('/settings/confirm-access/link', { token: account.username })
+    }),
   ],
   '/settings/email-verification': [
     leavesNotice('Your email address is verified', async ({ account, send }) => {

@@ -38,6 +38,9 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/account/delete',
     '/settings/second-factor/totp/remove',
     '/settings/confirm-access',
+    '/settings/confirm-access/send-link',
+    '/settings/confirm-access/link',
+    '/login/oidc/:provider/confirm',
   ],
   plain: [
     '/:group/-/deploy-tokens/revoke',

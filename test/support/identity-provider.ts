@@ -38,6 +38,9 @@ export function providerEnvironment(
   )
 }
 
+/** The settings of svc with which everybody at a provider gets an account. No mail is sent. */
+export const openSignUp = { SIGN_UP: 'open', SMTP_URL: 'smtp://127.0.0.1:9', MAIL_FROM: 'svc@example.com' }
+
 /** Starts a provider for one test file. Its sign-in page asks only for the subject. */
 export function useIdentityProvider(
   name: string,

@@ -15,7 +15,7 @@ import { redirectToSecondStep } from '../second-factor/waiting-step.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
 import { signInOriginOf } from '../sign-in-memory.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
-import { makeAccount, unlinkAccount } from './enter.ts'
+import { givesAccounts, makeAccount, unlinkAccount } from './enter.ts'
 import { listIdentities, lockAccount } from './identities.ts'
 import { linkWithPassword, proofIsGone } from './link-with-password.ts'
 import {
@@ -53,7 +53,7 @@ const linkPage = page<{ label: string; action: string }>('accounts/link-provider
 
 const ProofQuery = z.object({ proof: text })
 const ChoiceForm = z.object({ proof: text, decision: z.enum(['link', 'new']), password: text })
-const ReturnQuery = z.object({ return: text })
+const ReturnForm = z.object({ return: text })
 const UnlinkForm = z.object({ issuer: text })
 
 /**
@@ -62,7 +62,6 @@ const UnlinkForm = z.object({ issuer: text })
  */
 export async function linkRoutes(app: FastifyInstance, context: SingleSignOnContext): Promise<void> {
   const { config, db } = context
-  const mayMakeAccount = config.signUp !== 'closed'
 
   app.get('/login/oidc/:provider/account', async (request: ProviderRequest, reply) => {
     const provider = theProvider(context, request)
@@ -78,7 +77,9 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const { person, account, returnId } = waiting
     const proofHash = hashSecret(proof)
     if (decision === 'new') {
-      if (!mayMakeAccount) throw new PageError(403, 'Only administrators can create accounts.')
+      if (!givesAccounts(config, provider.settings)) {
+        throw new PageError(403, 'This sign-in cannot create an account. Ask an administrator for one.')
+      }
       if (!(await deleteProof(db, proofHash))) throw proofIsGone(provider)
       const made = await makeAccount(singleSignOnOf(context, request, provider, null), person)
       if (made.outcome === 'refused') throw new PageError(403, made.problem)
@@ -124,18 +125,14 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     return startProviderSignIn(context, request, reply, provider, about)
   })
 
-  app.get(
-    '/login/oidc/:provider/confirm',
-    { exposeHeadRoute: false },
-    async (request: ProviderRequest, reply) => {
-      const provider = theProvider(context, request)
-      const { return: returnId } = readQuery(ReturnQuery, request)
-      const session = await readSession(context, request, { mayLackFactor: true })
-      if (!session) return redirectToSignIn(context, request, reply, '/')
-      const about = { returnId, accountId: session.account.id, isConfirmation: true }
-      return startProviderSignIn(context, request, reply, provider, about)
-    },
-  )
+  app.post('/login/oidc/:provider/confirm', async (request: ProviderRequest, reply) => {
+    const provider = theProvider(context, request)
+    const { return: returnId } = readForm(ReturnForm, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, '/')
+    const about = { returnId, accountId: session.account.id, isConfirmation: true }
+    return startProviderSignIn(context, request, reply, provider, about)
+  })
 
   async function waitingProof(
     request: FastifyRequest,
@@ -151,20 +148,20 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
   async function showChoice(
     request: FastifyRequest,
     reply: FastifyReply,
-    { settings: { name, label } }: Provider,
+    { settings }: Provider,
     { account, person }: ProofInWaiting,
     { proof, problem }: { proof: string; problem: string | null },
   ): Promise<FastifyReply> {
     const about = await transaction(db, (tx) => lockAccount(tx, account.id))
     const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
     return choicePage(reply, visitor, {
-      label,
-      action: `/login/oidc/${name}/account`,
+      label: settings.label,
+      action: `/login/oidc/${settings.name}/account`,
       proof,
       username: account.username,
       email: person.isEmailVerified ? person.email : null,
       hasPassword: about?.hasPassword === true,
-      mayMakeAccount,
+      mayMakeAccount: givesAccounts(config, settings),
       problem,
     })
   }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
+import type { Config } from '../../config.ts'
 import { type Actor, transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
@@ -18,6 +19,17 @@ import {
 } from './identities.ts'
 import { isInAllowedDomain, numberedUsername, type ProvenPerson } from './person.ts'
 import { syncGroups } from './provider-groups.ts'
+
+/**
+ * Returns whether everybody at a provider who may sign in gets an account. `SIGN_UP=invited` keeps strangers out: anybody
+ * can have an account at a public provider, so only the allowed domains tell who belongs here.
+ */
+export function givesAccounts(
+  { signUp }: Pick<Config, 'signUp'>,
+  { allowedDomains }: Pick<ProviderSettings, 'allowedDomains'>,
+): boolean {
+  return signUp === 'open' || (signUp === 'invited' && allowedDomains.length > 0)
+}
 
 const disabled = 'Your account here is disabled. Ask an administrator.'
 
@@ -51,7 +63,9 @@ export async function enter(
   if (similar?.isDisabled && similar.hasEmail) return refuse(disabled)
   if (similar && !similar.isDisabled) return { outcome: 'choose', account: similar }
   if (!mayMakeAccount)
-    return refuse('You have no account here, and only administrators can create one. Ask an administrator.')
+    return refuse(
+      'You have no account here, and your sign-in cannot create one. Ask an administrator for one.',
+    )
   return makeAccount(about, person)
 }
 

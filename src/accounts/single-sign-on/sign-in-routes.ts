@@ -14,8 +14,8 @@ import { findReturn } from '../return-path.ts'
 import type { FactorKind } from '../second-factor/check-factor.ts'
 import { confirmSession } from '../sessions.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
-import { readSession } from '../visitor.ts'
-import { enter, keepInStep, linkAccount, type SingleSignOn } from './enter.ts'
+import { readSession, withReturn } from '../visitor.ts'
+import { enter, givesAccounts, keepInStep, linkAccount, type SingleSignOn } from './enter.ts'
 import { findAccountsOfPerson } from './identities.ts'
 import {
   insertProof,
@@ -25,7 +25,7 @@ import {
   takeSignIn,
 } from './pending-sign-ins.ts'
 import type { ProvenPerson } from './person.ts'
-import { type Provider, ProviderError } from './providers.ts'
+import { type Provider, ProviderError, toleranceSeconds } from './providers.ts'
 
 /** The context of the routes of single sign-on. */
 export interface SingleSignOnContext extends AppContext {
@@ -69,9 +69,10 @@ export async function providerSignInRoutes(
       const { returnId, accountId, isConfirmation } = signIn
       try {
         const url = `${context.config.baseUrl}${request.url}`
-        const person = await provider.provePerson(url, signIn, isConfirmation ? signIn.ageSeconds : undefined)
+        const { person, signedInSecondsAgo } = await provider.provePerson(url, signIn)
         if (accountId !== null && isConfirmation) {
-          return await confirm(context, request, reply, provider, person, { accountId, returnId })
+          const about = { accountId, returnId, signedInSecondsAgo, askedSecondsAgo: signIn.ageSeconds }
+          return await confirm(context, request, reply, provider, person, about)
         }
         if (accountId !== null) return await link(context, request, reply, provider, person, accountId)
         return await enterAccount(context, request, reply, provider, person, { browser, returnId })
@@ -173,7 +174,7 @@ async function enterAccount(
   { browser, returnId }: { browser: string; returnId: string },
 ): Promise<FastifyReply> {
   const { settings } = provider
-  const mayMakeAccount = context.config.signUp !== 'closed'
+  const mayMakeAccount = givesAccounts(context.config, settings)
   const entry = await enter(singleSignOnOf(context, request, provider, null), person, mayMakeAccount)
   if (entry.outcome === 'refused') {
     return showLogin(context, request, reply.code(403), { returnId, login: '', problem: entry.problem })
@@ -207,20 +208,37 @@ async function link(
   return reply.redirect('/settings/account', 303)
 }
 
-/** Confirms the session of an account whose person has signed in at a linked provider again. */
+/**
+ * Confirms the session of an account whose person has signed in at a linked provider again. If the provider does not say
+ * so, the person confirms in another way: they may have been signed in there for days.
+ */
 async function confirm(
   context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   provider: Provider,
   person: ProvenPerson,
-  { accountId, returnId }: { accountId: string; returnId: string },
+  {
+    accountId,
+    returnId,
+    signedInSecondsAgo,
+    askedSecondsAgo,
+  }: {
+    accountId: string
+    returnId: string
+    signedInSecondsAgo: number | null
+    askedSecondsAgo: number
+  },
 ): Promise<FastifyReply> {
   const session = await readSession(context, request, { mayLackFactor: true })
   const { linked } = await findAccountsOfPerson(context.db, person)
+  const { label, name } = provider.settings
   if (session?.account.id !== accountId || linked?.id !== accountId) {
-    const { label } = provider.settings
     throw new PageError(403, `This is not the account at ${label} that is linked with your account here.`)
+  }
+  // The URL with `max_age=0` was in the hands of the browser, so the provider may not have seen it.
+  if (signedInSecondsAgo === null || signedInSecondsAgo > askedSecondsAgo + toleranceSeconds) {
+    return reply.redirect(withReturn('/settings/confirm-access', returnId, { unproven: name }), 303)
   }
   await confirmSession(context.db, session.idHash)
   return redirectBack(context, reply, returnId)

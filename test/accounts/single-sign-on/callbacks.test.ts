@@ -1,8 +1,9 @@
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { aName, anAccount, signIn } from '../../support/actors.ts'
+import { aName, anAccount, csrfTokenIn, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import {
+  openSignUp,
   problemOf,
   providerEnvironment,
   useIdentityProvider,
@@ -15,7 +16,7 @@ import { freePort } from '../../support/program.ts'
 const [realPort, liarPort] = [await freePort(), await freePort()]
 const acme = useIdentityProvider('acme', realPort, 'http://svc.test')
 const liar = useLyingProvider('liar', liarPort)
-const t = useApp({ ...acme.environment, ...providerEnvironment('liar', liarPort) })
+const t = useApp({ ...openSignUp, ...acme.environment, ...providerEnvironment('liar', liarPort) })
 
 /** Signs in at the lying provider. Returns the response of svc to the callback. */
 async function signInAtLiar(browser: Walker) {
@@ -77,15 +78,23 @@ describe('an ID token', () => {
     )
     const confirm = async (auth_time: number | undefined) => {
       liar.tell({ claims: { sub: username, auth_time }, userInfo: { sub: username } })
-      const start = await browser.open('/login/oidc/liar/confirm')
+      const csrf_token = csrfTokenIn(await browser.open('/settings/confirm-access'))
+      const start = await browser.post('/login/oidc/liar/confirm', { csrf_token })
       return browser.open(await browser.signInThere(start, 'eve'))
     }
     const isConfirmed = async () => (await browser.open('/login/oidc/acme/link')).statusCode === 200
-    const refused = await confirm(Math.floor(Date.now() / 1000) - 3600)
-    expect(refused.statusCode).toBe(403)
-    expect(refused.body).toContain('Liar did not ask you to sign in again')
-    expect(await isConfirmed()).toBe(false)
-    expect((await confirm(Math.floor(Date.now() / 1000))).statusCode).toBe(303)
+    // Signed in an hour ago, or at a time that the provider does not say.
+    for (const time of [Math.floor(Date.now() / 1000) - 3600, undefined]) {
+      const unproven = await confirm(time)
+      expect(unproven.headers.location).toBe('/settings/confirm-access?unproven=liar')
+      const page = await browser.open('/settings/confirm-access?unproven=liar')
+      expect(problemOf(page)).toBe(
+        'Liar did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.',
+      )
+      expect(page.body).toContain('Sign out and sign in again to confirm that it is you.')
+      expect(await isConfirmed()).toBe(false)
+    }
+    expect((await confirm(Math.floor(Date.now() / 1000))).headers.location).toBe('/')
     expect(await isConfirmed()).toBe(true)
   })
 
@@ -181,7 +190,7 @@ describe('the metadata of a provider', () => {
 
   // Each test starts a new server, because a server caches valid metadata.
   describe.each(metadata)('%s', (_what, lies) => {
-    const fresh = useApp(providerEnvironment('liar', liarPort))
+    const fresh = useApp({ ...openSignUp, ...providerEnvironment('liar', liarPort) })
 
     it('is rejected, and requested again at the next sign-in', async () => {
       liar.tell(lies)
@@ -195,7 +204,7 @@ describe('the metadata of a provider', () => {
   })
 
   describe('of a provider that does not respond', () => {
-    const fresh = useApp(providerEnvironment('liar', liarPort))
+    const fresh = useApp({ ...openSignUp, ...providerEnvironment('liar', liarPort) })
 
     it('times out after 5 seconds, with one request for everybody who signs in', async () => {
       const before = liar.requests.length

@@ -3,7 +3,7 @@ import type { Role } from '../../../src/domain/permissions.ts'
 import { setGroupMember } from '../../../src/repositories/members.ts'
 import { aGroup, aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
+import { openSignUp, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
 import { freePort } from '../../support/program.ts'
 
 const [red, blue] = [aName('red'), aName('blue')]
@@ -11,7 +11,7 @@ const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test', {
   SCOPES: 'openid email profile groups',
   GROUP_MAP: `developers=${red}:write,admins=${red}:admin,admins=${blue}:read,lost=no-such-group:write`,
 })
-const t = useApp(acme.environment)
+const t = useApp({ ...openSignUp, ...acme.environment })
 
 /** Returns the group with this name. The tests of this file share it. */
 async function theGroup(name: string) {

@@ -6,7 +6,13 @@ import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/a
 import { useApp } from '../../support/app.ts'
 import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'
 import { aPersonWithTotp, codeOf } from '../../support/factor-actors.ts'
-import { problemOf, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
+import {
+  openSignUp,
+  problemOf,
+  useIdentityProvider,
+  usernameOf,
+  Walker,
+} from '../../support/identity-provider.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { freePort } from '../../support/program.ts'
 
@@ -15,7 +21,8 @@ const acme = useIdentityProvider('acme', await freePort(), baseUrl, { LABEL: 'Ac
 const strict = useIdentityProvider('strict', await freePort(), baseUrl, {
   ALLOWED_DOMAINS: 'acme.example, other.example',
 })
-const t = useApp({ ...acme.environment, ...strict.environment })
+const t = useApp({ ...openSignUp, ...acme.environment, ...strict.environment })
+const invited = useApp({ ...acme.environment, ...strict.environment })
 
 /** Adds a person to a provider. */
 function aPerson(provider = acme, claims: Record<string, unknown> = {}) {
@@ -420,6 +427,43 @@ describe('linking on the account page', () => {
   })
 })
 
+describe('SIGN_UP=invited', () => {
+  it('makes no accounts for strangers at a provider without allowed domains', async () => {
+    const eve = aPerson()
+    const browser = new Walker(invited)
+    const refused = await browser.signIn(acme, eve.subject)
+    expect([refused.statusCode, problemOf(refused)]).toEqual([
+      403,
+      'You have no account here, and your sign-in cannot create one. Ask an administrator for one.',
+    ])
+    // Nor after the question whether an account with the same name is theirs.
+    const ann = await anAccount(invited.db, { username: aName('ann') })
+    const other = aPerson(acme, { preferred_username: ann.username })
+    const theirs = new Walker(invited)
+    const asked = await theirs.signIn(acme, other.subject)
+    const question = await theirs.open(String(asked.headers.location))
+    expect(question.body).not.toContain('value="new"')
+    const [, proof = ''] = /name="proof" value="([^"]+)"/.exec(question.body) ?? []
+    const fields = { csrf_token: csrfTokenIn(question), proof, decision: 'new', password: '' }
+    expect((await theirs.post('/login/oidc/acme/account', fields)).statusCode).toBe(403)
+    const { rows } = await invited.db.query('select username from account')
+    expect(rows).toEqual([{ username: ann.username }])
+    // An account that exists can be linked, and then signs in.
+    const linked = await theirs.post('/login/oidc/acme/account', { ...fields, decision: 'link', password })
+    expect(linked.statusCode).toBe(303)
+    const again = new Walker(invited)
+    await again.signIn(acme, other.subject)
+    expect(await usernameOf(again)).toBe(ann.username)
+  })
+
+  it('makes accounts for people of the allowed domains of a provider', async () => {
+    const eve = aPerson(strict)
+    const browser = new Walker(invited)
+    expect((await browser.signIn(strict, eve.subject)).statusCode).toBe(303)
+    expect(await usernameOf(browser)).toBe(eve.subject)
+  })
+})
+
 describe('the only provider of a person with a passkey', () => {
   it('can be unlinked where passkeys sign in, and stays linked where they do not', async () => {
     const eve = aPerson()
@@ -455,15 +499,32 @@ describe('a person without a password', () => {
     return { eve, browser }
   }
 
+  /** Presses the button of the page that asks for a proof. */
+  async function startConfirmation(browser: Walker, shown?: Awaited<ReturnType<Walker['open']>>) {
+    const question = shown ?? (await browser.open('/settings/confirm-access'))
+    expect(question.body).toContain('<form method="post" action="/login/oidc/acme/confirm">')
+    const [, returnId = ''] = /name="return" value="([^"]*)"/.exec(question.body) ?? []
+    const fields = { csrf_token: csrfTokenIn(question), return: returnId }
+    return browser.post('/login/oidc/acme/confirm', fields)
+  }
+
+  it('begins such a confirmation with a form of this site only', async () => {
+    const { browser } = await anOldSession()
+    expect((await browser.open('/login/oidc/acme/confirm')).statusCode).toBe(405)
+    expect((await browser.post('/login/oidc/acme/confirm', { return: '' })).statusCode).toBe(403)
+    const { rows } = await t.db.query('select from provider_sign_in where is_confirmation')
+    expect(rows).toEqual([])
+  })
+
   it('confirms a sensitive act by signing in at the provider again', async () => {
     const { eve, browser } = await anOldSession()
     const asked = await browser.open('/login/oidc/strict/link')
     expect(asked.headers.location).toMatch(/^\/settings\/confirm-access/)
     const question = await browser.open(String(asked.headers.location))
     expect(question.body).not.toContain('name="current_password"')
-    const [, link = ''] = /href="(\/login\/oidc\/acme\/confirm[^"]*)"/.exec(question.body) ?? []
-    const start = await browser.open(link.replaceAll('&amp;', '&'))
-    expect(new URL(String(start.headers.location)).searchParams.get('prompt')).toBe('login')
+    const start = await startConfirmation(browser, question)
+    const { searchParams } = new URL(String(start.headers.location))
+    expect([searchParams.get('prompt'), searchParams.get('max_age')]).toEqual(['login', '0'])
     const end = await browser.open(await browser.signInThere(start, eve.subject))
     expect([end.statusCode, end.headers.location]).toEqual([303, '/login/oidc/strict/link'])
     expect((await browser.open('/login/oidc/strict/link')).statusCode).toBe(200)
@@ -482,8 +543,7 @@ describe('a person without a password', () => {
     const csrf_token = csrfTokenIn(await browser.open('/settings/second-factor'))
     const setUp = () => browser.post('/settings/second-factor/totp', { csrf_token })
     const question = await browser.open(String((await setUp()).headers.location))
-    const [, link = ''] = /href="(\/login\/oidc\/acme\/confirm[^"]*)"/.exec(question.body) ?? []
-    const start = await browser.open(link.replaceAll('&amp;', '&'))
+    const start = await startConfirmation(browser, question)
     const end = await browser.open(await browser.signInThere(start, eve.subject))
     expect(end.headers.location).toBe('/settings/second-factor')
     expect((await setUp()).headers.location).toBe('/settings/second-factor/totp')
@@ -491,7 +551,7 @@ describe('a person without a password', () => {
 
   it('is not confirmed by another person of the provider', async () => {
     const { browser } = await anOldSession()
-    const start = await browser.open('/login/oidc/acme/confirm')
+    const start = await startConfirmation(browser)
     const elsewhere = new Walker(t)
     const end = await browser.open(await elsewhere.signInThere(start, aPerson().subject))
     expect(end.statusCode).toBe(403)
@@ -506,7 +566,7 @@ describe('a person without a password', () => {
     const username = aName('new')
     const change = () => browser.post('/settings/account/sign-in', { csrf_token, username, email: '' })
     expect((await change()).headers.location).toMatch(/^\/settings\/confirm-access/)
-    const start = await browser.open('/login/oidc/acme/confirm')
+    const start = await startConfirmation(browser)
     await browser.open(await browser.signInThere(start, eve.subject))
     expect((await change()).headers.location).toBe('/settings/account')
     const deleted = await browser.post('/settings/account/delete', { csrf_token, username })
