@@ -7,6 +7,7 @@ import { accountSessionEndpoints } from './account-sessions.ts'
 import { accountEndpoints } from './accounts.ts'
 import { advisoryRoutes } from './advisories.ts'
 import { applicationEndpoints } from './applications.ts'
+import { archiveRoutes } from './archives.ts'
 import { deployTokenRoutes } from './deploy-tokens.ts'
 import { describeApi } from './description.ts'
 import type { ApiScope } from './endpoint.ts'
@@ -39,6 +40,7 @@ const everyRoute = [
   packageRoutes,
   advisoryRoutes,
   versionRoutes,
+  archiveRoutes,
   upstreamRoutes,
 ]
 

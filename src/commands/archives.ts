@@ -25,12 +25,13 @@ import {
   type Verification,
   verifyArchives,
 } from '../registry/archives/verify-archives.ts'
+import { type FoundArchive, listFoundArchives, readSha256 } from '../registry/tables/found-archives.ts'
 import { openUpstreamClient } from '../registry/upstreams/client/fetch.ts'
 import { sourceOfUpstreams } from '../registry/upstreams/repair-source.ts'
 import { sourceOfBackup } from '../server/backup-source.ts'
 import { explainFailure } from '../server/failure.ts'
-import { type JsonOptions, jsonOption } from './options.ts'
-import { printResult, withExistingDatabase } from './run.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { printList, printResult, withDatabase, withExistingDatabase } from './run.ts'
 import { warnOfUnusedKinds } from './upstream.ts'
 
 /** How many archives are copied at once. */
@@ -40,8 +41,36 @@ const atOnce = 8
 export function archivesCommand(): Command {
   return new Command('archives')
     .description('The archive store.')
+    .addCommand(findCommand())
     .addCommand(copyCommand())
     .addCommand(claimCommand())
+}
+
+function findCommand(): Command {
+  return withListOptions(new Command('find'))
+    .description('List the versions with an archive, in all repositories.')
+    .argument('<sha256>', 'the SHA-256 of the archive, such as sha256sum prints it')
+    .action(async (text: string, options: ListOptions) => {
+      const sha256 = readSha256(text)
+      if (sha256 === null) throw new Error('A SHA-256 has 64 hexadecimal digits.')
+      await withDatabase((db) =>
+        printList<FoundArchive>(options, {
+          list: (part) => listFoundArchives(db, null, sha256, part),
+          keyOf: ({ key }) => key,
+          describe: ({ repository, packageName, version, state, size, storedAt }) => ({
+            repository,
+            package: packageName,
+            version,
+            state,
+            size,
+            stored_at: storedAt,
+          }),
+          line: ({ repository, packageName, version, state, size, storedAt }) =>
+            [repository, packageName, version, state, `${size} bytes`, storedAt.toISOString()].join('  '),
+          none: 'No version has this archive.',
+        }),
+      )
+    })
 }
 
 function claimCommand(): Command {

@@ -67,6 +67,7 @@ const acts = {
   readEmails: { on: 'account', scope: 'account-email:r' },
   listGroups: { on: 'account', scope: 'group-resource:r' },
   listRepositories: { on: 'account', scope: 'repo-basic-info:r' },
+  findArchives: { on: 'account', scope: 'registry-package:r' },
   createGroup: { on: 'account', scope: 'group-resource:rw', isForPeople: true },
   readOwnAccess: { on: 'account', scope: 'account-profile:r', isForPeople: true },
   endOwnSession: { on: 'account', scope: 'account-profile:rw', isForPeople: true },

@@ -6,6 +6,7 @@ import type { AppContext } from '../context.ts'
 import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
+import { type FoundArchive, listFoundArchives, readSha256 } from '../registry/tables/found-archives.ts'
 import { type FoundPackage, searchAllPackages } from '../registry/tables/found-packages.ts'
 import { type SearchedMirror, searchAllMirrors } from '../registry/upstreams/tables/searched-mirrors.ts'
 import {
@@ -17,6 +18,7 @@ import {
 
 /** The maximum number of results. A longer search text finds fewer. */
 const maxFound = 50
+const firstPart = { after: null, limit: maxFound }
 /** How many repositories the page offers to search in. */
 const maxOffered = 5
 
@@ -26,6 +28,8 @@ const searchPage = page<{
   /** Packages from upstreams. */
   mirrors: SearchedMirror[]
   repositories: AccessibleRepository[]
+  /** Versions whose archive has the SHA-256 that was searched. */
+  archives: FoundArchive[]
   /** Null for people who are not site administrators. */
   people: AccountDetails[] | null
   maxFound: number
@@ -38,8 +42,8 @@ const searchPage = page<{
 const SearchQuery = z.object({ q: text })
 
 /**
- * `GET /search?q=`: packages, packages from upstreams and repositories that the visitor may see. Site administrators
- * find people too.
+ * `GET /search?q=`: packages, packages from upstreams and repositories that the visitor may see, and the versions with
+ * an archive for its SHA-256. Site administrators find people too.
  */
 export async function searchPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
@@ -48,25 +52,29 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
     const accountId = session?.account.id ?? null
     const search = readQuery(SearchQuery, request).q.trim().slice(0, 200)
     const isAdmin = session?.account.isAdmin === true
-    const [packages, mirrors, repositories, people] =
+    const sha256 = readSha256(search)
+    const [packages, mirrors, repositories, archives, people] =
       search === ''
-        ? [[], [], [], null]
+        ? [[], [], [], [], null]
         : await Promise.all([
             searchAllPackages(db, accountId, search, maxFound),
             searchAllMirrors(db, accountId, search, maxFound),
             searchRepositories(db, accountId, search, maxFound),
-            isAdmin ? listAccounts(db, { after: null, limit: maxFound }, search) : null,
+            sha256 === null ? [] : listFoundArchives(db, accountPrincipal(accountId), sha256, firstPart),
+            isAdmin ? listAccounts(db, firstPart, search) : null,
           ])
-    const isFound = packages.length + mirrors.length + repositories.length + (people?.length ?? 0) > 0
+    const found = [packages, mirrors, repositories, archives, people ?? []]
+    const isFound = found.some(({ length }) => length > 0)
     const own =
       isFound || search === '' || accountId === null
         ? []
-        : await listAccessibleRepositories(db, accountPrincipal(accountId), { after: null, limit: maxFound })
+        : await listAccessibleRepositories(db, accountPrincipal(accountId), firstPart)
     return searchPage(reply, session ?? nobody, {
       search,
       packages,
       mirrors,
       repositories,
+      archives,
       people,
       maxFound,
       searchable: own.slice(0, maxOffered),

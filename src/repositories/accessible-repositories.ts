@@ -43,7 +43,14 @@ export interface AccessibleGroup {
   createdAt: Date
 }
 
-const principalValues = ({ accountId, resourceScope, repositoryIds, deploy, isSiteAdmin }: Principal) => [
+/** Returns the values of a principal: the first six parameters of a statement with `isVisible`. */
+export const principalValues = ({
+  accountId,
+  resourceScope,
+  repositoryIds,
+  deploy,
+  isSiteAdmin,
+}: Principal) => [
   accountId,
   resourceScope,
   repositoryIds,
@@ -80,6 +87,9 @@ const isAccessible = `(${isInResourceScope}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
        or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
        or exists (select from counted_group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
+
+/** SQL that tells whether the principal may pull from the repository `r`. */
+export const isVisible = `(r.visibility = 'public' or ${isAccessible})`
 
 const repositoryColumns =
   'r.id, r.group_id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
@@ -164,7 +174,7 @@ export async function listRepositoriesOfGroup(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
             ${roleOn('r.id', 'r.group_id')} as role
        from repository_group g join repository r on r.group_id = g.id
-      where g.name = $7 and (r.visibility = 'public' or ${isAccessible}) and r.name > $8
+      where g.name = $7 and ${isVisible} and r.name > $8
       order by r.name limit $9`,
     [...principalValues(principal), groupName, after ?? '', limit],
   )

@@ -225,6 +225,12 @@ const twins: Record<Act, Twin> = {
     page: ['GET', '/'],
     command: 'repository list',
   },
+  findArchives: {
+    kind: 'anyone',
+    api: ['GET', `/archives/${'0'.repeat(64)}`],
+    page: ['GET', `/search?q=${'0'.repeat(64)}`],
+    command: 'archives find',
+  },
   createGroup: {
     kind: 'people',
     api: ['POST', '/groups', {}],
