@@ -55,6 +55,9 @@ const bucket = block(
   "ARCHIVE_STORE='s3://packages/svc?endpoint=https://s3.example.com&region=eu-central-1&path_style=true'",
 )
 const backup = block('docs/operations.md', 'npx svc backup svc-2026-01-31.tar')
+const streamBackup = block('docs/operations.md', 'set -o pipefail')
+const backupBucket = block('docs/object-storage.md', 'npx svc backup --database-only svc-2026-01-31.tar')
+const repair = block('docs/operations.md', 'npx svc verify-archives --repair --from svc-2026-01-31.tar')
 const restore = block('docs/operations.md', 'DATA_DIR=/srv/svc-new npx svc restore svc-2026-01-31.tar')
 const endAfterRestore = block(
   'docs/operations.md',
@@ -210,6 +213,12 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
           .replace('AWS_SECRET_ACCESS_KEY=…', `AWS_SECRET_ACCESS_KEY=${credentials.secretAccessKey}`)
       const [, ...keys] = atSwift(bucket).trimEnd().split('\n')
       expect(await printed(`set -a\n${keys.join('\n')}\n${atSwift(copyArchives)}`)).toContain('3')
+      await swift.makeBucket('packages-backup')
+      const backedUp = await printed(
+        `set -a\n${keys.join('\n')}\nrm -f *.tar\n${atSwift(backupBucket)}rm *.tar\n`,
+      )
+      expect(backedUp).toContain('the backup does not contain them')
+      expect(backedUp).toContain('Copied 3 archives')
       const verify = 'npx svc verify-archives --json'
       expect(JSON.parse(await printed(`set -a\n${atSwift(bucket)}${verify}`))).toMatchObject({ archives: 3 })
     })
@@ -217,6 +226,10 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
 
   it('back up while the server runs, and restore and start a new installation', async () => {
     expect(await printed(backup)).toContain('Wrote svc-2026-01-31.tar')
+    expect(await printed(repair)).toContain('Read 3 archives, repaired 0, and could not repair 0.')
+    expect(await printed(`${streamBackup}gunzip --test svc-2026-01-31.tar.gz && echo whole\n`)).toBe(
+      'whole\n',
+    )
     const [restoring = '', start = ''] = restore.trimEnd().split('\n')
     // An empty variable counts as unset, so this installation has the embedded PostgreSQL.
     expect(await printed(restoring, { DATABASE_URL: '' })).toContain('3 archives')
@@ -272,8 +285,6 @@ describe('the shell blocks of the documents', () => {
   it('are marked as such, except for the list of all commands', () => {
     const isCommand = /^(?:npx|npm|node|curl|docker|composer|systemctl|sudo|psql) /m
     const hidden = blocks.filter(({ language, text }) => language === '' && isCommand.test(text))
-    expect(hidden.map(({ first }) => first)).toEqual([
-      expect.stringMatching(/^npx svc serve \| migrate \| demo/),
-    ])
+    expect(hidden.map(({ first }) => first)).toEqual([expect.stringMatching(/^npx svc serve \| migrate /)])
   })
 })
