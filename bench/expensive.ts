@@ -7,6 +7,8 @@ import { figure, ratio, table } from './table.ts'
 const name = 'bench/wide'
 const files = 50_000
 const connections = 10
+/** How long pulls are measured beside requests that get no response. */
+const maxMilliseconds = 30_000
 const versions = ['1.0.0', '1.1.0', '1.2.0']
 
 /** Requests of one client, which its connections send in turn. */
@@ -63,7 +65,11 @@ export async function measureExpensive(server: Server, count: number): Promise<s
     const rows = [['alone', figure(alone.p95Ms), '', '', '']]
     for (const { name: title, request } of expensive) {
       const client = startClient(server, request)
-      const { p95Ms } = await pull()
+      const start = performance.now()
+      let p95Ms = 0
+      // Until each connection has got a response, with the first ones, which no memory makes quick.
+      do p95Ms = Math.max(p95Ms, (await pull()).p95Ms)
+      while (client.count() < connections && performance.now() - start < maxMilliseconds)
       const { perSecond, statuses } = await client.stop()
       rows.push([`beside ${title}`, figure(p95Ms), ratio(p95Ms / alone.p95Ms), figure(perSecond), statuses])
     }
@@ -92,10 +98,13 @@ function startClient({ baseUrl }: Server, request: Expensive['request']) {
   }
 
   const loops = Array.from({ length: connections }, loop)
+  const count = () => [...counts.values()].reduce((sum, n) => sum + n, 0)
   return {
+    /** Returns the number of responses so far. */
+    count,
     async stop() {
       const seconds = (performance.now() - start) / 1000
-      const answered = [...counts.values()].reduce((sum, n) => sum + n, 0)
+      const answered = count()
       const statuses = [...counts].map(([status, n]) => `${status}: ${n}`).join(', ')
       isStopped = true
       await Promise.all(loops)
