@@ -43,10 +43,14 @@ export async function findVisibleGroup(
                     own.role is not null
                     or exists (select from repository r
                                 where r.group_id = coalesce(g.id, 0) and r.visibility = 'public')
-                    or exists (select from counted_repository_member m join repository r on r.id = m.repository_id
-                                where m.account_id = $2 and r.group_id = coalesce(g.id, 0)) as is_visible
+                    or exists (select from repository r
+                                where r.group_id = coalesce(g.id, 0) and r.id = any(reach.repository_ids)) as is_visible
                from (values (true)) as request (is_one)
                left join repository_group g on g.name = $1
+              -- Read before the repositories, which a group that does not exist has none of.
+              cross join (select array(select repository_id from counted_repository_member where account_id = $2)
+                                   as repository_ids
+                          offset 0) reach
               cross join lateral (
                 select greatest((select 'admin'::member_role from account where id = $2 and is_admin and $3),
                                 (select role from counted_group_member

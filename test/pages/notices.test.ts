@@ -283,6 +283,30 @@ const forms: Record<string, Case[] | string> = {
           })
         }),
       ],
+      decide: [
+        leavesNotice('far/lib comes from public', async (person) => {
+          await anUpstream(person)
+          upstream.put('/earlier/packages.json', { packages: [] })
+          const earlier = { url: `${upstream.url}/earlier`, name: 'earlier', mode: 'automatic' }
+          await person.send(`${person.ofRepository}/upstreams`, earlier)
+          await t.db.query(
+            `with both_upstreams as (
+               select p.repository_id, p.id as own_id, e.id as earlier_id
+                 from upstream p join upstream e on e.repository_id = p.repository_id and e.name = 'earlier'
+                where p.name = 'public' and p.url = $1 order by p.id desc limit 1
+             ), moved as (
+               update upstream u set position = 1000 from both_upstreams b where u.id = b.own_id
+             ), named as (
+               insert into mirrored_package (repository_id, name, upstream_id, approved_at)
+               select repository_id, 'far/lib', own_id, now() from both_upstreams returning id
+             )
+             insert into contested_name (package_id, upstream_id) select id, earlier_id from named, both_upstreams`,
+            [upstream.url],
+          )
+          const decision = { package: 'far/lib', upstream: 'public' }
+          return person.send(`${person.ofRepository}/upstreams/decide`, decision)
+        }),
+      ],
       claim: [
         leavesNotice('The vendor ours belongs to', ({ send, ofRepository }) =>
           send(`${ofRepository}/upstreams/claim`, { vendor: 'ours' }),

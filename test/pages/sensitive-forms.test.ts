@@ -26,6 +26,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/versions/delete',
     '/:group/-/invitations',
     '/:group/:name/-/upstreams/accept',
+    '/:group/:name/-/upstreams/decide',
     '/:group/:name/packages/:vendor/:package/-/advisories/withdraw',
     '/:group/:name/packages/:vendor/:package/-/versions/release',
     '/settings/tokens',

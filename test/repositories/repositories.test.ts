@@ -237,6 +237,8 @@ describe('what a visitor may not see', () => {
       expect(Object.keys(hidden).length).toBeGreaterThan(1)
       expect(await repository({ group: group.name, name: 'missing' })).toEqual(hidden)
       expect(await repository({ group: 'missing', name: 'secret' })).toEqual(hidden)
+      await t.db.query('update repository_group set requires_second_factor = true where id = $1', [group.id])
+      expect(await repository({ group: group.name, name: 'secret' })).toEqual(hidden)
       const hiddenGroup = await readsOf((tx) => findVisibleGroup(tx, group.name, reader))
       expect(Object.keys(hiddenGroup).length).toBeGreaterThan(1)
       expect(await readsOf((tx) => findVisibleGroup(tx, 'missing', reader))).toEqual(hiddenGroup)
