@@ -74,9 +74,10 @@ export async function linkLibraries(native: string): Promise<void> {
 /** Returns null when `runAs` can execute the binaries, else the error in one line. */
 async function tryBinaries(native: string, runAs: RunAs): Promise<string | null> {
   try {
-    for (const name of ['postgres', 'initdb']) {
-      await run(join(native, 'bin', name), ['--version'], { ...runAs, cwd: '/', env: { LC_ALL: 'C' } })
-    }
+    const runs = ['postgres', 'initdb'].map((name) =>
+      run(join(native, 'bin', name), ['--version'], { ...runAs, cwd: '/', env: { LC_ALL: 'C' } }),
+    )
+    await Promise.all(runs)
     return null
   } catch (error) {
     const { stderr, message } = error as Error & { stderr?: string }

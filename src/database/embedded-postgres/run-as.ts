@@ -57,8 +57,7 @@ function belongsToAnother(cluster: string): Error {
 
 async function findUser(name: string): Promise<UserIds | null> {
   try {
-    const uid = await run('id', ['-u', name])
-    const gid = await run('id', ['-g', name])
+    const [uid, gid] = await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])])
     return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
   } catch {
     return null
