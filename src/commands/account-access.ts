@@ -6,7 +6,7 @@ import { commandActor, transaction } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
 import { onAccount } from './account-password.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
 /** `svc account reset-factors` */
@@ -18,7 +18,7 @@ export function resetFactorsCommand(): Command {
       const removed = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         const effect = `This removes all second factors and recovery codes of ${username} for good.`
-        await confirm(effect, username, options)
+        await confirmInTerminal(effect, username, options)
         return resetFactors(db, commandActor, id)
       })
       printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
@@ -41,7 +41,7 @@ export function removePasskeyCommand(): Command {
         const { id: accountId } = await theAccount(db, username)
         const known = (await listPasskeys(db, accountId)).find(({ id }) => id === passkey)
         if (!known) return 'unknown'
-        await confirm(`This removes a passkey of ${username} for good.`, known.name, options)
+        await confirmInTerminal(`This removes a passkey of ${username} for good.`, known.name, options)
         return removePasskey(db, commandActor, accountId, passkey, config, null)
       })
       if (outcome === 'unknown') throw new Error(`${username} has no passkey ${passkey}.`)
@@ -74,7 +74,7 @@ export function withdrawCommand(): Command {
           throw new Error(`${username} has not authorized an application ${JSON.stringify(clientId)}.`)
         }
         const { name } = authorization
-        await confirm(`This ends all tokens that ${name} has for ${username}.`, name, options)
+        await confirmInTerminal(`This ends all tokens that ${name} has for ${username}.`, name, options)
         await transaction(db, (tx) => endAuthorization(tx, authorization.id, id), commandActor)
       })
       printResult(
@@ -95,7 +95,7 @@ export function revokeAllCommand(): Command {
       const revoked = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         const effect = `This ends all tokens of ${username} and of the applications that act for them.`
-        await confirm(effect, username, options)
+        await confirmInTerminal(effect, username, options)
         return revokeAllAccess(db, commandActor, id)
       })
       const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`

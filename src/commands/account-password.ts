@@ -10,7 +10,7 @@ import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { type Author, commandLine } from '../registry/tables/events.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, readLine, theAccount, withDatabase } from './run.ts'
 
@@ -97,7 +97,7 @@ export function endEverythingOption(): Option {
 export async function confirmEnding(username: string, options: EndingOptions): Promise<Author | null> {
   if (!options.endEverything) return null
   const effect = `This ends all sessions, tokens and applications of ${username} for good, and what they made for others.`
-  await confirm(effect, username, options)
+  await confirmInTerminal(effect, username, options)
   return commandLine
 }
 

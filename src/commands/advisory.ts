@@ -2,7 +2,7 @@ import { Command, Option } from 'commander'
 import { readAdvisory } from '../registry/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/warn.ts'
 import { type Advisory, listAdvisories, severities } from '../registry/tables/package-warnings.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { withPackage, withPackageArguments } from './package.ts'
 import { partOf, printList, printResult } from './run.ts'
@@ -12,7 +12,7 @@ export function advisoryCommand(): Command {
   return new Command('advisory')
     .description('Security advisories of published packages.')
     .addCommand(listCommand())
-    .addCommand(publishCommand())
+    .addCommand(addCommand())
     .addCommand(withdrawCommand())
 }
 
@@ -35,7 +35,7 @@ function listCommand(): Command {
     )
 }
 
-interface PublishOptions extends JsonOptions {
+interface DraftOptions extends JsonOptions {
   title: string
   affected: string
   cve: string
@@ -43,8 +43,8 @@ interface PublishOptions extends JsonOptions {
   severity: string
 }
 
-function publishCommand(): Command {
-  return withPackageArguments(new Command('publish'))
+function addCommand(): Command {
+  return withPackageArguments(new Command('add'))
     .description('Publish an advisory for a package. Composer warns people who use an affected version.')
     .requiredOption('--title <text>', 'what is wrong, in one line of at most 255 characters')
     .requiredOption('--affected <constraint>', 'the affected versions, such as "<1.2.3"')
@@ -54,9 +54,9 @@ function publishCommand(): Command {
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      '\nExample:\n  svc advisory publish acme/php acme/hello --title "Path traversal" --affected "<1.2.3"',
+      '\nExample:\n  svc advisory add acme/php acme/hello --title "Path traversal" --affected "<1.2.3"',
     )
-    .action(async (path: string, name: string, options: PublishOptions) => {
+    .action(async (path: string, name: string, options: DraftOptions) => {
       const { title, affected: affected_versions, cve, link, severity } = options
       const text = readAdvisory({ title, affected_versions, cve, link, severity })
       if (typeof text === 'string') throw new Error(text)
@@ -76,7 +76,7 @@ function withdrawCommand(): Command {
       await withPackage(path, name, async (db, { found, change }) => {
         const known = (await listAdvisories(db, found.id)).find((one) => one.advisoryId === advisoryId)
         if (!known) throw new Error(`There is no advisory ${JSON.stringify(advisoryId)} of ${name}.`)
-        await confirm(`Composer will no longer warn about “${known.title}”.`, advisoryId, options)
+        await confirmInTerminal(`Composer will no longer warn about “${known.title}”.`, advisoryId, options)
         await withdrawAdvisory(db, change, advisoryId)
       })
       const json = { path, package: name, advisory_id: advisoryId }

@@ -27,7 +27,7 @@ import {
   rotateClientSecret,
 } from '../oauth/applications.ts'
 import { newCommand, readLogo } from './application-new.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { confirm, confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import {
   type JsonOptions,
   jsonOption,
@@ -212,7 +212,7 @@ function statusCommand(verb: string, status: ApplicationStatus, description: str
         const { name, status: former } = await theApplication(db, clientId)
         if (former === 'approved' && status !== 'approved') {
           const effect = `This ends all authorizations and tokens of ${name} for good, also for a later approval.`
-          await confirm(effect, name, options)
+          await confirmInTerminal(effect, name, options)
         }
         return changeApplicationStatus(db, config, commandActor, clientId, {
           verb,

@@ -20,12 +20,28 @@ const maxLineCharacters = 1000
  * about it. Does not ask with `--force`. Throws when the person types anything else, and when no terminal is there to
  * ask: a script needs `--force`.
  */
-export async function confirm(effect: string, name: string, { force = false }: ForceOptions): Promise<void> {
-  if (force) return
-  if (!process.stdin.isTTY || !process.stderr.isTTY) {
+export async function confirm(effect: string, name: string, options: ForceOptions): Promise<void> {
+  if (!options.force && !hasTerminal()) {
     throw new Error(`${effect} Run the command in a terminal and type ${name}, or use --force.`)
   }
+  await confirmInTerminal(effect, name, options)
+}
+
+/**
+ * The same for what ends access, such as a token. A script goes on without `--force`: in an emergency, access must end at
+ * once, and everybody can get it again.
+ */
+export async function confirmInTerminal(
+  effect: string,
+  name: string,
+  { force = false }: ForceOptions,
+): Promise<void> {
+  if (force || !hasTerminal()) return
   process.stderr.write(`${cleanLine(effect)}\nType ${cleanLine(name)} to continue: `)
   const typed = await readLine(maxLineCharacters)
   if (typed.trim() !== name) throw new Error(`Nothing was changed: that is not ${name}.`)
+}
+
+function hasTerminal(): boolean {
+  return process.stdin.isTTY === true && process.stderr.isTTY === true
 }

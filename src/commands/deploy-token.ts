@@ -9,7 +9,7 @@ import type { CredentialAuthor } from '../accounts/live-author.ts'
 import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
@@ -123,7 +123,7 @@ function revokeCommand(): Command {
       const { name } = options
       const revoked = await withDatabase(async (db) => {
         const group = await theGroup(db, groupName)
-        await confirm(`This ends the deploy token ${name} of ${groupName} for good.`, name, options)
+        await confirmInTerminal(`This ends the deploy token ${name} of ${groupName} for good.`, name, options)
         return revokeDeployToken(db, operator, { groupId: group.id, repositoryId: null }, { name })
       })
       if (revoked === null) throw new Error(`${groupName} has no deploy token ${JSON.stringify(name)}.`)

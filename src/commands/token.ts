@@ -10,7 +10,7 @@ import {
 import { commandActor, transaction } from '../database/database.ts'
 import { type ResourceScope, siteScopes } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import {
   daysOrNever,
   type JsonOptions,
@@ -133,7 +133,7 @@ function revokeCommand(): Command {
       const { name } = options
       const wasThere = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
-        await confirm(`This ends the token ${name} of ${username} for good.`, name, options)
+        await confirmInTerminal(`This ends the token ${name} of ${username} for good.`, name, options)
         return transaction(db, (tx) => revokePersonalTokenByName(tx, id, name), commandActor)
       })
       if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)

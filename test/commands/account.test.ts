@@ -45,6 +45,8 @@ describe('svc account create', () => {
     expect(await svc.fail('account', 'create', 'x', '--email', 'nowhere')).toMatch(
       /^svc: Enter a valid email address/,
     )
+    // Only a verified email belongs to its account alone.
+    await svc.db.query(`update account set email_verified_at = now() where email = 'bob@example.com'`)
     expect(await svc.fail('account', 'create', 'x', '--email', 'BOB@example.com')).toMatch(/another account/)
     expect(await svc.fail('account', 'create', 'x', '--name', 'X\u001b[2J')).toBe(
       'svc: A name must not contain control characters.',

@@ -54,9 +54,20 @@ const countEvents = async () => {
   return rows[0].count
 }
 
-/** Each command that nobody can undo, and the name that it asks for. */
+/** Each command that destroys what nobody can bring back, and the name that it asks for. */
 const irreversible = [
   ['account delete {person}', '{person}'],
+  ['application delete {application}', 'Build Bot'],
+  ['version purge {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
+  ['package purge {path} acme/lib', 'acme/lib'],
+  ['upstream remove {path} satis --release', 'satis'],
+  ['upstream accept {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
+  ['repository delete {path}', '{path}'],
+  ['group delete {group} --with-repositories', '{group}'],
+] as const
+
+/** Each command that ends access or a warning, and the name that it asks for in a terminal. */
+const ending = [
   ['account revoke-all {person}', '{person}'],
   ['account disable {person} --end-everything', '{person}'],
   ['account set-password {person} --end-everything', '{person}'],
@@ -67,17 +78,10 @@ const irreversible = [
   ['deploy-token revoke {group} --name ci', 'ci'],
   ['application suspend {application}', 'Build Bot'],
   ['application decline {application} --reason x', 'Build Bot'],
-  ['application delete {application}', 'Build Bot'],
   ['advisory withdraw {path} acme/lib {advisory}', '{advisory}'],
-  ['version purge {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
-  ['package purge {path} acme/lib', 'acme/lib'],
-  ['upstream remove {path} satis --release', 'satis'],
-  ['upstream accept {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
-  ['repository delete {path}', '{path}'],
-  ['group delete {group} --with-repositories', '{group}'],
 ] as const
 
-describe('a command that nobody can undo', () => {
+describe('a command that destroys', () => {
   it.each(irreversible)('%s changes nothing without a terminal and without --force', async (line, name) => {
     const before = await countEvents()
     const refusal = await svc.fail(...wordsOf(line))
@@ -94,6 +98,24 @@ describe('a command that nobody can undo', () => {
       expect(stdout).toContain('Nothing was changed: that is not acme/lib 1.0.0.')
     }
     expect(await countEvents()).toBe(before)
+  })
+
+  it.each(ending)('%s asks in a terminal too', async (line, name) => {
+    const before = await countEvents()
+    const { code, stdout } = await runSvcInTerminal(wordsOf(line), svc.environment, 'no\n')
+    expect([code, stdout]).toEqual([1, expect.stringContaining(`Type ${filled(name)} to continue: `)])
+    expect(await countEvents()).toBe(before)
+  })
+
+  it.each([
+    'token revoke {person} --name laptop',
+    'deploy-token revoke {group} --name ci',
+    'account withdraw {user} {application}',
+    'application suspend {application}',
+    'advisory withdraw {path} acme/lib {advisory}',
+    'account disable {user} --end-everything',
+  ])('%s ends it at once in a script', async (line) => {
+    expect(await svc.run(...wordsOf(line))).toMatchObject({ code: 0, stderr: '' })
   })
 
   it.each([

@@ -75,7 +75,7 @@ it('svc import that is killed keeps the versions that it has printed, and a seco
 })
 
 it('svc collect-garbage that is killed leaves no row without its archive, and a second run removes the others', async () => {
-  await svc('repository', 'delete', 'acme/php', '--force')
+  await svc('group', 'delete', 'acme', '--with-repositories', '--force')
   // A collection goes in the order of the hashes.
   const all = (await storedArchives()).toSorted()
   const longAgo = new Date('2020-01-01T00:00:00Z')

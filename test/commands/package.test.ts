@@ -159,7 +159,7 @@ describe('svc version', () => {
 })
 
 describe('svc advisory', () => {
-  const publish = (...words: string[]) => svc.json('advisory', 'publish', path, 'acme/lib', ...words)
+  const publish = (...words: string[]) => svc.json('advisory', 'add', path, 'acme/lib', ...words)
   const audited = async () => {
     const { body } = await publisher.ask('security-advisories', {
       method: 'POST',
@@ -196,6 +196,6 @@ describe('svc advisory', () => {
     ['--severity', 'mild', 'Allowed choices are low, medium, high, critical'],
   ])('refuses %s %s', async (option, value, message) => {
     const words = ['--title', 'x', '--affected', '*', option, value]
-    expect(await svc.fail('advisory', 'publish', path, 'acme/lib', ...words)).toContain(message)
+    expect(await svc.fail('advisory', 'add', path, 'acme/lib', ...words)).toContain(message)
   })
 })

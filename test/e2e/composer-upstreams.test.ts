@@ -57,6 +57,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     const { connection, config } = t
     second = await startServer({
       ...environment,
+      BASE_URL: config.baseUrl,
       DATABASE_URL: databaseUrl(connection),
       DATA_DIR: config.dataDir,
     })

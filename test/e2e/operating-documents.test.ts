@@ -36,6 +36,7 @@ const firstSteps = block(
   '# Open a second terminal. The first command prints a password for http://localhost:3000/login',
 )
 const seed = block('docs/operations.md', 'mkdir -p seeds')
+const downloads = block('docs/operations.md', 'npx svc version downloads acme/php acme/hello 1.0.0')
 const resetFactors = block('docs/second-factor.md', 'npx svc account reset-factors ann')
 const addUpstream = block(
   'docs/packages.md',
@@ -69,6 +70,8 @@ const runByDocumentsTest = ['docs/oauth-applications.md', 'docs/packages.md', 'd
 
 /** Blocks that no test runs, by their document and first line, and why. */
 const notRun: Record<string, string> = {
+  'docs/monitoring.md: npm install --no-save @opentelemetry/auto-instrumentations-node@0.81.2':
+    'downloads packages. test/e2e/opentelemetry.test.ts starts the server with this command',
   'README.md: npm ci && npm start':
     'npm ci downloads all packages. The restored installation below is started with npm start',
   'README.md: npm ci && npm test': 'this is the test run itself',
@@ -181,6 +184,12 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     )
   })
 
+  it('say who has downloaded which version', async () => {
+    const [ofVersion = '', ofAccount = ''] = downloads.trimEnd().split('\n')
+    expect(await printed(ofVersion)).toMatch(/acme\/hello +1\.0\.0/)
+    expect(await printed(ofAccount)).toBe('There are no downloads.\n')
+  })
+
   it('add an upstream, fetch the archives of a lock file and import packages', async () => {
     upstream.offer('psr/log', ['3.0.0'])
     upstream.offer('acme/lib', ['v1.1.0'])
@@ -279,7 +288,7 @@ describe('the shell blocks of the documents', () => {
     const given = Array.from(performance?.text.matchAll(/bench -- (.*)/g) ?? [], ([, words]) => words ?? '')
     const words = given.flatMap((line) => line.split(' ')).map((word) => word.replace(/=\d+$/, ''))
     expect(words).toEqual(expect.arrayContaining(parts))
-    expect(new Set([...parts, ...sizes, '--quick', 'large'])).toEqual(new Set(words))
+    expect(new Set([...parts, ...sizes, '--quick', 'large', 'upgrade'])).toEqual(new Set(words))
   })
 
   it('are marked as such, except for the list of all commands', () => {

@@ -24,7 +24,7 @@ const patienceMilliseconds = 3_000
 const maxResponseBytes = 64 * 1024
 
 /** The keys of one bucket. */
-export interface Credentials {
+export interface BucketCredentials {
   /** Returns keys that work now. Throws an Error that names the service when it gives none. */
   keys: () => Promise<BucketKeys>
   /** Lets the next call get new keys, because the store has refused the current ones. */
@@ -39,7 +39,7 @@ interface TemporaryKeys {
 }
 
 /** Opens the credentials of a bucket. Sends no request before the keys are needed. */
-export function openCredentials(source: CredentialSource): Credentials {
+export function openCredentials(source: CredentialSource): BucketCredentials {
   if (source.kind === 'keys') return { keys: async () => source.keys, forget: () => {} }
   let current: TemporaryKeys | null = null
   let renewing: Promise<TemporaryKeys> | null = null

@@ -66,7 +66,9 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   /** The base URL of the server that had started last when this one started. */
   let formerBaseUrl: string | undefined
   app.addHook('onReady', async () => {
-    formerBaseUrl = (await findServerUrls(context.db))?.baseUrl
+    // Without the database, no document is sent either. The server starts, and says what is wrong.
+    const former = await findServerUrls(context.db).catch(() => null)
+    formerBaseUrl = former?.baseUrl
   })
   const findFilter = shareStatements(listFilterDocuments.bind(null, db), { keyOf: ({ key }) => key })
   const findPackage = shareStatements(

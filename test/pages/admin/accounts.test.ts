@@ -90,7 +90,7 @@ describe('/admin', () => {
     expect(rowOf('idle-job')).toMatch(/idle.*Never/)
     expect(rowOf('failing-job')).toMatch(/1 queued\s+1 failed\s+no route to &lt;host&gt;\s+Never/)
     expect(body).toContain('The log of the server has the details')
-    expect(body.split('2 Jan 2026, 03:04 UTC')).toHaveLength(3)
+    expect(body).toMatch(/<dt>Last collection<\/dt><dd>(?:Never|<time)/)
     expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
   })
 

@@ -137,9 +137,9 @@ describe('collectGarbage', () => {
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, false])
   })
 
-  it('removes archives that a deleted repository has left', async () => {
-    const { call, kept, gone } = await twoVersions()
-    expect((await call('DELETE')).statusCode).toBe(204)
+  it('removes archives that a deleted group has left', async () => {
+    const { repository, kept, gone } = await twoVersions()
+    await t.db.query('delete from repository_group where name = $1', [repository.path.split('/')[0]])
     const { rows } = await t.db.query('select from archive')
     expect((await collectAgedGarbage(t.db, volume, { isForced: true })).archives).toBe(2)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([false, false])
