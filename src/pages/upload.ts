@@ -12,7 +12,7 @@ import { confirmationPage, page } from '../http/pages.ts'
 import type { ArchiveStore, ReceivedArchive } from '../registry/archives/archive-store.ts'
 import type { JudgedArchive } from '../registry/archives/judge-archive.ts'
 import { judgeUpload } from '../registry/archives/judge-upload.ts'
-import { keepArchive } from '../registry/archives/keep-archive.ts'
+import { keepArchiveFor } from '../registry/archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { RegistryError } from '../registry/errors.ts'
 import { publishArchive } from '../registry/publish-archive.ts'
@@ -137,28 +137,29 @@ export async function uploadPageRoutes(
           const refusal = { message: 'Choose a zip file.', details: [] }
           return showForm(reply.code(400), session, repository, refusal)
         }
-        const { sha256, size } = archive
         try {
           await inTurn(() => judgeUpload(archive.path))
           // Store the bytes before the row that names them, and commit the row before the browser gets the response.
-          await keepArchive(db, archives, archive)
+          const id = await keepArchiveFor(db, archives, archive, () =>
+            transaction(db, async (tx) => {
+              const { sha256, size } = archive
+              await lockUploads(tx, session.account.id)
+              await refuseFull(session, size, tx)
+              const upload = {
+                accountId: session.account.id,
+                repositoryId: repository.id,
+                fileName,
+                sha256,
+                size,
+              }
+              return insertUpload(tx, upload)
+            }),
+          )
+          return reply.redirect(`${uploadUrl(request.params)}/${id}`, 303)
         } catch (error) {
           if (!(error instanceof RegistryError)) throw error
           return refuse(request, reply, session, repository, error)
         }
-        const id = await transaction(db, async (tx) => {
-          await lockUploads(tx, session.account.id)
-          await refuseFull(session, size, tx)
-          const upload = {
-            accountId: session.account.id,
-            repositoryId: repository.id,
-            fileName,
-            sha256,
-            size,
-          }
-          return insertUpload(tx, upload)
-        })
-        return reply.redirect(`${uploadUrl(request.params)}/${id}`, 303)
       },
     )
     scope.decorateRequest('uploader', null)

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import type { ArchiveStore, ReceivedArchive } from './archives/archive-store.ts'
 import type { JudgedArchive } from './archives/judge-archive.ts'
-import { keepArchive, keepNamedArchive } from './archives/keep-archive.ts'
+import { keepArchive, keepArchiveFor, keepNamedArchive } from './archives/keep-archive.ts'
 import type { StorageRoom } from './archives/storage-room.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from './manifest/composer-json.ts'
 import type { PublishedVersion } from './manifest/composer-version.ts'
@@ -58,17 +58,18 @@ export async function publishArchive(
     await keepArchive(db, archives, received)
     return outcome
   }
-  return room.storing(repositoryId, received.size, async () => {
-    await keepArchive(db, archives, received)
-    const outcome = await publishVersion(changes, {
-      ...target,
-      metadata: manifest.metadata,
-      readme: await readmes.render(judged.readme),
-      archive: received,
-      author,
-      baseUrl: config.baseUrl,
-    })
-    await keepNamedArchive(archives, received)
-    return outcome
-  })
+  return room.storing(repositoryId, received.size, () =>
+    keepArchiveFor(db, archives, received, async () => {
+      const outcome = await publishVersion(changes, {
+        ...target,
+        metadata: manifest.metadata,
+        readme: await readmes.render(judged.readme),
+        archive: received,
+        author,
+        baseUrl: config.baseUrl,
+      })
+      await keepNamedArchive(archives, received)
+      return outcome
+    }),
+  )
 }

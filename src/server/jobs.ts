@@ -28,6 +28,7 @@ import {
 } from '../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
+import { removePurgedJob } from '../registry/archives/remove-purged.ts'
 import { scrubArchivesJob } from '../registry/archives/scrub-archives.ts'
 import { renderOutdatedJob } from '../registry/documents/rerender.ts'
 import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
@@ -74,6 +75,7 @@ export const jobs: readonly Job[] = [
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,
+  removePurgedJob as Job,
   scrubArchivesJob,
   renderOutdatedJob,
   rollDownloadsJob,

@@ -1,21 +1,34 @@
 import type { Queryable } from '../../database/database.ts'
-import { noteArchiveCheck, recordArchive } from '../tables/stored-archives.ts'
+import { noteArchiveCheck, recordArchive, releaseArchive } from '../tables/stored-archives.ts'
 import { type ArchiveStore, isArchiveIntact, type ReceivedArchive } from './archive-store.ts'
 
 /**
- * Keeps a received archive in the store of this database. The database records it first: a garbage collection removes
- * only recorded archives, so one that a crash leaves here is not forgotten. Replaces damaged bytes.
+ * Keeps a received archive in the store of this database, and then runs work that adds a reference to it. The database
+ * records the archive first: a garbage collection removes only recorded archives, so one that a crash leaves here is not
+ * forgotten. A purge does not remove it until the work has ended. Replaces damaged bytes.
  */
-export async function keepArchive(
+export async function keepArchiveFor<T>(
   db: Queryable,
   store: ArchiveStore,
   received: ReceivedArchive,
-): Promise<void> {
+  work: () => Promise<T>,
+): Promise<T> {
   const { sha256 } = received
   const { hadProblem } = await recordArchive(db, received)
-  const outcome = await store.keep(received)
-  if (outcome === 'known' && (await isArchiveIntact(store, sha256)) === false) await store.replace(received)
-  if (hadProblem) await noteArchiveCheck(db, sha256, null)
+  try {
+    const outcome = await store.keep(received)
+    if (outcome === 'known' && (await isArchiveIntact(store, sha256)) === false) await store.replace(received)
+    if (hadProblem) await noteArchiveCheck(db, sha256, null)
+    return await work()
+  } finally {
+    // Without this, a purge waits a day. The work has succeeded or failed already.
+    await releaseArchive(db, sha256).catch(() => {})
+  }
+}
+
+/** Keeps an archive to which a reference exists already. */
+export function keepArchive(db: Queryable, store: ArchiveStore, received: ReceivedArchive): Promise<void> {
+  return keepArchiveFor(db, store, received, async () => {})
 }
 
 /**

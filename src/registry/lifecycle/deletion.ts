@@ -1,4 +1,6 @@
 import type pg from 'pg'
+import { enqueue } from '../../jobs/job.ts'
+import { removePurgedJob } from '../archives/remove-purged.ts'
 import type { RegistryError } from '../errors.ts'
 import { forgetDescription } from '../tables/packages.ts'
 import { deletePurgedReadmes } from '../tables/readmes.ts'
@@ -74,15 +76,16 @@ export async function restorePackage(pool: pg.Pool, change: PackageChange): Prom
 }
 
 /**
- * Purges a version, even one that is not deleted. Its archive is no longer served. Garbage collection removes the
- * bytes, unless another version has the same bytes. The number can never be used again. Throws errcode 5 when there is
- * no such version.
+ * Purges a version, even one that is not deleted. Its archive is no longer served. A job removes the file about a second
+ * later, unless something else needs the same bytes. The number can never be used again. Throws errcode 5 when there is no
+ * such version.
  */
 export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const purged = await markPurged(tx, held.id, change.version)
     if (!purged) throw noVersion()
     await deletePurgedReadmes(tx, held.id)
+    await enqueue(tx, removePurgedJob, { packageId: held.id })
     await forgetDescription(tx, held.id)
     await showVersion(tx, held, purged, change.baseUrl)
     return { action: 'purge', version: change.version }
@@ -95,6 +98,7 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
     const versions = await markAllPurged(tx, held.id)
     if (versions.length === 0) throw noPackage()
     await deletePurgedReadmes(tx, held.id)
+    await enqueue(tx, removePurgedJob, { packageId: held.id })
     await forgetDescription(tx, held.id)
     await showPackage(tx, held, change.baseUrl)
     return { action: 'purge', version: null, details: someOf(versions) }

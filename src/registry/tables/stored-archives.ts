@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import { lazily, type Queryable } from '../../database/database.ts'
 import type { ProblemKind, ReceivedArchive } from '../archives/archive-store.ts'
 
@@ -7,9 +8,13 @@ const unusedDays = 14
 const isDue = `s.unused_since < now() - interval '${unusedDays} days'
   and not exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)`
 
+/** An SQL condition: an upload keeps the archive `s`. One that a crash interrupted counts for a day. */
+const hasKeepers = `(s.keepers > 0 and s.last_kept_at > now() - interval '1 day')`
+
 /**
- * Records an archive before it is kept, so that a garbage collection may remove it when nothing needs it. Returns whether
- * the last check of the archive found a problem.
+ * Records an archive before it is kept, so that a garbage collection may remove it when nothing needs it. Also counts the
+ * upload that keeps it, until `releaseArchive`. Waits while a purge removes the file. Returns whether the last check of the
+ * archive found a problem.
  */
 export async function recordArchive(
   db: Queryable,
@@ -18,13 +23,75 @@ export async function recordArchive(
   const { rows } = await db.query<{ hadProblem: boolean }>({
     name: 'record-archive',
     text: `with ${lazily}
-           insert into stored_archive as s (sha256, size)
-           select decode($1, 'hex'), $2 where exists (select from lazily)
-           on conflict (sha256) do update set unused_since = null, size = excluded.size
+           insert into stored_archive as s (sha256, size, keepers, last_kept_at)
+           select decode($1, 'hex'), $2, 1, now() where exists (select from lazily)
+           on conflict (sha256) do update
+              set unused_since = null, size = excluded.size, last_kept_at = now(),
+                  keepers = case when ${hasKeepers} then s.keepers else 0 end + 1
            returning problem is not null as "hadProblem"`,
     values: [sha256, size],
   })
   return { hadProblem: rows[0]?.hadProblem === true }
+}
+
+/** Ends the count of an upload that keeps an archive. */
+export async function releaseArchive(db: Queryable, sha256: string): Promise<void> {
+  await db.query({
+    name: 'release-archive',
+    text: `with ${lazily}
+           update stored_archive set keepers = greatest(keepers - 1, 0)
+            where sha256 = decode($1, 'hex') and exists (select from lazily)`,
+    values: [sha256],
+  })
+}
+
+/**
+ * Lists recorded archives of a package's purged versions that no version and no mirror needs, after a hash and in the order
+ * of the hashes.
+ */
+export async function listPurgedArchives(
+  db: Queryable,
+  packageId: string,
+  after: string,
+  limit: number,
+): Promise<string[]> {
+  const { rows } = await db.query<{ sha256: string }>(
+    `select encode(s.sha256, 'hex') as sha256 from stored_archive s
+      where s.sha256 > decode($2, 'hex')
+        and s.sha256 in (select sha256 from package_version where package_id = $1 and purged_at is not null)
+        and not exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)
+      order by s.sha256 limit $3`,
+    [packageId, after, limit],
+  )
+  return rows.map(({ sha256 }) => sha256)
+}
+
+/**
+ * Forgets those of the archives that nothing needs, and returns them: their files must be removed before the transaction
+ * ends. `kept` is the number of those that only a running upload needs. The transaction holds the lock of `lockCollection`.
+ */
+export async function forgetUnneededArchives(
+  tx: pg.PoolClient,
+  sha256s: readonly string[],
+): Promise<{ forgotten: string[]; kept: number }> {
+  const wanted = `s.sha256 in (select decode(hex, 'hex') from unnest($1::text[]) as hex)`
+  // Lock the rows first, so that the next statement sees every upload that has begun.
+  await tx.query(`select from stored_archive s where ${wanted} order by s.sha256 for update`, [sha256s])
+  const { rows } = await tx.query<{ forgotten: string[]; kept: number }>(
+    `with unneeded as materialized (
+       select s.sha256, ${hasKeepers} as is_kept from stored_archive s
+        where ${wanted}
+          and not exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)
+          and not exists (select from browser_upload u where u.sha256 = s.sha256
+                             and u.discarded_at is null and u.expires_at > now())
+     ), forgotten as (
+       delete from stored_archive where sha256 in (select sha256 from unneeded where not is_kept) returning sha256
+     )
+     select coalesce((select json_agg(encode(sha256, 'hex')) from forgotten), '[]') as forgotten,
+            (select count(*)::int from unneeded where is_kept) as kept`,
+    [sha256s],
+  )
+  return rows[0] as { forgotten: string[]; kept: number }
 }
 
 /** Stores that an archive was compared with its hash now, and with what result. Null: it is intact. */

@@ -5,7 +5,7 @@ import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
-import { keepArchive, keepNamedArchive } from '../archives/keep-archive.ts'
+import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import type { StorageRoom } from '../archives/storage-room.ts'
 import { errcode, RegistryError } from '../errors.ts'
@@ -162,12 +162,16 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   ): Promise<void> {
     const difference = await findDifference(archive, received)
     if (difference !== null) throw await alarm(archive, difference)
-    await room.storing(archive.repositoryId, received.size, async () => {
-      await keepArchive(db, archives, received)
-      if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
-        throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
-      await keepNamedArchive(archives, received)
-    })
+    await room.storing(archive.repositoryId, received.size, () =>
+      keepArchiveFor(db, archives, received, async () => {
+        if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
+          throw await alarm(
+            archive,
+            'its bytes differ from those of the first fetch, or from a newer checksum',
+          )
+        await keepNamedArchive(archives, received)
+      }),
+    )
   }
 
   /** Stores an alarm. Returns the error for the client. */

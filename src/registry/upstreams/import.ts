@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { judgeUpload } from '../archives/judge-upload.ts'
-import { keepArchive, keepNamedArchive } from '../archives/keep-archive.ts'
+import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { readComposerJson, refuseMissingAutoload } from '../manifest/composer-json.ts'
@@ -111,20 +111,23 @@ async function importVersion(
     const judged = await judgeUpload(received.path)
     const { metadata } = readComposerJson(judged.manifest, packageName, version)
     refuseMissingAutoload(metadata, judged.tree)
-    await keepArchive(db, archives, received)
     const published = theirs.publishedAt ?? theirs.entry['time']
-    const outcome = await publishVersion(db, {
-      repositoryId,
-      packageName,
-      version,
-      metadata,
-      readme: await readmes.render(judged.readme),
-      archive: received,
-      author: commandLine,
-      baseUrl,
-      publishedAt: pastDate(published),
+    const archive = received
+    const outcome = await keepArchiveFor(db, archives, archive, async () => {
+      const outcome = await publishVersion(db, {
+        repositoryId,
+        packageName,
+        version,
+        metadata,
+        readme: await readmes.render(judged.readme),
+        archive,
+        author: commandLine,
+        baseUrl,
+        publishedAt: pastDate(published),
+      })
+      await keepNamedArchive(archives, archive)
+      return outcome
     })
-    await keepNamedArchive(archives, received)
     return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {
     if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
