@@ -1,7 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
@@ -114,13 +117,57 @@ export function databaseUrl({ user, password, host = '', database }: pg.PoolConf
   return `postgres://${user}:${String(password)}@/${database}?host=${encodeURIComponent(host)}`
 }
 
-/** Returns a loopback port that is free. */
+/** Ports below those that systems give to connections and to servers that ask for any port. */
+const portsFrom = 10_000
+const portsUntil = 30_000
+/** Has a file for each port that a process of this or another run has taken. */
+const takenPorts = join(tmpdir(), 'svc-test-ports')
+
+/**
+ * Returns a loopback port that is free, and that no other process takes until it is used: neither another test nor a
+ * connection. It belongs to this process.
+ */
 export async function freePort(): Promise<number> {
+  await mkdir(takenPorts, { recursive: true })
+  for (;;) {
+    const port = randomInt(portsFrom, portsUntil)
+    if ((await take(port)) && (await isFree(port))) return port
+  }
+}
+
+/** Takes a port, unless a process that still runs has taken it. */
+async function take(port: number): Promise<boolean> {
+  const file = join(takenPorts, String(port))
+  try {
+    await writeFile(file, String(process.pid), { flag: 'wx' })
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+  // An empty file is being written.
+  const owner = await readFile(file, 'utf8').catch(() => '')
+  if (owner !== '' && !isRunning(Number(owner))) await rm(file, { force: true })
+  return false
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
   const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
+  try {
+    await once(server.listen(port, '127.0.0.1'), 'listening')
+    return true
+  } catch {
+    return false
+  } finally {
+    await new Promise((resolve) => server.close(resolve))
+  }
 }
 
 function environmentOf(environment: Environment): NodeJS.ProcessEnv {

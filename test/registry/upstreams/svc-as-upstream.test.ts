@@ -75,8 +75,10 @@ describe('a repository whose upstream is another repository of svc', () => {
     await addUpstream(middle, source.url)
     const root = await rootOf(middle)
     expect([root['metadata-changes-url'], root['available-packages']]).toEqual([undefined, undefined])
-    await anHourPasses()
-    expect(await follows()).toBe(false)
+    await vi.waitFor(async () => {
+      await anHourPasses()
+      expect(await follows()).toBe(false)
+    }, patience)
 
     expect((await middle.call('DELETE', '/upstreams/source')).statusCode).toBe(204)
     expect(await rootOf(middle)).toMatchObject({
