@@ -9,52 +9,55 @@ import { type Upgrade, upgradeUnderLoad } from '../support/upgrade.ts'
 /** As much as a minute allows. `npm run bench -- upgrade` takes larger sizes. */
 const sizes = { packages: 2000, versions: 20_000, repositories: 1000, tokenPairs: 200_000 }
 // A checkout without the history of git cannot be made complete here. The summary of a run names what it has skipped.
-describe.skipIf(!(await hasPreviousRelease()))('an upgrade of the previous release (in the history of git) under load', () => {
-  const database = useDatabase('template1')
-  let folder: string
-  let upgrade: Upgrade
+describe.skipIf(!(await hasPreviousRelease()))(
+  'an upgrade of the previous release (in the history of git) under load',
+  () => {
+    const database = useDatabase('template1')
+    let folder: string
+    let upgrade: Upgrade
 
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'svc-test-upgrade-'))
-    upgrade = await upgradeUnderLoad(database, folder, sizes)
-  }, 600_000)
-  afterAll(() => rm(folder, { recursive: true }))
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'svc-test-upgrade-'))
+      upgrade = await upgradeUnderLoad(database, folder, sizes)
+    }, 600_000)
+    afterAll(() => rm(folder, { recursive: true }))
 
-  it('fails no request of the previous release, and none of this one', () => {
-    const { during, after } = upgrade
-    expect([during, ...after].flatMap(({ failures }) => failures)).toEqual([])
-    const kinds = during.durations.map(({ what }) => what)
-    expect([...new Set(kinds)].toSorted()).toEqual(['check', 'page', 'pull', 'push', 'refresh'])
-  })
+    it('fails no request of the previous release, and none of this one', () => {
+      const { during, after } = upgrade
+      expect([during, ...after].flatMap(({ failures }) => failures)).toEqual([])
+      const kinds = during.durations.map(({ what }) => what)
+      expect([...new Set(kinds)].toSorted()).toEqual(['check', 'page', 'pull', 'push', 'refresh'])
+    })
 
-  it('lets no request wait for a lock', () => {
-    const { before, during, after } = upgrade
-    // Requests that waited for the locks of a migration took 3 to 8 seconds. Other work on the machine delays some of them
-    // for a second, also before the upgrade.
-    const limit = Math.max(2500, 4 * before.slowestMs)
-    const slow = [during, ...after].flatMap(({ durations }) =>
-      durations.filter(({ milliseconds }) => milliseconds > limit),
-    )
-    expect(slow).toEqual([])
-  })
+    it('lets no request wait for a lock', () => {
+      const { before, during, after } = upgrade
+      // Requests that waited for the locks of a migration took 3 to 8 seconds. Other work on the machine delays some of them
+      // for a second, also before the upgrade.
+      const limit = Math.max(2500, 4 * before.slowestMs)
+      const slow = [during, ...after].flatMap(({ durations }) =>
+        durations.filter(({ milliseconds }) => milliseconds > limit),
+      )
+      expect(slow).toEqual([])
+    })
 
-  it('applies what svc migrate --plan says', () => {
-    expect(upgrade.applied.length).toBeGreaterThan(0)
-    expect(upgrade.applied.toSorted()).toEqual(upgrade.planned.toSorted())
-  })
+    it('applies what svc migrate --plan says', () => {
+      expect(upgrade.applied.length).toBeGreaterThan(0)
+      expect(upgrade.applied.toSorted()).toEqual(upgrade.planned.toSorted())
+    })
 
-  it('keeps the functions of the previous release', () => {
-    expect(upgrade.lostFunctions).toEqual([])
-  })
+    it('keeps the functions of the previous release', () => {
+      expect(upgrade.lostFunctions).toEqual([])
+    })
 
-  it('changes all rows that it has to change, in steps', async () => {
-    const { rows } = await database.db.query(
-      `select (select count(*)::int from account where username like 'provider%' and password_hash is not null) as passwords,
+    it('changes all rows that it has to change, in steps', async () => {
+      const { rows } = await database.db.query(
+        `select (select count(*)::int from account where username like 'provider%' and password_hash is not null) as passwords,
               (select count(*)::int from account_authorization a join application c on c.id = a.application_id
                 where c.status <> 'approved' and a.ended_at is null) as authorizations,
               (select count(*)::int from upstream_document where not is_stale) as documents,
               (select count(*)::int from mirrored_document where due_at > now()) as renderings`,
-    )
-    expect(rows).toEqual([{ passwords: 0, authorizations: 0, documents: 0, renderings: 0 }])
-  })
-})
+      )
+      expect(rows).toEqual([{ passwords: 0, authorizations: 0, documents: 0, renderings: 0 }])
+    })
+  },
+)

@@ -208,6 +208,20 @@ describe('an upload whose body is already on its way', () => {
       403,
       ({ account, repository }) => aMember(t.db, account, repository, 'guest'),
     ],
+    [
+      'a package of its vendor comes from an upstream',
+      409,
+      ({ repository }) =>
+        t.db.query(
+          `with added as (
+             insert into upstream (repository_id, name, url, position) values ($1, 'public', 'https://up.example/', 1)
+             returning id
+           )
+           insert into mirrored_package (repository_id, name, upstream_id, approved_at)
+           select $1, 'acme/theirs', id, now() from added`,
+          [repository.id],
+        ),
+    ],
   ])('publishes nothing when, during the upload, %s', async (_, status, change) => {
     const publisher = await aPublisher(t)
     const zip = aPackageZip('acme/lib')
@@ -217,7 +231,7 @@ describe('an upload whose body is already on its way', () => {
     await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
     await change(publisher)
     socket.write(zip.subarray(100))
-    expect(await text(socket)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*"errcode":16`, 's'))
+    expect(await text(socket)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*"errcode":(16|9),`, 's'))
     const { rows } = await t.db.query('select from package where repository_id = $1', [
       publisher.repository.id,
     ])
