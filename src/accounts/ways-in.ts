@@ -11,8 +11,8 @@ export type OfferedWays = Pick<Config, 'providers' | 'passwordSignIn' | 'baseUrl
 /**
  * Returns whether an account can still sign in after the removal of an identity or of a passkey. It locks the account,
  * so that of two concurrent removals one sees the other. A second factor alone does not sign anybody in: neither an
- * authenticator app, nor a passkey that cannot replace the password. A passkey of which this is not known counts as no
- * way in while it could keep one, and as one while it could be removed.
+ * authenticator app, nor a passkey that cannot replace the password. It may be unknown whether a passkey can. Then its
+ * own removal is refused like that of a way in, but it is not enough to allow the removal of another one.
  */
 export async function keepsWayIn(
   tx: pg.PoolClient,

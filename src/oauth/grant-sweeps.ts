@@ -95,7 +95,7 @@ async function markUsedGrants(db: Queryable, limit: number): Promise<number | nu
   return isRunning ? seen : null
 }
 
-/** Deletes at most `limit` grants of which the sweep has found no pair. Returns how many. */
+/** Deletes at most `limit` grants for which the sweep has found no pair. Returns how many. */
 async function deleteUnusedGrants(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from authorization_grant

@@ -20,7 +20,7 @@ const maxNetworks = 20_000
 /** A download that a client reported. */
 export type ReportedDownload = Omit<CountedDownload, 'count'>
 
-/** An archive that is sent, and to whom. */
+/** A download: the archive, and the account or token that gets it. */
 export type SentArchive = Omit<RecordedDownload, 'count'>
 
 /** Counts downloads without a statement for each of them. */

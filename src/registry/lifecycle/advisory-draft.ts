@@ -3,7 +3,7 @@ import { plainText } from '../../domain/plain-text.ts'
 import { isConstraint, maxConstraintLength } from '../manifest/constraint.ts'
 import { type AdvisoryText, severities } from '../tables/package-warnings.ts'
 
-/** The rules of an advisory (DESIGN §6), for the API, the page and the command. */
+/** The rules of an advisory, for the API, the page and the command. */
 export const AdvisoryDraft = z
   .strictObject({
     title: plainText(255, 1).meta({
