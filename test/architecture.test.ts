@@ -1,6 +1,9 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, posix, resolve } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { execFile } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join, posix, resolve } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { projectRoot } from '../src/config.ts'
 
 const files = listFiles('src')
@@ -11,7 +14,7 @@ const exported =
 describe('src/', () => {
   it('has no two exports of one name, here or in test/support/', () => {
     const names = listExports('src')
-    expect(names.length).toBeGreaterThan(500)
+    expect(names).toContainEqual({ name: 'migrate', path: 'database/migrate.ts' })
     expect(listRepeated(names, ({ name }) => name)).toEqual([])
     expect(listRepeated(listExports('test/support'), ({ name }) => name)).toEqual([])
   })
@@ -41,6 +44,80 @@ describe('src/', () => {
     expect(loadsThem('server/run-server.ts')).toBe(true)
   })
 })
+
+describe('the linter', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'import-order-'))
+    for (const path of ['.oxlintrc.json', '.ci/import-order.js'])
+      await cp(resolve(projectRoot, path), join(folder, path))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  it.each([
+    ['an import', `import { a } from '../web/a.ts'\nconsole.info(a)`],
+    ['an import of types', `import type { A } from '../web/a.ts'\nexport const a: A = 1`],
+    ['an import when the code runs', `export const a = await import('../web/a.ts')`],
+    ['a type from a file', `export type A = import('../web/a.ts').A`],
+    ['an export', `export * from '../web/a.ts'`],
+    ['an export of a name', `export { a } from '../web/a.ts'`],
+  ])('refuses %s from a room above', async (_, text) => {
+    const order = ['web', 'packages', 'domain']
+    expect(await lint('packages/publish.ts', text, order)).toContain(
+      'packages/publish.ts may not import web/a.ts: ' +
+        'in the order of rooms in .oxlintrc.json, web is not below packages.',
+    )
+    expect(await lint('packages/publish.ts', text.replace('web', 'domain'), order)).toBe('')
+  })
+
+  it('refuses an import from a room of the same floor, but not from the own room', async () => {
+    const order = [['pages', 'api'], 'domain']
+    expect(await lint('pages/home.ts', `export * from '../api/user.ts'`, order)).toContain(
+      'api is not below pages',
+    )
+    expect(await lint('pages/home.ts', `export * from './admin/home.ts'`, order)).toBe('')
+  })
+
+  it('takes the longest room that contains a file', async () => {
+    const order = ['web/pages', 'web', 'domain']
+    expect(await lint('web/pages/home.ts', `export * from '../forms.ts'`, order)).toBe('')
+    expect(await lint('web/forms.ts', `export * from './pages/home.ts'`, order)).toContain(
+      'web/pages is not below web',
+    )
+  })
+
+  it('refuses a file in no room', async () => {
+    expect(await lint('attic/box.ts', 'export const a = 1', ['domain'])).toContain(
+      'attic/box.ts is in no room: name its room in the order of rooms in .oxlintrc.json.',
+    )
+  })
+
+  it('has an order of rooms that exist', () => {
+    const rooms = readLintConfig().rules['rooms/order'][1].flat()
+    expect(rooms.filter((room) => !existsSync(resolve(projectRoot, 'src', room)))).toEqual([])
+  })
+
+  /** Lints one file of src/ with the given order of rooms, and returns what the linter says about it. */
+  async function lint(path: string, text: string, order: (string | string[])[]): Promise<string> {
+    const config = join(folder, '.oxlintrc.json')
+    await writeFile(
+      config,
+      JSON.stringify({ ...readLintConfig(), rules: { 'rooms/order': ['error', order] } }),
+    )
+    await mkdir(join(folder, 'src', dirname(path)), { recursive: true })
+    await writeFile(join(folder, 'src', path), text)
+    const oxlint = resolve(projectRoot, 'node_modules/.bin/oxlint')
+    return new Promise((done) => {
+      execFile(oxlint, ['--format=unix', join('src', path)], { cwd: folder }, (error, stdout) =>
+        done(error === null ? '' : stdout),
+      )
+    })
+  }
+})
+
+function readLintConfig(): { rules: { 'rooms/order': [string, (string | string[])[]] } } {
+  return JSON.parse(readFileSync(resolve(projectRoot, '.oxlintrc.json'), 'utf8'))
+}
 
 /** Lists the packages that a file of src/ loads by its imports and by those of the modules that it imports. */
 function listLoadedPackages(path: string, visited = new Set<string>()): Set<string> {

@@ -10,6 +10,13 @@ import { useDatabase } from './support/database.ts'
 const read = (path: string) => readFile(new URL(`../${path}`, import.meta.url), 'utf8')
 const firstGroups = (text: string, pattern: RegExp) => Array.from(text.matchAll(pattern), ([, name]) => name)
 
+describe('README.md', () => {
+  it('is short: at most 1,100 words', async () => {
+    const words = (await read('README.md')).match(/\S+/g) ?? []
+    expect(words.length).toBeLessThanOrEqual(1100)
+  })
+})
+
 describe('the list of settings', async () => {
   const [source, readme, example] = await Promise.all(
     ['src/config.ts', 'docs/operations.md', '.env.example'].map(read),
