@@ -120,7 +120,7 @@ const Environment = z.object({
     .default('invited'),
 })
 
-/** All settings, read once at the start (DESIGN §2). */
+/** All settings, read once at the start (CONTRACT 2.3). */
 export interface Config {
   /** Null when svc runs its own embedded PostgreSQL under `dataDir`. */
   databaseUrl: string | null
@@ -128,7 +128,7 @@ export interface Config {
   preparesStatements: boolean
   /** The public URL, without a slash at the end. All URLs that svc sends begin with it, never with the Host header. */
   baseUrl: string
-  /** The issuer URL: `{auth_url}` in SPEC. */
+  /** The issuer URL: `{auth_url}` in docs/rules/. */
   authUrl: string
   /** Whether the environment sets BASE_URL and AUTH_URL. Commands read missing ones from the database. */
   givenUrls: { base: boolean; auth: boolean }
@@ -238,7 +238,7 @@ export interface UpstreamConfig {
   contact: string | null
 }
 
-/** SPEC §8, all in seconds. */
+/** SPEC 8, all in seconds. */
 export interface Lifetimes {
   code: number
   accessToken: number

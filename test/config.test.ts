@@ -15,7 +15,7 @@ it('reads OUTBOUND_HTTP and OUTBOUND_PRIVATE_HOSTS, and their names of earlier r
 })
 
 describe('readConfig', () => {
-  it('has the values of SPEC §8 as defaults', () => {
+  it('has the values of SPEC 8 as defaults', () => {
     expect(readConfig({}).lifetimes).toEqual({
       code: 600,
       accessToken: 28_800,

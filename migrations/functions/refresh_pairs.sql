@@ -1,4 +1,4 @@
--- Exchanges refresh tokens for the next pairs (SPEC §3, 4.2). Each element of the arrays is one call. All calls share
+-- Exchanges refresh tokens for the next pairs (SPEC 3, 4.2). Each element of the arrays is one call. All calls share
 -- one transaction, but two calls with one token behave like two racing requests. asked_scopes are separated by spaces;
 -- null requests all scopes. Returns a row for each call, in any order. The outcome is:
 --   issued          the new pair is stored; scope and expires_in are those of its access token

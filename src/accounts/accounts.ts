@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
 
-/** A person who signs in, without secrets (DESIGN §1). */
+/** A person who signs in, without secrets (CONTRACT 1.1). */
 export interface Account {
   id: string
   username: string

@@ -55,7 +55,7 @@ const signUpPage = page<{ email: string; isRequested: boolean; problem: string |
 export async function invitationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  // Redirect the short form of the link (DESIGN §4). In the query the token is not logged.
+  // Redirect the short form of the link (CONTRACT 4.2). In the query the token is not logged.
   app.get<{ Params: { token: string } }>('/invitations/:token', (request, reply) =>
     reply.redirect(`/invitations?token=${encodeURIComponent(request.params.token)}`, 303),
   )

@@ -46,7 +46,7 @@ const PasswordForm = z.object({
   password: text,
 })
 
-/** `/login` and `/logout`: sign in and out (DESIGN §4, §8). */
+/** `/login` and `/logout`: sign in and out (CONTRACT 4.2, 8.4). */
 export async function loginRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 

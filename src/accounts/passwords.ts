@@ -4,7 +4,7 @@ import { limitConcurrency } from '../domain/time-slices.ts'
 import { PageError } from '../http/page-error.ts'
 import { commonPasswords } from './common-passwords.ts'
 
-/** argon2id with OWASP's smallest recommended cost: 33 ms. The library's default takes 240 ms (DESIGN §5). */
+/** argon2id with OWASP's smallest recommended cost: 33 ms. The library's default takes 240 ms (CONTRACT 5.2). */
 const cost = { type: argon2.argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
 
 /**
@@ -17,7 +17,7 @@ const nobodysHash =
 /** Longer passwords are refused before they are hashed. */
 export const maxPasswordBytes = 1024
 
-/** The minimum length of a chosen password, in characters. SPEC leaves it open. */
+/** The minimum length of a chosen password, in characters. */
 export const minPasswordCharacters = 12
 
 /**

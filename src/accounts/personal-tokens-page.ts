@@ -82,7 +82,7 @@ const TokensQuery = PresetQuery.extend({ after: text })
 const ActionForm = z.object({ action: text })
 const RevokeForm = z.object({ id: text })
 
-/** `/settings/tokens`: personal access tokens (DESIGN §4). */
+/** `/settings/tokens`: personal access tokens (CONTRACT 4.3). */
 export async function personalTokenRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 

@@ -45,8 +45,8 @@ export interface SignInRefusal {
 
 /**
  * Checks a username or email with its password. An unknown account costs the same work as a known one, and is limited
- * in the same way, so neither time nor limits show which accounts exist (DESIGN §8). Whom `allowed` excludes is treated
- * like an unknown account: nobody learns whether their password is right.
+ * in the same way, so neither time nor limits show which accounts exist (CONTRACT 8.4). Whom `allowed` excludes is
+ * treated like an unknown account: nobody learns whether their password is right.
  */
 export async function checkSignIn(
   db: Queryable,
@@ -184,7 +184,7 @@ async function countAndCheck(
   return credentials
 }
 
-/** The attempts for one name from one network or browser. SPEC §8 leaves the limits open. */
+/** The attempts for one name from one network or browser (CONTRACT 8.4). */
 const attemptsForOne = 10
 
 /**

@@ -58,7 +58,7 @@ const Quarantine = z
   .meta({ id: 'Quarantine' })
 
 /**
- * Security advisories of a package and quarantine of a version (DESIGN §6). Everyone who may push can add a warning.
+ * Security advisories of a package and quarantine of a version (CONTRACT 6.5). Everyone who may push can add a warning.
  * Removing a warning makes a package less safe, so it requires an admin: a stolen publish token must not be enough.
  */
 export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {

@@ -42,7 +42,7 @@ export interface EndpointSchema {
   response: Partial<Record<200 | 201 | 204, z.ZodType>>
 }
 
-/** The body of every error (DESIGN §6): a gRPC code and a sentence. */
+/** The body of every error (CONTRACT 6.1): a gRPC code and a sentence. */
 export const ErrorBody = z
   .object({
     errcode: z.int().meta({ description: 'A gRPC status code', example: 5 }),

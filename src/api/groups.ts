@@ -28,7 +28,7 @@ export const GroupPath = z.object({
   group: z.string().meta({ description: 'Name of the group', example: 'acme' }),
 })
 
-/** The account's groups that the token may access: `/api/groups` (DESIGN §6). */
+/** The account's groups that the token may access: `/api/groups`. */
 export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const mayRead = guardToken('listGroups', context)

@@ -173,8 +173,8 @@ function guardPeople(
 }
 
 /**
- * Requires that the permission rule allows an act on the repository of the URL (DESIGN §1). Unlike the registry, which
- * serves a public repository to everyone, the API requires the scope there too.
+ * Requires that the permission rule allows an act on the repository of the URL (CONTRACT 1.10). Unlike the registry,
+ * which serves a public repository to everyone, the API requires the scope there too.
  */
 export function guardRepository(
   act: RepositoryAct,

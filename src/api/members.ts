@@ -27,7 +27,7 @@ const MemberPath = RepositoryPath.extend({
   username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
 })
 
-/** Members of a repository: `…/members[/<username>]` (DESIGN §6). These endpoints do not change roles on the group. */
+/** Members of a repository: `…/members[/<username>]`. These endpoints do not change roles on the group. */
 export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const membersUrl = '/repositories/:group/:name/members'

@@ -66,7 +66,7 @@ const PackageUpdate = z
   .partial()
   .meta({ id: 'PackageUpdate', description: 'Missing members keep their values' })
 
-/** Packages: `…/packages`, and changes of a whole package (DESIGN §6). */
+/** Packages: `…/packages`, and changes of a whole package. */
 export async function packageRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, changes, config } = context
   const mayPull = guardRepository('pull', context)

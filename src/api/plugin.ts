@@ -44,7 +44,7 @@ const everyRoute = [
   upstreamRoutes,
 ]
 
-/** The API for tokens (DESIGN §6): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
+/** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
 export async function api(app: FastifyInstance, context: ApiContext): Promise<void> {
   await app.register(
     async (scope) => {

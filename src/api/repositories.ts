@@ -69,7 +69,7 @@ const RepositoryUpdate = z
   .partial()
   .meta({ id: 'RepositoryUpdate', description: 'Missing members keep their values' })
 
-/** Repositories: `/api/repositories` and `/api/repositories/<group>/<name>` (DESIGN §6). */
+/** Repositories: `/api/repositories` and `/api/repositories/<group>/<name>`. */
 export async function repositoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/repositories/:group/:name'

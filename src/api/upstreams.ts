@@ -31,7 +31,7 @@ import {
   UpstreamUpdate,
 } from './upstream-schemas.ts'
 
-/** Upstreams of a repository, and the packages from them: `…/upstreams`, `…/mirrored-packages` (DESIGN §6). */
+/** Upstreams of a repository, and the packages from them: `…/upstreams`, `…/mirrored-packages`. */
 export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { config, db, upstreamClient } = context
   const url = '/repositories/:group/:name/upstreams'

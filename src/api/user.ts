@@ -27,7 +27,7 @@ const Email = z
   })
   .meta({ id: 'Email' })
 
-/** The account behind the token: `/api/user` and `/api/user/emails` (DESIGN §6). */
+/** The account behind the token: `/api/user` and `/api/user/emails`. */
 export async function userRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const [mayRead, mayWrite, mayReadEmail] = [
     guardToken('readProfile', context),

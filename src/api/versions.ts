@@ -100,7 +100,7 @@ const VersionWithDownloads = z
   })
   .meta({ id: 'VersionWithDownloads' })
 
-/** A package with its versions, and each of them: `…/packages/<vendor>/<package>[/<version>]` (DESIGN §6). */
+/** A package with its versions, and each of them: `…/packages/<vendor>/<package>[/<version>]`. */
 export async function versionRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, changes, config } = context
   const mayPull = guardRepository('pull', context)

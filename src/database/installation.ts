@@ -100,7 +100,7 @@ export interface ServerUrls {
   authUrl: string
 }
 
-/** Stores the URLs of a starting server, so that commands can print them (DESIGN §3). */
+/** Stores the URLs of a starting server, so that commands can print them (CONTRACT 3.3). */
 export async function noteServerUrls(db: Queryable, { baseUrl, authUrl }: ServerUrls): Promise<void> {
   await db.query(
     `insert into server_urls (base_url, auth_url) values ($1, $2)

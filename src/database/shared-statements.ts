@@ -28,9 +28,9 @@ interface Batch<Call, Result> {
 }
 
 /**
- * Lets simultaneous calls share one statement (DESIGN §5). `runMany` returns results in the order of the calls. A call
- * that arrives while `maxStatements` run waits for the next one. The next statement begins after the call, so it sees
- * everything that was committed before.
+ * Lets simultaneous calls share one statement (CONTRACT 5.5). `runMany` returns results in the order of the calls. A
+ * call that arrives while `maxStatements` run waits for the next one. The next statement begins after the call, so it
+ * sees everything that was committed before.
  * When a statement fails, nothing was changed. Each of its calls is then repeated alone, so that only the calls that
  * cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the statement fail.
  * Use `maxStatements: 1` for a transaction of many statements. It costs less when more calls share it.

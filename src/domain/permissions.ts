@@ -1,7 +1,7 @@
 import { allScopes, coversAll } from './scopes.ts'
 import type { TokenKind } from './secrets.ts'
 
-/** A member's role on a group or a repository, weakest first (DESIGN §1). */
+/** A member's role on a group or a repository, weakest first (CONTRACT 1.3). */
 export const roles = ['guest', 'developer', 'admin'] as const
 export type Role = (typeof roles)[number]
 
@@ -202,7 +202,7 @@ export function isOnSite(act: Act): boolean {
 }
 
 /**
- * Applies the permission rule to an act on a repository (DESIGN §1): the token's scope covers the act, its resource
+ * Applies the permission rule to an act on a repository (CONTRACT 1.10): the token's scope covers the act, its resource
  * scope includes the repository, and the account's role allows the act. `token` is null for a request without
  * credentials. Anyone may pull from a public repository, with any token or none.
  */

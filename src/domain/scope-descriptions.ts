@@ -96,7 +96,7 @@ const groups: Record<string, Record<string, Description>> = {
 
 /**
  * Describes scopes, in groups and a fixed order. Empty groups are left out. A `:r` scope is left out when its `:rw` is
- * present, because `:rw` covers it (DESIGN §1).
+ * present, because `:rw` covers it (CONTRACT 1.11).
  */
 export function describeScopes(scopes: readonly string[]): ScopeGroup[] {
   return Object.entries(groups)

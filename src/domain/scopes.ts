@@ -12,8 +12,8 @@ const readOnly = ['r'] as const
 const readWriteOnly = ['rw'] as const
 
 /**
- * The permission scopes of SPEC 2.4, in its order. SPEC does not show the suffix of a read-write permission: it is `:rw`
- * here. A scope that is listed with one permission type has only that one.
+ * The permission scopes of SPEC 2.4, in its order. The suffix of a read-write permission is `:rw`. A scope that is
+ * listed with one permission type has only that one.
  */
 export const scopeDefinitions: readonly ScopeDefinition[] = [
   { name: 'repo-code', permissions: both },
@@ -55,7 +55,7 @@ export function isScope(scope: string): boolean {
   return known.has(scope)
 }
 
-/** Returns whether the granted scopes cover the requested one: `:rw` covers `:r` (DESIGN §1). */
+/** Returns whether the granted scopes cover the requested one: `:rw` covers `:r` (CONTRACT 1.11). */
 export function covers(granted: readonly string[], asked: string): boolean {
   return granted.includes(asked) || (asked.endsWith(':r') && granted.includes(`${asked}w`))
 }

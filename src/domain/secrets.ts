@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
-/** The prefix of each kind of secret (DESIGN §5), so that the kinds cannot be confused. */
+/** The prefix of each kind of secret (CONTRACT 5.1), so that the kinds cannot be confused. */
 export const secretPrefixes = {
   access: 'svca_',
   refresh: 'svcr_',

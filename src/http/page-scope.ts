@@ -9,7 +9,7 @@ import { nobody, page, type Visitor } from './pages.ts'
 
 /**
  * Makes a scope serve pages: with cookies, forms, page headers with the given content security policy, error pages, and
- * a check for forged POSTs (DESIGN §8). `errorHandler` may handle an error before `showError` does.
+ * a check for forged POSTs (CONTRACT 8.2). `errorHandler` may handle an error before `showError` does.
  */
 export async function servePages(
   scope: FastifyInstance,

@@ -5,7 +5,7 @@ import { deleteExpiredJobs } from './job-rows.ts'
 
 /** How many rows of a table one statement deletes at most, so that it holds its locks for a short time. */
 const rowsPerStatement = 2_000
-/** The interval of the sweep. A sealed token pair (DESIGN §5) is deleted at most this long after its grace period. */
+/** The interval of the sweep. A sealed token pair (CONTRACT 5.3) is deleted at most this long after its grace period. */
 const sweepSeconds = 300
 
 /**

@@ -2,7 +2,7 @@ import { isPlainText } from '../domain/plain-text.ts'
 import { isScope } from '../domain/scopes.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
 
-/** The parts of a registration that SPEC 2.1 and §8 limit. */
+/** The parts of a registration that SPEC 2.1, 8 limit. */
 export interface Registration {
   name: string
   description: string | null
@@ -18,7 +18,7 @@ export const registrationLimits = { name: 50, description: 350, website: 128 } a
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
-/** Returns a sentence for each limit of SPEC 2.1 and §8 that the registration breaks. */
+/** Returns a sentence for each limit of SPEC 2.1, 8 that the registration breaks. */
 export function listMistakes({
   name,
   description,

@@ -3,7 +3,7 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
 /**
- * The approval states, which SPEC leaves open. Only an approved application can be authorized or have a working token.
+ * The approval states (CONTRACT 1.4). Only an approved application can be authorized or have a working token.
  */
 export const applicationStatuses = ['pending', 'approved', 'suspended', 'declined'] as const
 export type ApplicationStatus = (typeof applicationStatuses)[number]

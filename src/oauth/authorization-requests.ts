@@ -4,7 +4,7 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { Application } from './applications.ts'
 
-/** How long a consent page can be used. SPEC does not specify it. An hour is enough for a decision. */
+/** How long a consent page can be used. An hour is enough for a decision. */
 const lifetimeSeconds = 3600
 /** How many requests of an account are stored, decided or not. More open tabs than anybody has. */
 const maxRequestsPerAccount = 100

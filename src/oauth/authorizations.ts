@@ -9,7 +9,7 @@ export interface AuthorizedAccess {
   repositories: string[]
 }
 
-/** All grants of an account to an application, as the account sees them (DESIGN §1). */
+/** All grants of an account to an application, as the account sees them (CONTRACT 1.5). */
 export interface Authorization {
   id: string
   clientId: string

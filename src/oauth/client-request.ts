@@ -68,7 +68,7 @@ function notAForm(): OAuthError {
   )
 }
 
-/** This many failures in a minute get `invalid_client`. Further ones get 429. SPEC leaves rate limits open. */
+/** This many failures in a minute get `invalid_client`. Further ones get 429. */
 const failuresPerClientAndNetwork = 30
 const failuresPerNetwork = 120
 const windowSeconds = 60

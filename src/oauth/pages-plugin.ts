@@ -31,7 +31,7 @@ export async function oauthPages(app: FastifyInstance, context: AppContext): Pro
   await app.register(logoRoute, context)
 }
 
-/** Sends an error to the application if its redirect URI was checked. Otherwise shows it on a page (OAUTH §1). */
+/** Sends an error to the application if its redirect URI was checked. Otherwise shows it on a page (OAUTH 8, 28). */
 function sendAuthorizeError(issuer: string) {
   return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     if (error instanceof AuthorizationError) {

@@ -19,7 +19,7 @@ const ownParameters = ['code', 'state', 'error', 'iss']
 const loopback = /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])$/
 
 /**
- * Checks the redirect_uri of an authorization request (SPEC 4.1, OAUTH §10). It accepts any path and query on the
+ * Checks the redirect_uri of an authorization request (SPEC 4.1, OAUTH 12–27). It accepts any path and query on the
  * registered scheme, host and port, and any port on loopback (RFC 8252 §7.3). A refusal never contains the registered
  * URL.
  */

@@ -12,7 +12,7 @@ const ivLength = 12
 const tagLength = 16
 
 /**
- * Encrypts the successor of a refresh token. Only a request with that refresh token can open it (DESIGN §5).
+ * Encrypts the successor of a refresh token. Only a request with that refresh token can open it (CONTRACT 5.3).
  * The database has only the token's hash, so neither the database nor the server has the key.
  */
 export function sealPair(pair: TokenPair, refreshToken: string): Buffer {

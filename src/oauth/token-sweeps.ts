@@ -2,9 +2,9 @@ import type { Config } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
 
 /**
- * Wipes the seals whose grace period has ended (DESIGN §5) and returns how many. `limit` bounds one statement. It reads
- * new pairs in the order of their ids, and each names the pair that it superseded. This needs no index on the seals,
- * which every refresh would have to update.
+ * Wipes the seals whose grace period has ended (CONTRACT 5.3) and returns how many. `limit` bounds one statement. It
+ * reads new pairs in the order of their ids, and each names the pair that it superseded. This needs no index on the
+ * seals, which every refresh would have to update.
  */
 export async function wipeSeals(db: Queryable, limit: number): Promise<number> {
   return sweepInSteps(db, limit, {

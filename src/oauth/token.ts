@@ -100,7 +100,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
 }
 
 /**
- * Grant type `refresh_token` (SPEC §3, 4.2, RFC 6749 §6). In the grace period, repeated requests return the same pair.
+ * Grant type `refresh_token` (SPEC 3, 4.2, RFC 6749 §6). In the grace period, repeated requests return the same pair.
  */
 function refresh({ db, config, lastUse }: OAuthContext): GrantType {
   const lifetimes = lifetimesOf(config)

@@ -43,7 +43,7 @@ interface Route {
   Params: { group: string; name: string; vendor: string; package: string }
 }
 
-/** `…/-/advisories`: people who may push publish advisories, and admins withdraw them (DESIGN §6). */
+/** `…/-/advisories`: people who may push publish advisories, and admins withdraw them (CONTRACT 6.5). */
 export async function packageAdvisoryRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, changes } = context
   const url = '/:group/:name/packages/:vendor/:package/-/advisories'

@@ -49,7 +49,7 @@ interface VersionAct {
   run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
 }
 
-/** The roles are those of the API: people who may push can quarantine, and only admins can release (DESIGN §6). */
+/** The roles are those of the API: people who may push can quarantine, and only admins can release (CONTRACT 6.5). */
 const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', VersionAct> = {
   delete: {
     act: 'deletePackage',

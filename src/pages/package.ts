@@ -52,7 +52,7 @@ const packagePage = page<
 
 const PackageQuery = z.object({ version: text })
 
-/** `GET /<group>/<name>/packages/<vendor>/<package>`: the README of a version and how to install it (DESIGN §4). */
+/** `GET /<group>/<name>/packages/<vendor>/<package>`: the README of a version and how to install it (CONTRACT 4.4). */
 export async function packagePageRoutes(
   app: FastifyInstance,
   context: AppContext & { readmes: ReadmeRenderer },

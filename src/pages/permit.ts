@@ -34,7 +34,7 @@ export interface PagesContext extends AppContext {
   downloads: DownloadCounter
 }
 
-/** Returns whether the account of a session may do something. The same rule applies to tokens (DESIGN §1). */
+/** Returns whether the account of a session may do something. The same rule applies to tokens (CONTRACT 1.10). */
 export function may(repository: VisibleRepository, session: Session | null, act: RepositoryAct): boolean {
   return judge(session && credentialOf(session), repository, act) === 'allowed'
 }

@@ -31,7 +31,7 @@ import { searchPageRoutes } from './search.ts'
 import { uploadPageRoutes } from './upload.ts'
 import { upstreamPageRoutes } from './upstreams.ts'
 
-/** The pages for people who use the registries (DESIGN §4). */
+/** The pages for people who use the registries (CONTRACT 4.4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
   await servePages(app, context.config, pagePolicy, async (error, request, reply) => {
     const url = await findRenamed(context, error, request)

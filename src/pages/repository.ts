@@ -76,7 +76,7 @@ interface Route {
 }
 
 /**
- * `/<group>/<name>`: a repository's packages, and how to use its registry (DESIGN §4, SPEC 4.5, 4.6).
+ * `/<group>/<name>`: a repository's packages, and how to use its registry (CONTRACT 4.4, SPEC 4.5, 4.6).
  * `/<group>/<name>/-/setup`: the same for CI systems, curl and netrc.
  */
 export async function repositoryPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {

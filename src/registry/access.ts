@@ -93,9 +93,9 @@ export async function findAccess(db: Queryable, target: AccessTarget): Promise<A
 }
 
 /**
- * Applies the permission rule (DESIGN §1, §7) and returns the request's repository and actor. Throws errcode 16 with
- * 401 for missing or bad credentials. Throws errcode 5 for a repository that the token may not see, and errcode 16 with
- * 403 for an act that the token may not do.
+ * Applies the permission rule (CONTRACT 1.10, 7.2) and returns the request's repository and actor. Throws errcode 16
+ * with 401 for missing or bad credentials. Throws errcode 5 for a repository that the token may not see, and errcode 16
+ * with 403 for an act that the token may not do.
  * Without credentials, a private repository gets the same response as an unknown one. So Composer asks for credentials,
  * and nobody learns which repositories exist. An upload to a hidden repository gets the body of SPEC 7 for a missing
  * permission, with status 404.

@@ -1,4 +1,4 @@
-/** The error codes of registries (SPEC 7) and of the API (DESIGN §6), which are those of gRPC. */
+/** The error codes of registries (SPEC 7) and of the API (CONTRACT 6.1), which are those of gRPC. */
 export const errcode = {
   invalidArgument: 3,
   deadlineExceeded: 4,

@@ -37,7 +37,7 @@ const everyRoute = [
 
 /**
  * Serves the Composer registries of all repositories. This is everything below {registry_url}, with one error format
- * (DESIGN §7).
+ * (CONTRACT 7.1).
  */
 export async function registry(
   app: FastifyInstance,

@@ -18,7 +18,7 @@ import { refuseMirroredVendor } from './upstreams/claims.ts'
 
 /**
  * The maximum size of a document in bytes. A version is not published when its document would be larger, because
- * Composer fetches all of it (DESIGN §7).
+ * Composer fetches all of it (CONTRACT 7.7).
  */
 const maxDocumentBytes = 16 * 1024 * 1024
 

@@ -8,7 +8,7 @@ import type { Repository } from './repositories.ts'
  * rules for every combination.
  */
 
-/** The account or deploy token whose repositories are listed, and the limits of the token (DESIGN §1). */
+/** The account or deploy token whose repositories are listed, and the limits of the token (CONTRACT 1.10). */
 export interface Principal extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
   /** Null for a visitor who is not signed in, and for a deploy token. */
   accountId: string | null

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
 
-/** A group of repositories (DESIGN §1). */
+/** A group of repositories (CONTRACT 1.2). */
 export interface Group {
   id: string
   name: string

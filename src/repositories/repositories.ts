@@ -3,7 +3,7 @@ import type { ListPart, Queryable } from '../database/database.ts'
 import type { Role, Visibility } from '../domain/permissions.ts'
 import { changePaths, shareTenancy } from './path-locks.ts'
 
-/** A repository with its one Composer registry (DESIGN §1). */
+/** A repository with its one Composer registry (CONTRACT 1.2). */
 export interface Repository {
   id: string
   /** `acme/php`. */
@@ -15,7 +15,7 @@ export interface Repository {
 const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description`
 const tables = 'repository r join repository_group g on g.id = r.group_id'
 
-/** Returns {registry_url} of SPEC: the URL of a repository's registry, with a slash at the end. */
+/** Returns `{registry_url}` (CONTRACT 4.6): the URL of a repository's registry, with a slash at the end. */
 export function registryUrl(baseUrl: string, path: string): string {
   return `${baseUrl}/${path}/-/packages/`
 }

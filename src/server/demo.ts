@@ -27,7 +27,7 @@ const applicationName = 'Demo Application'
 const tokenDays = 90
 
 /**
- * Creates the demo of a fresh installation in one transaction (DESIGN §2): an account, a group with a private
+ * Creates the demo of a fresh installation in one transaction (CONTRACT 2.1): an account, a group with a private
  * repository, an approved application with a loopback Redirect URL, and a personal access token. `last` runs before the
  * commit. Throws when the demo exists already, or when `last` throws.
  */

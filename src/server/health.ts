@@ -15,8 +15,9 @@ const minFreeBytes = 16 * 1024 ** 2
 
 /**
  * `/healthz`: the process runs. `/readyz`: database and archive store respond, the database can be written, and the
- * migrations and SQL functions that existed when the process started are applied (DESIGN §4). The process does not need
- * migrations that are added later. A process that only cannot store archives is degraded, with status 200: its pulls work.
+ * migrations and SQL functions that existed when the process started are applied (CONTRACT 4.8). The process does not
+ * need migrations that are added later. A process that only cannot store archives is degraded, with status 200: its
+ * pulls work.
  */
 export async function healthRoutes(app: FastifyInstance, { config, db }: AppContext) {
   const schema = await readSchema(await findMigrationsDir(config))

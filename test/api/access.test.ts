@@ -5,7 +5,7 @@ import { useApp } from '../support/app.ts'
 
 const t = useApp()
 
-/** Every endpoint about a repository: its scope, and the weakest role that may call it (DESIGN §1, §6). */
+/** Every endpoint about a repository: its scope, and the weakest role that may call it (CONTRACT 1.10, 6.2). */
 const repositoryEndpoints: [Method, string, string, 'guest' | 'developer' | 'admin', object?][] = [
   ['GET', '', 'repo-basic-info:r', 'guest'],
   ['PATCH', '', 'registry-manage:rw', 'admin', {}],

@@ -98,7 +98,7 @@ describe('GET /api/openapi.json', () => {
     expect(described.toSorted()).toEqual(routed.toSorted())
   })
 
-  it('describes the endpoints that DESIGN §6 promises, with their scopes', async () => {
+  it('describes the endpoints that programs depend on, with their scopes (CONTRACT 6.2)', async () => {
     const { paths } = await read()
     const repository = '/api/repositories/{group}/{name}'
     const package_ = `${repository}/packages/{vendor}/{package}`

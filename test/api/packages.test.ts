@@ -272,7 +272,7 @@ describe('GET …/packages/<vendor>/<package>', () => {
 })
 
 describe('DELETE …/packages/<vendor>/<package>/<version>', () => {
-  it('removes the version from the metadata at once, and keeps its archive for lock files (DESIGN §7)', async () => {
+  it('removes the version from the metadata at once, and keeps its archive for lock files (CONTRACT 7.8)', async () => {
     const { push, call, ask, offered, path } = await aPackage('1.0.0', '1.2.0')
     const { url } = (await push('1.1.0')).json()
     expect((await call('DELETE', `${lib}/1.1.0`)).statusCode).toBe(204)

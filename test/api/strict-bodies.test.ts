@@ -5,7 +5,7 @@ import { useApp } from '../support/app.ts'
 
 const t = useApp()
 
-describe('an unknown member of a body (DESIGN §6)', () => {
+describe('an unknown member of a body (CONTRACT 6.3)', () => {
   it.each([
     ['PATCH', '', { visiblity: 'public' }, 'visiblity'],
     ['PUT', '/members/nobody', { role: 'guest', rol: 'admin' }, 'rol'],

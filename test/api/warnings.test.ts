@@ -340,7 +340,7 @@ describe('the archive of a version in quarantine', () => {
   })
 })
 
-describe('making a package less safe again (DESIGN §6)', () => {
+describe('making a package less safe again (CONTRACT 6.5)', () => {
   it.each([
     ['a developer with every scope', 'developer', undefined],
     ['an admin whose token lacks registry-manage:rw', 'admin', ['registry-package:rw', 'registry-manage:r']],

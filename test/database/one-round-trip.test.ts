@@ -22,7 +22,7 @@ async function statementsOf(act: () => Promise<{ statusCode: number }>) {
   }
 }
 
-describe('one round trip to the database (DESIGN §5, §7)', () => {
+describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
   const t = useApp(upstreamsHere)
   const upstream = useUpstream()
   let publisher: Publisher

@@ -29,7 +29,7 @@ function aStatement(options?: Parameters<typeof shareStatements<string, string>>
   return { asked, ask, turn, begin, end: (i: number) => ends[i]?.() }
 }
 
-describe('statements that calls share (DESIGN §5)', () => {
+describe('statements that calls share (CONTRACT 5.5)', () => {
   it('runs the calls of two turns of the event loop together, and returns to each its own result', async () => {
     const { asked, ask, turn, begin, end } = aStatement()
     const first = ['a', 'b'].map(ask)

@@ -15,7 +15,7 @@ import {
 const kinds = Object.keys(secretPrefixes) as SecretKind[]
 const times = (count: number, make: () => string) => Array.from({ length: count }, make)
 
-describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
+describe('makeSecret and kindOfSecret (CONTRACT 5.1)', () => {
   it.each(kinds)('make and recognize a secret of the kind %s', (kind) => {
     const secret = makeSecret(kind)
     expect(secret).toMatch(/^svc[a-z]_[0-9A-Za-z]{49}$/)

@@ -6,7 +6,7 @@ import { anApplication } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
 import { ask, tokenClient, works } from '../support/token-client.ts'
 
-describe('a token may do what its own consent allowed (DESIGN §1)', () => {
+describe('a token may do what its own consent allowed (CONTRACT 1.5)', () => {
   const t = useApp()
 
   async function aVisitor() {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { makeSecret } from '../../src/domain/secrets.ts'
 import { openSeal, sealPair } from '../../src/oauth/seal.ts'
 
-describe('the sealed successor (DESIGN §5)', () => {
+describe('the sealed successor (CONTRACT 5.3)', () => {
   const old = makeSecret('refresh')
   const pair = { accessToken: makeSecret('access'), refreshToken: makeSecret('refresh') }
 

@@ -83,7 +83,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     ['accepts the redirect_uri of the request (OAUTH 89)', 'https://app.example.com/cb?x=1', 200],
     ['refuses another redirect_uri (OAUTH 90)', 'https://app.example.com/cb?x=2', 400],
     ['refuses one that only looks the same (OAUTH 90)', 'https://APP.example.com/cb?x=1', 400],
-    ['accepts none, for SPEC makes it optional (OAUTH 91)', '', 200],
+    ['accepts none, because it is optional (SPEC 4.2, OAUTH 91)', '', 200],
   ])('%s', async (_what, redirectUri, status) => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode({ redirectUri: 'https://app.example.com/cb?x=1' })

@@ -45,7 +45,7 @@ function aRefresh(application: ApplicationActor, refreshToken: string, differenc
   }
 }
 
-describe('calls that share a statement behave as racing requests do (DESIGN §5)', () => {
+describe('calls that share a statement behave as racing requests do (CONTRACT 5.5)', () => {
   const t = useApp()
 
   it('exchange each code once, each call separately and in order (OAUTH 86)', async () => {

@@ -210,7 +210,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect((await refresh(old.refresh_token)).json().error).toBe('invalid_grant')
   })
 
-  it('stores hashes, and a seal that only the old refresh token opens (DESIGN §5)', async () => {
+  it('stores hashes, and a seal that only the old refresh token opens (CONTRACT 5.2, 5.3)', async () => {
     const { refresh, old } = await aPair()
     const next = (await refresh(old.refresh_token)).json()
     const { rows } = await t.db.query(
@@ -223,7 +223,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     }
   })
 
-  it('wipes the seal when the grace has ended (DESIGN §5)', async () => {
+  it('wipes the seal when the grace has ended (CONTRACT 5.3)', async () => {
     const { refresh, old } = await aPair()
     await refresh(old.refresh_token)
     await pass(t.db, 300)

@@ -21,7 +21,7 @@ describe('the sweeps of tokens', () => {
   const count = async (condition: string) =>
     Number((await t.db.query(`select count(*) from ${condition}`)).rows[0].count)
 
-  it('wipe the seals whose grace period has ended, and keep the others (DESIGN §5)', async () => {
+  it('wipe the seals whose grace period has ended, and keep the others (CONTRACT 5.3)', async () => {
     const { tokens, refresh } = await anAuthorizedApplication(t)
     const pairs = [await tokens(), await tokens(), await tokens()]
     for (const { refresh_token } of pairs) await refresh(refresh_token)

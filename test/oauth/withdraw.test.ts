@@ -17,7 +17,7 @@ describe('withdrawing an authorization', () => {
     return { ...grant, withdraw: () => post(t.app, '/settings/authorizations/withdraw', cookie, form) }
   }
 
-  it('revokes every token and unredeemed code at once, on a second process too (SPEC §3)', async () => {
+  it('revokes every token and unredeemed code at once, on a second process too (SPEC 3)', async () => {
     const { tokens, refresh, newCode, exchange, withdraw } = await aGrant()
     const first = await tokens()
     const second = (await refresh(first.refresh_token)).json()

@@ -22,8 +22,8 @@ import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-
 import { basic } from '../support/registry-actors.ts'
 
 /*
- * The permission rule of DESIGN §1, written independently of src/domain/permissions.ts. The tests compare it with the
- * results of the database and of the endpoints, for every combination.
+ * The permission rule of CONTRACT 1.10, written independently of src/domain/permissions.ts. The tests compare it with
+ * the results of the database and of the endpoints, for every combination.
  */
 type Roles = { inGroup?: Role; inRepository?: Role; isAdmin?: true }
 
@@ -141,7 +141,7 @@ async function aSubject({ held, visibility }: Pick<Case, 'held' | 'visibility'>)
 
 describe.each(roleSets)('an account that is %j', (held) => {
   it.each(visibilities)(
-    'may do with a %s repository what DESIGN §1 says, and nothing else',
+    'may do with a %s repository what CONTRACT 1.10 says, and nothing else',
     async (visibility) => {
       const { repository, tokensFor } = await aSubject({ held, visibility })
       // Without new statistics, PostgreSQL would plan queries as for the empty tables of a minute ago.

@@ -23,7 +23,7 @@ import {
 import { aName, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
-describe('groups, repositories and their members (DESIGN §1)', () => {
+describe('groups, repositories and their members (CONTRACT 1.2)', () => {
   const t = useDatabase()
 
   async function anAccountId(username: string): Promise<string> {

@@ -35,7 +35,7 @@ function countOf(method: string, route: string, status: number): string {
   return `svc_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"}`
 }
 
-describe('GET /metrics (DESIGN §4)', () => {
+describe('GET /metrics (CONTRACT 4.8)', () => {
   it('responds in the text format of Prometheus', async () => {
     const response = await t.app.inject('/metrics')
     expect(response.statusCode).toBe(200)

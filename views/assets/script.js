@@ -1,4 +1,4 @@
-/* Improves pages that also work without this file (DESIGN §8). */
+/* Improves pages that also work without this file (CONTRACT 8.1). */
 
 /* The key / moves the focus to the search field, unless the focus is in a text field. */
 document.addEventListener('keydown', (event) => {

@@ -25,7 +25,7 @@ import {
 } from './change.ts'
 
 /**
- * Deletes a version softly (DESIGN §7). The version disappears from the metadata at once. Its archive stays for lock
+ * Deletes a version softly (CONTRACT 7.8). The version disappears from the metadata at once. Its archive stays for lock
  * files, and its number cannot be used again. Throws errcode 5 when there is no such version.
  */
 export async function deleteVersion(pool: pg.Pool, change: VersionChange): Promise<void> {

@@ -33,7 +33,7 @@ const maxUncountedArchive = 64 * 1024
 
 /**
  * Archives (COMPOSER E4). The URL contains the hash of the bytes, so its content never changes. Deleted versions are
- * served too, because lock files refer to them. Versions in quarantine are not served (DESIGN §7).
+ * served too, because lock files refer to them. Versions in quarantine are not served (CONTRACT 7.8, 7.9).
  */
 export async function distRoute(
   app: FastifyInstance,

@@ -132,7 +132,7 @@ function encodeJson(body: object): Buffer {
 }
 
 /**
- * Sends the error that a handler of the registry threw, in the format of SPEC §7. A bug is logged once and sent without
+ * Sends the error that a handler of the registry threw, in the format of SPEC 7. A bug is logged once and sent without
  * details.
  */
 export function sendRegistryError(

@@ -42,7 +42,7 @@ const uploadUrls = ['/upload', '/packages/upload'].flatMap((start) => [
 ])
 
 /**
- * Package upload (SPEC 4.4). SPEC does not show the method. svc accepts POST, and PUT because curl -T sends it.
+ * Package upload (SPEC 4.4). svc accepts POST, and PUT because curl -T sends it.
  * Credentials, permission, name and version are checked in onRequest, before the client sends its archive.
  */
 export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {

@@ -243,7 +243,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
   })
 })
 
-describe('who may pull (DESIGN §7)', () => {
+describe('who may pull (CONTRACT 7.2)', () => {
   it('lets anyone pull from a public repository, but not with bad credentials', async () => {
     const { push, ask } = await aPublisher(t, { visibility: 'public' })
     const { url } = (await push('1.0.0')).json()

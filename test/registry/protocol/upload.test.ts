@@ -10,7 +10,7 @@ import { aZip } from '../../support/zip.ts'
 
 const t = useApp()
 
-/** The body of SPEC §7, byte for byte, except for the help beside errcode and errmsg. */
+/** The body of SPEC 7, byte for byte, except for the help beside errcode and errmsg. */
 const notAuthorized = /^\{"errcode":16,"errmsg":"not authorized"[,}]/
 
 function statusesOf(responses: { statusCode: number }[]): number[] {

@@ -26,7 +26,7 @@ export interface UpstreamSettings {
   position: number
 }
 
-/** Another Composer repository whose packages a repository offers (DESIGN §1). */
+/** Another Composer repository whose packages a repository offers (CONTRACT 1.6). */
 export interface Upstream extends UpstreamSettings, UpstreamRights {
   id: string
   repositoryId: string
