@@ -1,5 +1,5 @@
 -- Trigger function for events: an update may only erase the client IP, erase the names of a deleted account in the
--- details, or raise the attempts of a failed sign-in.
+-- details, or raise the attempts of a counted event (note_counted_event).
 create or replace function refuse_event_change() returns trigger language plpgsql as $$
 declare
   former constant jsonb := to_jsonb(old);
@@ -10,8 +10,9 @@ begin
        jsonb_set(former, '{details,username}', '"deleted account"', false)) then
     return new;
   end if;
-  if old.action = 'sign-in-failed'
+  if old.action in ('sign-in-failed', 'sign-in-locked', 'second-factor-failed', 'password-reset-requested')
      and to_jsonb(new) = jsonb_set(former, '{details}', new.details)
+     and new.details - array['attempts', 'last_at'] = old.details - array['attempts', 'last_at']
      and (new.details ->> 'attempts')::integer > coalesce((old.details ->> 'attempts')::integer, 1) then
     return new;
   end if;

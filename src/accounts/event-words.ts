@@ -101,7 +101,7 @@ function rangeOf({ from, to }: Record<string, unknown>): string {
   return `${nameOf(from)} → ${nameOf(to)}`
 }
 
-/** The count of a failed sign-in: `12 times until 31 Jan 2026, 10:05 UTC`. Empty for one attempt. */
+/** The count of an event, such as a failed sign-in: `12 times until 31 Jan 2026, 10:05 UTC`. Empty for one attempt. */
 function attemptsOf({ attempts, last_at: lastAt }: Record<string, unknown>): string {
   if (typeof attempts !== 'number' || typeof lastAt !== 'string') return ''
   return `${attempts} times until ${formatTime(new Date(lastAt))}`

@@ -1,9 +1,9 @@
-import { isIP } from 'node:net'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { EventSettings } from '../config.ts'
 import { type Actor, type ListPart, type Queryable, sweepOf } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
+import { networkOf } from '../http/client-ip.ts'
 import type { Job } from '../jobs/job.ts'
 import { hasLogin, normalizeLogin } from './accounts.ts'
 
@@ -182,59 +182,48 @@ export async function findIdentityEvent(db: Queryable, id: string): Promise<Iden
 /** SQL that finds the account with a username or email, which is the first parameter of the statement. */
 const accountOfLogin = `(select id from account where ${hasLogin} order by username = $1 desc limit 1)`
 
+/** The actions that somebody without a session can repeat. The trigger function refuse_event_change has them too. */
+type CountedAction = 'sign-in-failed' | 'sign-in-locked' | 'second-factor-failed' | 'password-reset-requested'
+
 /**
- * Counts a failed sign-in with this username or email. All of one account from a network in an hour have one event, with
- * the number of `attempts` in its details. An unknown name is not stored, because it may be a mistyped password: these
- * have one event for each network and hour together.
+ * Counts a failed or locked sign-in with this username or email: see `countEvent`. An unknown name is not stored, because
+ * it may be a mistyped password: these have one event for each network and hour together.
  */
-export async function countSignInFailure(
+export async function countRefusedSignIn(
   db: Queryable,
   actor: Actor,
+  action: Extract<CountedAction, 'sign-in-failed' | 'sign-in-locked'>,
   login: string,
   network: string,
 ): Promise<void> {
   await db.query(
-    `select note_failed_sign_in(the_account_id => ${accountOfLogin}, the_network => $2, the_via => $3,
-                                the_address => $4, the_user_agent => $5, the_request_id => $6)`,
-    [normalizeLogin(login), network, actor.via, actor.ip, actor.userAgent, actor.requestId],
+    `select note_counted_event(the_action => $2, the_account_id => ${accountOfLogin}, the_network => $3, the_kind => '',
+                               actor => $4)`,
+    [normalizeLogin(login), action, network, actor],
+  )
+}
+
+/**
+ * Counts an event of an account. All with the same action and `kind` from one network (see `networkOf`) in an hour have one
+ * event, with the number of `attempts` in its details.
+ */
+export async function countEvent(
+  db: Queryable,
+  actor: Actor,
+  { action, accountId, kind = '' }: { action: CountedAction; accountId: string; kind?: string },
+): Promise<void> {
+  await db.query(
+    'select note_counted_event(the_action => $1, the_account_id => $2, the_network => $3, the_kind => $4, actor => $5)',
+    [action, accountId, networkOf(actor.ip ?? undefined), kind, actor],
   )
 }
 
 /** Deletes at most `limit` counts whose hour has ended. Their events stay. Returns how many. */
-export const deleteFormerFailures = sweepOf(
-  'failed_sign_in',
-  'account_id, network, hour',
+export const deleteFormerCounts = sweepOf(
+  'counted_event',
+  'action, account_id, network, kind, hour',
   `hour < now() - interval '2 hours'`,
 )
-
-/**
- * Writes an event for locked sign-ins from a network. Every refused attempt calls it, so it writes at most one event in
- * 15 minutes for each account, and one for all unknown names together.
- */
-export async function insertSignInLock(
-  db: Queryable,
-  actor: Actor,
-  login: string,
-  network: string,
-): Promise<void> {
-  await db.query(
-    `with locked as (select ${accountOfLogin} as account_id)
-     insert into identity_event (action, account_id, via, address, user_agent, request_id)
-     select 'sign-in-locked', account_id, $2, $3, $4, $5
-       from locked
-      where not exists (select from identity_event e
-                         where e.action = 'sign-in-locked' and e.happened_at > now() - interval '15 minutes'
-                           and e.address <<= $6::inet and e.account_id is not distinct from locked.account_id)`,
-    [
-      normalizeLogin(login),
-      actor.via,
-      actor.ip,
-      actor.userAgent,
-      actor.requestId,
-      isIP(network.replace(/\/\d+$/, '')) ? network : null,
-    ],
-  )
-}
 
 /**
  * Writes at most `limit` events that are not logged yet to the log. Returns their ids. Because of the limit in the

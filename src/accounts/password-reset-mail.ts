@@ -3,6 +3,7 @@ import type { Job } from '../jobs/job.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { hasLogin, normalizeLogin } from './accounts.ts'
+import { countEvent } from './identity-events.ts'
 import { replaceResetToken, resetUrl } from './password-resets.ts'
 
 /** A verified address of an enabled account. */
@@ -26,7 +27,7 @@ export const requestPasswordResetJob: Job<{ login: string; actor: Actor }> = {
       async (tx) => {
         const found = await findAddressee(tx, hasLogin, normalizeLogin(login))
         if (!found) return
-        await tx.query(`select note_identity_event('password-reset-requested', $1, null, '{}')`, [found.id])
+        await countEvent(tx, actor, { action: 'password-reset-requested', accountId: found.id })
         await queueMail(tx, config, passwordResetMail, { accountId: found.id })
       },
       actor,

@@ -22,7 +22,7 @@ import {
   normalizeLogin,
   renewHash,
 } from './accounts.ts'
-import { countSignInFailure, insertSignInLock } from './identity-events.ts'
+import { countRefusedSignIn } from './identity-events.ts'
 import { HashQueueFullError, hashPassword, isPassword, mayUsePassword, needsRehash } from './passwords.ts'
 import { findReturn } from './return-path.ts'
 import { deleteSession, findSession, insertSession } from './sessions.ts'
@@ -103,7 +103,7 @@ export async function startSession(
   return sessionId
 }
 
-/** Writes events for a refused sign-in: one in an hour for wrong passwords, and one in 15 minutes for a lock. */
+/** Counts a refused sign-in in the events: those for wrong passwords, and those during a lock. */
 export async function noteRefusedSignIn(
   db: Queryable,
   request: FastifyRequest,
@@ -112,9 +112,10 @@ export async function noteRefusedSignIn(
 ): Promise<void> {
   const actor = actorOf(request, null)
   const network = networkOf(request.ip)
-  if (status === 403) return countSignInFailure(db, actor, login, network)
+  if (status === 403) return countRefusedSignIn(db, actor, 'sign-in-failed', login, network)
   // Behind IPv6, the wider network may be locked: each of its 65,536 networks would write an event.
-  if (isLocked) await insertSignInLock(db, actor, login, widerNetworkOf(network) ?? network)
+  const locked = widerNetworkOf(network) ?? network
+  if (isLocked) await countRefusedSignIn(db, actor, 'sign-in-locked', login, locked)
 }
 
 /**

@@ -1,5 +1,5 @@
 import { deleteExpiredVerifications, verificationMail } from '../accounts/email-verifications.ts'
-import { deleteFormerFailures, sweepIdentityEventsJob } from '../accounts/identity-events.ts'
+import { deleteFormerCounts, sweepIdentityEventsJob } from '../accounts/identity-events.ts'
 import { deleteExpiredInvitations } from '../accounts/invitations.ts'
 import { invitationMail } from '../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
@@ -69,7 +69,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredProof,
     deleteExpiredInvitations,
     deleteExpiredAttempts,
-    deleteFormerFailures,
+    deleteFormerCounts,
     deleteExpiredMisses,
     deleteExpiredUploads,
   ]),

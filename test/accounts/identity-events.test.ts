@@ -9,11 +9,12 @@ import {
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
 import { describeActor } from '../../src/accounts/event-words.ts'
 import {
-  countSignInFailure,
-  deleteFormerFailures,
+  countRefusedSignIn,
+  deleteFormerCounts,
   listIdentityEvents,
   sweepIdentityEventsJob,
 } from '../../src/accounts/identity-events.ts'
+import { noteFailedFactor } from '../../src/accounts/second-factor/check-factor.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
@@ -90,6 +91,9 @@ describe('identity events', () => {
     expect(latest).toMatchObject({ action: 'sign-in-failed', username: null, details: {} })
   })
 
+  const countsOf = (events: Awaited<ReturnType<typeof eventsOf>>, counted: string) =>
+    events.filter(({ action }) => action === counted).map(({ details }) => details)
+
   const failures = (events: Awaited<ReturnType<typeof eventsOf>>) =>
     events
       .filter(({ action }) => action === 'sign-in-failed')
@@ -98,7 +102,13 @@ describe('identity events', () => {
   it('count the failed sign-ins of an account from a network in an hour in one event', async () => {
     const [ann, ben] = [await anAccount(t.db), await anAccount(t.db)]
     const fail = (login: string, ip: string) =>
-      countSignInFailure(t.db, { ...commandActor, via: 'browser', ip }, login, networkOf(ip))
+      countRefusedSignIn(
+        t.db,
+        { ...commandActor, via: 'browser', ip },
+        'sign-in-failed',
+        login,
+        networkOf(ip),
+      )
     await Promise.all(Array.from({ length: 12 }, () => fail(ann.username, '192.0.2.1')))
     await fail(ann.username, '192.0.2.2')
     await Promise.all(['2001:db8::1', '2001:db8::2'].map((ip) => fail(ann.username, ip)))
@@ -113,11 +123,11 @@ describe('identity events', () => {
     expect(failures(await eventsOf(ben.id))).toEqual([{ ip: '192.0.2.1', details: {} }])
 
     // The next hour begins.
-    await t.db.query(`update failed_sign_in set hour = hour - interval '3 hours'`)
+    await t.db.query(`update counted_event set hour = hour - interval '3 hours'`)
     await fail(ann.username, '192.0.2.1')
     expect(failures(await eventsOf(ann.id))).toHaveLength(4)
-    expect(await deleteFormerFailures(t.db, 3)).toBe(3)
-    expect(await deleteFormerFailures(t.db, 100)).toBeGreaterThanOrEqual(1)
+    expect(await deleteFormerCounts(t.db, 3)).toBe(3)
+    expect(await deleteFormerCounts(t.db, 100)).toBeGreaterThanOrEqual(1)
     expect(failures(await eventsOf(ann.id))).toHaveLength(4)
     await fail(ann.username, '192.0.2.1')
     expect(failures(await eventsOf(ann.id)).at(-1)).toEqual({ ip: '192.0.2.1', details: counted(2) })
@@ -126,18 +136,48 @@ describe('identity events', () => {
   it('count the unknown names of a network together', async () => {
     const ip = '198.51.100.7'
     for (let n = 0; n < 5; n += 1) {
-      await countSignInFailure(t.db, { ...commandActor, ip }, aName('unknown'), networkOf(ip))
+      const actor = { ...commandActor, ip }
+      await countRefusedSignIn(t.db, actor, 'sign-in-failed', aName('unknown'), networkOf(ip))
     }
     const events = await listIdentityEvents(t.db, { ip }, { after: null, limit: 10 })
     expect(events.map(({ username, details }) => [username, details['attempts']])).toEqual([[null, 5]])
   })
 
-  it('are written once for a lock, however many attempts it rejects', async () => {
+  it('count the attempts that a lock rejects in one event, also at the same moment', async () => {
     const { id, username } = await anAccount(t.db)
     for (let n = 0; n < 10; n += 1) await tryPassword(username, 'a wrong password')
-    const refused = [await tryPassword(username, password), await tryPassword(username, password)]
-    expect(refused.map(({ statusCode }) => statusCode)).toEqual([429, 429])
-    expect((await actionsOf(id)).filter((action) => action === 'sign-in-locked')).toHaveLength(1)
+    const refused = await Promise.all(Array.from({ length: 12 }, () => tryPassword(username, password)))
+    expect(refused.map(({ statusCode }) => statusCode)).toEqual(Array(12).fill(429))
+    expect(countsOf(await eventsOf(id), 'sign-in-locked')).toMatchObject([{ attempts: 12 }])
+  })
+
+  it('count the wrong second factors of an account, by kind and network', async () => {
+    const [ann, ben] = [await anAccount(t.db), await anAccount(t.db)]
+    const fail = (accountId: string, ip: string, kind: 'totp' | 'recovery-code' | 'passkey') =>
+      noteFailedFactor(t.db, { ...commandActor, accountId, via: 'browser', ip }, accountId, kind)
+    await Promise.all(Array.from({ length: 20 }, () => fail(ann.id, '192.0.2.1', 'totp')))
+    await fail(ann.id, '192.0.2.1', 'passkey')
+    await Promise.all(['2001:db8::1', '2001:db8::2'].map((ip) => fail(ann.id, ip, 'recovery-code')))
+    await fail(ben.id, '192.0.2.1', 'totp')
+    const last_at = expect.any(String)
+    const ofAnn = countsOf(await eventsOf(ann.id), 'second-factor-failed')
+    expect(ofAnn).toHaveLength(3)
+    expect(ofAnn).toEqual(
+      expect.arrayContaining([
+        { kind: 'totp', attempts: 20, last_at },
+        { kind: 'passkey' },
+        { kind: 'recovery-code', attempts: 2, last_at },
+      ]),
+    )
+    const [ofBen] = (await eventsOf(ben.id)).slice(-1)
+    expect(ofBen).toMatchObject({
+      action: 'second-factor-failed',
+      username: ben.username,
+      actor: ben.username,
+      via: 'browser',
+      ip: '192.0.2.1',
+      details: { kind: 'totp' },
+    })
   })
 
   it('are written for a changed password and the sessions that it ends, but not for a hash with other parameters', async () => {
@@ -332,6 +372,7 @@ describe('identity events', () => {
       `details = '{"attempts": 1}'`,
       `details = '{"attempts": 3}', happened_at = now()`,
       `details = '{}'`,
+      `details = '{"attempts": 3, "kind": "totp"}'`,
     ]) {
       await expect(
         sweeping(

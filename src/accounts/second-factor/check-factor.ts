@@ -5,6 +5,7 @@ import type { AppContext } from '../../context.ts'
 import { type Actor, type Queryable, type SignInProof, transaction } from '../../database/database.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../http/failure-limit.ts'
+import { countEvent } from '../identity-events.ts'
 import { findKnownOrigin, type SignInOrigin, signInOriginOf } from '../sign-in-memory.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
 import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
@@ -106,15 +107,14 @@ const wrongRecoveryCode: FactorRefusal = {
   problem: 'This recovery code is wrong, or it was used before.',
 }
 
-/** Writes an event for a wrong code or passkey. */
+/** Counts a wrong code or passkey in the events of the account. */
 export async function noteFailedFactor(
-  db: pg.Pool,
+  db: Queryable,
   actor: Actor,
   accountId: string,
   kind: FactorKind,
 ): Promise<void> {
-  const text = `select note_identity_event('second-factor-failed', $1, null, jsonb_build_object('kind', $2::text))`
-  await transaction(db, (tx) => tx.query(text, [accountId, kind]), actor)
+  await countEvent(db, actor, { action: 'second-factor-failed', accountId, kind })
 }
 
 /**
