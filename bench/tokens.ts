@@ -1,4 +1,4 @@
-import type { TokenResponse } from '../src/oauth/token.ts'
+import type { TokenResponse } from '../src/web/oauth/token.ts'
 import { anAccount } from '../test/support/actors.ts'
 import { type ApplicationActor, aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
 import { requestText } from './load.ts'

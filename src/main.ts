@@ -1,6 +1,6 @@
 import { loadEnvironmentFile, readConfig } from './config.ts'
-import { explainFailure } from './server/failure.ts'
-import { serve } from './server/serve.ts'
+import { explainFailure } from './web/server/failure.ts'
+import { serve } from './web/server/serve.ts'
 
 try {
   loadEnvironmentFile()

@@ -41,7 +41,7 @@ describe('src/', () => {
     }
     const commands = readdirSync(resolve(projectRoot, 'src/commands')).map((name) => `commands/${name}`)
     expect(commands.filter(loadsThem)).toEqual([])
-    expect(loadsThem('server/run-server.ts')).toBe(true)
+    expect(loadsThem('web/server/run-server.ts')).toBe(true)
   })
 })
 

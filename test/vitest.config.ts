@@ -16,7 +16,20 @@ const settings = {
 } as const
 
 /** The folders of tests that call the modules of svc, instead of the built program. */
-const folders = ['accounts', 'api', 'domain', 'mail', 'oauth', 'pages', 'registry', 'repositories']
+const folders = [
+  'accounts',
+  'archives',
+  'composer',
+  'domain',
+  'groups',
+  'mail',
+  'oauth',
+  'packages',
+  'upstreams',
+  'web/api',
+  'web/composer',
+  'web/pages',
+]
 /** Spies and fake timers replace functions of the whole process. Tests that run programs load few modules themselves. */
 const apart = /\bvi\.(?!waitFor\b|waitUntil\b)|support\/(?:program|servers)\.ts'/
 

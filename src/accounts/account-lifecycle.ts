@@ -1,15 +1,15 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
-import { PageError } from '../http/page-error.ts'
-import { type Author, insertEvent } from '../registry/tables/events.ts'
-import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/members.ts'
+import { revokeDeployTokensOf } from '../groups/deploy-tokens.ts'
+import { listGroupsOnlyAdministeredBy, setGroupMember } from '../groups/members.ts'
+import { type Author, insertEvent } from '../packages/tables/events.ts'
+import { PageError } from '../web/page-error.ts'
+import { forgetOrigins } from '../web/pages/sign-in/sign-in-memory.ts'
 import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
-import { revokeDeployTokensOf } from './deploy-tokens.ts'
 import { withdrawInvitationsOf } from './invitations.ts'
 import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
 import { deleteAllSessions, endAllSessions } from './sessions.ts'
-import { forgetOrigins } from './sign-in-memory.ts'
 
 /** How many things `endEverything` ended. */
 export interface Ended {

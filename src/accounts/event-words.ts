@@ -1,4 +1,4 @@
-import { formatTime } from '../http/formats.ts'
+import { formatTime } from '../domain/formats.ts'
 import type { IdentityAction, IdentityEvent } from './identity-events.ts'
 
 /** The text of each action on pages. */

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Actor } from '../database/database.ts'
-import { PageError } from '../http/page-error.ts'
-import type { Author } from '../registry/tables/events.ts'
+import type { Author } from '../packages/tables/events.ts'
+import { PageError } from '../web/page-error.ts'
 
 /** The person who makes or ends a credential, for both kinds of events. */
 export interface CredentialAuthor {

@@ -1,7 +1,7 @@
 import argon2 from 'argon2'
 import type { Config } from '../config.ts'
 import { limitConcurrency } from '../domain/time-slices.ts'
-import { PageError } from '../http/page-error.ts'
+import { PageError } from '../web/page-error.ts'
 import { commonPasswords } from './common-passwords.ts'
 
 /** argon2id with OWASP's smallest recommended cost: 33 ms. The library's default takes 240 ms (CONTRACT 5.2). */

@@ -3,7 +3,7 @@ import type { ListPart, Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { SecretHash } from '../domain/secrets.ts'
-import { PageError } from '../http/page-error.ts'
+import { PageError } from '../web/page-error.ts'
 
 /** When a personal access token expires. */
 export type Expiry = { inDays: number } | { at: Date } | 'never'

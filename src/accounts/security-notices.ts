@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
-import { formatTime } from '../http/formats.ts'
+import { formatTime } from '../domain/formats.ts'
 import type { Job } from '../jobs/job.ts'
 import { type Mail, personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
 import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
-import { csrfTokenOf } from '../http/csrf.ts'
+import { csrfTokenOf } from '../web/csrf.ts'
 import type { Credentials } from './accounts.ts'
 
 /** A session ends after this time without a request. */

@@ -1,35 +1,26 @@
 import { stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { Command } from 'commander'
-import type { Config } from '../config.ts'
-import { findDatabaseId } from '../database/installation.ts'
-import { readBucket } from '../domain/bucket.ts'
-import type { ArchiveStore } from '../registry/archives/archive-store.ts'
-import { collectGarbage } from '../registry/archives/collect-garbage.ts'
-import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
+import type { ArchiveStore } from '../archives/archive-store.ts'
+import { collectGarbage } from '../archives/collect-garbage.ts'
+import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import {
   type ArchiveSource,
   openFolderSource,
   repairArchives,
   sourceOfStore,
-} from '../registry/archives/repair-archives.ts'
-import { claimArchives } from '../registry/archives/store-claim.ts'
-import {
-  claimStore,
-  openArchiveStore,
-  openOwnStore,
-  openStoreOfServer,
-} from '../registry/archives/store-owner.ts'
-import {
-  type ArchiveProblem,
-  type Verification,
-  verifyArchives,
-} from '../registry/archives/verify-archives.ts'
-import { type FoundArchive, listFoundArchives, readSha256 } from '../registry/tables/found-archives.ts'
-import { openUpstreamClient } from '../registry/upstreams/client/fetch.ts'
-import { sourceOfUpstreams } from '../registry/upstreams/repair-source.ts'
-import { sourceOfBackup } from '../server/backup-source.ts'
-import { explainFailure } from '../server/failure.ts'
+} from '../archives/repair-archives.ts'
+import { claimArchives } from '../archives/store-claim.ts'
+import { claimStore, openArchiveStore, openOwnStore, openStoreOfServer } from '../archives/store-owner.ts'
+import { type ArchiveProblem, type Verification, verifyArchives } from '../archives/verify-archives.ts'
+import { sourceOfBackup } from '../backup/backup-source.ts'
+import type { Config } from '../config.ts'
+import { findDatabaseId } from '../database/installation.ts'
+import { readBucket } from '../domain/bucket.ts'
+import { type FoundArchive, listFoundArchives, readSha256 } from '../packages/tables/found-archives.ts'
+import { openUpstreamClient } from '../upstreams/client/fetch.ts'
+import { sourceOfUpstreams } from '../upstreams/repair-source.ts'
+import { explainFailure } from '../web/server/failure.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, withDatabase, withExistingDatabase } from './run.ts'
 import { warnOfUnusedKinds } from './upstream.ts'

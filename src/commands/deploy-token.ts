@@ -1,14 +1,14 @@
 import { Command, Option } from 'commander'
+import type { CredentialAuthor } from '../accounts/live-author.ts'
+import { commandActor } from '../database/database.ts'
+import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import {
   createDeployToken,
   type DeployToken,
   listDeployTokens,
   revokeDeployToken,
-} from '../accounts/deploy-tokens.ts'
-import type { CredentialAuthor } from '../accounts/live-author.ts'
-import { commandActor } from '../database/database.ts'
-import { type DeployRight, deployRights } from '../domain/permissions.ts'
-import { commandLine } from '../registry/tables/events.ts'
+} from '../groups/deploy-tokens.ts'
+import { commandLine } from '../packages/tables/events.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'

@@ -1,20 +1,20 @@
 import { Command, Option } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
-import { commandLine } from '../registry/tables/events.ts'
+import {
+  type DeletedRepository,
+  listDeletedRepositories,
+  restorableDays,
+} from '../groups/deleted-repositories.ts'
+import { type CountedRepository, listRepositories, registryUrl } from '../groups/repositories.ts'
 import {
   addRepository,
   changeRepositoryName,
   removeRepository,
   restoreRepository,
   setRepository,
-} from '../registry/tenancy.ts'
-import {
-  type DeletedRepository,
-  listDeletedRepositories,
-  restorableDays,
-} from '../repositories/deleted-repositories.ts'
-import { type CountedRepository, listRepositories, registryUrl } from '../repositories/repositories.ts'
+} from '../groups/tenancy.ts'
+import { commandLine } from '../packages/tables/events.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'

@@ -5,9 +5,9 @@ import { readConfig } from '../config.ts'
 import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { type PlannedStep, planMigrations } from '../database/migration-plan.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
-import { registryUrl } from '../repositories/repositories.ts'
-import { makeDemo, resetDemo } from '../server/demo.ts'
-import { describeWalk } from '../server/demo-walk.ts'
+import { registryUrl } from '../groups/repositories.ts'
+import { makeDemo, resetDemo } from '../web/server/demo.ts'
+import { describeWalk } from '../web/server/demo-walk.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
 
@@ -19,7 +19,7 @@ export function serveCommand(): Command {
     )
     .action(async () => {
       // Load the server's modules only here: the other commands of this file need few of them.
-      const { serve } = await import('../server/serve.ts')
+      const { serve } = await import('../web/server/serve.ts')
       await serve(readConfig(process.env))
       process.exit(0)
     })

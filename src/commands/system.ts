@@ -1,8 +1,8 @@
 import { Command } from 'commander'
 import { countAccounts } from '../accounts/accounts.ts'
+import { countGroups } from '../groups/groups.ts'
 import { countApplications } from '../oauth/applications.ts'
-import { readSystemState, type SystemState } from '../registry/system-state.ts'
-import { countGroups } from '../repositories/groups.ts'
+import { readSystemState, type SystemState } from '../web/server/system-state.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 

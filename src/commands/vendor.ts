@@ -1,7 +1,7 @@
 import { Command } from 'commander'
-import { commandLine } from '../registry/tables/events.ts'
-import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
-import { listVendorClaims, type VendorClaim } from '../registry/upstreams/tables/vendor-claims.ts'
+import { commandLine } from '../packages/tables/events.ts'
+import { claimVendorByHand, releaseVendorByHand } from '../upstreams/claims.ts'
+import { listVendorClaims, type VendorClaim } from '../upstreams/tables/vendor-claims.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 

@@ -2,7 +2,7 @@ import type { Actor, Queryable } from '../database/database.ts'
 import { byteaArray, forEachCall } from '../database/shared-statements.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
-import type { PresentedClient } from './client-request.ts'
+import type { PresentedClient } from '../web/oauth/client-request.ts'
 
 /** The lifetimes of new tokens, and the grace period of a superseded pair. */
 export interface TokenLifetimes {

@@ -11,7 +11,7 @@ import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.t
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
-import { openLog } from '../../src/server/log.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import {
   aName,
   anAccount,

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/registry/tables/events.ts'
-import { buildApp } from '../../src/server/app.ts'
-import { openLog } from '../../src/server/log.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
+import { buildApp } from '../../src/web/server/app.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import {
   aDeployToken,
   aGroup,

@@ -18,14 +18,14 @@ import { noteFailedFactor } from '../../src/accounts/second-factor/check-factor.
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
+import { networkOf } from '../../src/domain/client-ip.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
-import { networkOf } from '../../src/http/client-ip.ts'
+import { changeMember, type MemberChange } from '../../src/groups/membership.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
-import { changeMember, type MemberChange } from '../../src/registry/membership.ts'
-import { commandLine } from '../../src/registry/tables/events.ts'
-import { openLog } from '../../src/server/log.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import {
   aName,
   anAccount,

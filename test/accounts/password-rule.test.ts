@@ -6,7 +6,7 @@ import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { findPasswordProblem } from '../../src/accounts/passwords.ts'
 import { makeProgram } from '../../src/commands/program.ts'
 import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/registry/tables/events.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
 import {
   type AccountActor,
   aName,

@@ -2,7 +2,7 @@ import { readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { rekey } from '../../src/accounts/second-factor/rekey.ts'
 import { keyFileOf, makeKeyText, readSecretKeys } from '../../src/accounts/second-factor/secret-key.ts'
-import { lockCollection } from '../../src/registry/tables/archives.ts'
+import { lockCollection } from '../../src/archives/tables/archives.ts'
 import { useApp } from '../support/app.ts'
 import {
   aPersonWithTotp,

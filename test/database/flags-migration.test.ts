@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { builtInMigrations } from '../../src/database/migrate.ts'
-import { findLockedArchive } from '../../src/registry/upstreams/tables/mirrored-archives.ts'
+import { findLockedArchive } from '../../src/upstreams/tables/mirrored-archives.ts'
 import { aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 

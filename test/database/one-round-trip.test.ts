@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
-import type { TokenResponse } from '../../src/oauth/token.ts'
+import type { TokenResponse } from '../../src/web/oauth/token.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'

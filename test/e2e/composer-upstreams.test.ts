@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { enqueue } from '../../src/jobs/job.ts'
-import { followFeeds } from '../../src/registry/upstreams/follow-feeds.ts'
+import { followFeeds } from '../../src/upstreams/follow-feeds.ts'
 import { aCaller, type Caller, callApi } from '../support/api-actors.ts'
 import {
   aComposerProject,

@@ -15,7 +15,7 @@ describe.skipIf(!hasStrace)('what svc has confirmed survives a power cut (needs 
   afterAll(() => rm(folder, { recursive: true }))
 
   it('an archive: its file, the folder of its name, and the folder of that folder', async () => {
-    const module = new URL('../../dist/registry/archives/local-store.js', import.meta.url)
+    const module = new URL('../../dist/archives/local-store.js', import.meta.url)
     const script = `
       import { Readable } from 'node:stream'
       const { openLocalStore, receiveArchive } = await import('${module}')

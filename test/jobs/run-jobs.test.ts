@@ -8,7 +8,7 @@ import { readConfig } from '../../src/config.ts'
 import { transaction } from '../../src/database/database.ts'
 import { enqueue, enqueueNew, type Job } from '../../src/jobs/job.ts'
 import { type RunningJobs, runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
-import { openLog } from '../../src/server/log.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
 import { databaseUrl } from '../support/program.ts'
 

@@ -6,7 +6,7 @@ import { countJobs } from '../../src/jobs/job-rows.ts'
 import { runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
 import type { Mail } from '../../src/mail/mail.ts'
 import { type MailKind, queueMail, sendMailJob } from '../../src/mail/mail-queue.ts'
-import { openLog } from '../../src/server/log.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
 import { useMailServer } from '../support/mail-server.ts'
 

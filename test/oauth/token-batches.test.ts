@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import type { TokenResponse } from '../../src/oauth/token.ts'
+import type { TokenResponse } from '../../src/web/oauth/token.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication, works } from '../support/token-client.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { buildApp } from '../../src/server/app.ts'
-import { openLog } from '../../src/server/log.ts'
+import { buildApp } from '../../src/web/server/app.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'

@@ -6,8 +6,8 @@ import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
 import { type Config, readConfig } from '../../src/config.ts'
-import { buildApp } from '../../src/server/app.ts'
-import { openLog } from '../../src/server/log.ts'
+import { buildApp } from '../../src/web/server/app.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from './database.ts'
 
 /** A running svc for one test file, with its own database and log. */

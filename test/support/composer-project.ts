@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { registryUrl } from '../../src/repositories/repositories.ts'
+import { registryUrl } from '../../src/groups/repositories.ts'
 import { has } from './requires.ts'
 
 /** Whether the real Composer can run here. */

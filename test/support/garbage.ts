@@ -1,6 +1,6 @@
 import type pg from 'pg'
-import type { ArchiveStore } from '../../src/registry/archives/archive-store.ts'
-import { type CollectOptions, collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
+import type { ArchiveStore } from '../../src/archives/archive-store.ts'
+import { type CollectOptions, collectGarbage } from '../../src/archives/collect-garbage.ts'
 
 /** Lets two weeks pass for the archives that nothing needs. */
 export async function ageUnusedArchives(db: pg.Pool): Promise<void> {

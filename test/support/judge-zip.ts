@@ -2,12 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import {
-  type ArchiveLimits,
-  type JudgedArchive,
-  judgeArchive,
-} from '../../src/registry/archives/judge-archive.ts'
-import { RegistryError } from '../../src/registry/errors.ts'
+import { type ArchiveLimits, type JudgedArchive, judgeArchive } from '../../src/archives/judge-archive.ts'
+import { RegistryError } from '../../src/domain/registry-error.ts'
 
 /** Judges an archive as if it had been received. */
 export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<JudgedArchive> {

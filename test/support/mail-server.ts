@@ -4,7 +4,7 @@ import { afterAll } from 'vitest'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
-import { jobs } from '../../src/server/jobs.ts'
+import { jobs } from '../../src/web/server/jobs.ts'
 import type { TestApp } from './app.ts'
 
 /** A mail as the server received it. */

@@ -1,6 +1,6 @@
 import type { LightMyRequestResponse } from 'fastify'
 import type { Role, Visibility } from '../../src/domain/permissions.ts'
-import type { Repository } from '../../src/repositories/repositories.ts'
+import type { Repository } from '../../src/groups/repositories.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
 import type { TestApp } from './app.ts'
 import { aZip } from './zip.ts'

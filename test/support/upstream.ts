@@ -5,7 +5,7 @@ import type { AppContext } from '../../src/context.ts'
 import type { Queryable } from '../../src/database/database.ts'
 import { enqueue, type Job } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
-import type { UpstreamRights } from '../../src/registry/upstreams/client/fetch.ts'
+import type { UpstreamRights } from '../../src/upstreams/client/fetch.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -13,8 +13,8 @@ import {
   followSlowUpstream,
   followUpstream,
   refreshUpstream,
-} from '../../src/registry/upstreams/follow-feeds.ts'
-import { openLog } from '../../src/server/log.ts'
+} from '../../src/upstreams/follow-feeds.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { aPackageZip } from './registry-actors.ts'
 
 /** The response of a URL of a fake upstream, instead of its file. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
-import { setGroupMember } from '../../../src/repositories/members.ts'
+import { setGroupMember } from '../../../src/groups/members.ts'
 import { aGroup, aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { openSignUp, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'

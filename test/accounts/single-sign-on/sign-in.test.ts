@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { signPage } from '../../../src/accounts/return-path.ts'
 import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { signPage } from '../../../src/web/pages/sign-in/return-path.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'

@@ -1,0 +1,174 @@
+import { promisify } from 'node:util'
+import { crc32, inflateRaw } from 'node:zlib'
+import { fromRandomAccessReaderPromise } from 'yauzl'
+import { openReadCache } from '../domain/read-cache.ts'
+import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
+import type { ArchiveStore } from './archive-store.ts'
+import type {
+  ArchiveFile,
+  ArchiveTask,
+  AtPath,
+  ChangedFiles,
+  DirectoryBytes,
+  NeededArchive,
+} from './archive-tasks.ts'
+import { askArchiveThread } from './archive-threads.ts'
+import { findReadme, maxReadmeBytes, type Readme, toReadme } from './archive-tree.ts'
+import { findDirectory, type ReadBytes, ZipReader } from './zip-directory.ts'
+import { inflateEntry } from './zip-entry.ts'
+
+const inflate = promisify(inflateRaw)
+
+/** Reads single files of stored archives. */
+export interface ArchiveBrowser {
+  /**
+   * Returns the file or link at a path, or at most `limit` names of the directory, beginning with the name at the index
+   * `from`. Null when there is nothing at the path, and `missing` when the store does not have the archive.
+   */
+  look: (
+    sha256: string,
+    path: string,
+    part?: { from: number; limit: number },
+  ) => Promise<AtPath | null | 'missing'>
+  /** Returns the differences between two archives: at most `limit` paths of each kind. */
+  compare: (before: string, after: string, limit: number) => Promise<ChangedFiles | 'missing'>
+  /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
+  read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
+}
+
+/** The size of the results in memory. An archive never changes, because its name is its hash, so neither do they. */
+const maxCachedBytes = 16 * 1024 * 1024
+/** How many bytes of the directory one request to a bucket reads. The directory of a large archive has 16 MiB. */
+const windowBytes = 256 * 1024
+/** More than the end record of a zip, and the longest comment after it. */
+const endBytes = 68 * 1024
+const localHeaderBytes = 30
+
+/**
+ * Opens the reader of single files. It reads only the necessary parts of an archive, also from a bucket. A thread makes
+ * the lists of files, because they are long.
+ */
+export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
+  /** Reads the directories of archives that a thread needs. Null when the store does not have one of the archives. */
+  async function readDirectories(
+    archives: readonly NeededArchive[],
+    needs: readonly string[],
+  ): Promise<NeededArchive[] | null> {
+    const read: NeededArchive[] = []
+    for (const archive of archives) {
+      const { sha256 } = archive
+      const directory = needs.includes(sha256) ? await readDirectory(store, sha256) : null
+      if (directory === null && needs.includes(sha256)) return null
+      read.push({ sha256, directory })
+    }
+    return read
+  }
+
+  const results = openReadCache<Result, { task: ListTask }>({
+    maxSize: maxCachedBytes,
+    sizeOf: ({ value }) => JSON.stringify(value).length * 2 + 100,
+    async read(_key, { task }) {
+      let archives: NeededArchive[] = task.archives
+      for (;;) {
+        const reply = await askArchiveThread({ ...task, archives })
+        if ('value' in reply) return { value: reply.value as Result['value'] }
+        const read = await readDirectories(archives, reply.needs)
+        // A missing archive may come back, so it is not remembered.
+        if (read === null) return undefined
+        archives = read
+      }
+    },
+  })
+
+  async function ask<Value>(task: ListTask): Promise<Value | 'missing'> {
+    const found = await results.fetch(JSON.stringify(task), { context: { task } })
+    return found ? (found.value as Value) : 'missing'
+  }
+
+  const needed = (sha256: string) => ({ sha256, directory: null })
+  return {
+    look: (sha256, path, { from, limit } = { from: 0, limit: 0 }) =>
+      ask<AtPath | null>({ name: 'look', archives: [needed(sha256)], path, from, limit }),
+    compare: (before, after, limit) =>
+      ask<ChangedFiles>({ name: 'compare', archives: [needed(before), needed(after)], limit }),
+    read: (sha256, file, maxBytes) => readFile(readerOf(store, sha256), file, maxBytes),
+  }
+}
+
+type ListTask = Exclude<ArchiveTask, { name: 'judge' }>
+
+interface Result {
+  value: AtPath | ChangedFiles | null
+}
+
+function rangeOf(store: ArchiveStore, sha256: string): ReadBytes {
+  return async (start, end) => {
+    const opened = await store.read(sha256, { start, end: end - 1 })
+    return opened ? Buffer.concat(await opened.bytes.toArray()) : Buffer.alloc(0)
+  }
+}
+
+function readerOf(store: ArchiveStore, sha256: string): ZipReader {
+  return new ZipReader(rangeOf(store, sha256), windowBytes)
+}
+
+/** Reads the end of an archive, with its directory. Null when the store does not have the archive. */
+async function readDirectory(store: ArchiveStore, sha256: string): Promise<DirectoryBytes | null> {
+  const stored = await store.stat(sha256)
+  if (!stored) return null
+  const { size } = stored
+  const bytes = rangeOf(store, sha256)
+  const found = await parsing('its directory', findDirectory({ size, bytes }))
+  const start = Math.min(found.start, Math.max(size - endBytes, 0))
+  return { bytes: await bytes(start, size), start, size }
+}
+
+/** Reads a file. Inflates it in the thread pool, and never to more than `maxBytes`. */
+async function readFile(reader: ZipReader, file: ArchiveFile, maxBytes: number): Promise<Buffer | null> {
+  if (Math.max(file.size, file.compressedSize) > maxBytes) return null
+  const header = await reader.bytes(file.offset, file.offset + localHeaderBytes)
+  if (header.length < localHeaderBytes) return null
+  const start = file.offset + localHeaderBytes + header.readUInt16LE(26) + header.readUInt16LE(28)
+  const raw = await reader.bytes(start, start + file.compressedSize)
+  const limit = { maxOutputLength: Math.max(file.size, 1) }
+  const bytes = file.isDeflated ? await inflate(raw, limit).catch(() => null) : raw
+  return bytes !== null && bytes.length === file.size && crc32(bytes) === file.crc32 ? bytes : null
+}
+
+/** Returns the README of a stored archive. Null when the archive has no README. */
+export async function readReadme(
+  store: ArchiveStore,
+  sha256: string,
+): Promise<Readme | null | 'archive missing'> {
+  const archive = await store.openFile(sha256)
+  if (!archive) return 'archive missing'
+  try {
+    const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
+    const reader = new ZipReader(archive.file)
+    const zip = await fromRandomAccessReaderPromise(reader, archive.size, options)
+    const nearTop: ArchiveEntry[] = []
+    for await (const header of zip.eachEntry()) {
+      const entry = readArchiveEntry(header)
+      if (/^(?:[^/]+\/)?(?:readme(?:\.\w+)?|composer\.json)$/i.test(entry.name)) nearTop.push(entry)
+    }
+    const readme = findReadme(nearTop, rootOf(nearTop))
+    if (!readme) return null
+    const chunks: Buffer[] = []
+    let size = 0
+    for await (const chunk of inflateEntry(zip, reader, readme)) {
+      chunks.push(chunk)
+      size += chunk.length
+      if (size >= maxReadmeBytes) break
+    }
+    return toReadme(readme, chunks)
+  } finally {
+    await archive.file.close()
+  }
+}
+
+/** Returns the directory of the manifest. The archive was checked when it was published. */
+function rootOf(entries: readonly ArchiveEntry[]): string {
+  const isAtTop = entries.some(({ name }) => name === 'composer.json')
+  const manifest = isAtTop ? undefined : entries.find(({ name }) => name.endsWith('/composer.json'))
+  return manifest?.name.slice(0, -'composer.json'.length) ?? ''
+}

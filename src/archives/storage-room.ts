@@ -1,0 +1,136 @@
+import { LRUCache } from 'lru-cache'
+import type { AppContext } from '../context.ts'
+import { findDatabaseBytes } from '../database/installation.ts'
+import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { findGroupId } from '../groups/repositories.ts'
+import { type GroupBytes, measureGroup } from './tables/archives.ts'
+
+/** Decides whether new archives may be stored: the size of the database, and the quota of each group. */
+export interface StorageRoom {
+  /** Throws errcode 8 with 507 when the database has its maximum size. Receiving an archive checks the disk itself. */
+  requireDatabaseRoom: () => Promise<void>
+  /** Throws errcode 8 with 507 when the group of a repository may not store this number of bytes more. */
+  requireGroupRoom: (repositoryId: string, bytes: number) => Promise<void>
+  /**
+   * Stores an archive for a repository. Throws the errors of `requireGroupRoom`. Archives that are being stored at the
+   * same time count too.
+   */
+  storing: <T>(repositoryId: string, bytes: number, store: () => Promise<T>) => Promise<T>
+  /** Returns the bytes of a group, at most a second old. */
+  bytesOf: (groupId: string) => Promise<GroupBytes>
+}
+
+/** For how long a measurement counts, with what this process has stored since. Other processes store too. */
+const reusedMilliseconds = 10_000
+/** Before a refusal, and for a page, a group is measured again: somebody may have purged versions. */
+const freshMilliseconds = 1_000
+const maxGroups = 10_000
+
+/** An archive that is being stored, or was stored after the last measurement. */
+interface Claim {
+  bytes: number
+  /** Null while it is being stored. */
+  storedAt: number | null
+}
+
+interface MeasuredGroup {
+  measured: GroupBytes
+  measuredAt: number
+  measuring: Promise<void> | null
+  claims: Set<Claim>
+}
+
+/** Opens the storage room of a process. */
+export function openStorageRoom({ config, db }: AppContext): StorageRoom {
+  const { groupBytes, databaseBytes } = config.storage
+  const groups = new LRUCache<string, MeasuredGroup>({ max: maxGroups })
+  let database = { bytes: 0, measuredAt: Number.NEGATIVE_INFINITY }
+
+  async function measure(groupId: string, maxAge: number): Promise<MeasuredGroup> {
+    const oldest = performance.now() - maxAge
+    let group = groups.get(groupId)
+    if (!group) {
+      const measured = { stored: 0, mirrored: 0 }
+      group = { measured, measuredAt: Number.NEGATIVE_INFINITY, measuring: null, claims: new Set() }
+      groups.set(groupId, group)
+    }
+    const found = group
+    while (found.measuredAt < oldest) {
+      found.measuring ??= measureAgain(groupId, found).finally(() => {
+        found.measuring = null
+      })
+      await found.measuring
+    }
+    return found
+  }
+
+  async function measureAgain(groupId: string, group: MeasuredGroup): Promise<void> {
+    const startedAt = performance.now()
+    group.measured = await measureGroup(db, groupId)
+    group.measuredAt = startedAt
+    for (const claim of group.claims) {
+      if (claim.storedAt !== null && claim.storedAt <= startedAt) group.claims.delete(claim)
+    }
+  }
+
+  /** Returns the group of a repository, after a check. Null when no quota holds. */
+  async function findRoom(repositoryId: string, bytes: number): Promise<MeasuredGroup | null> {
+    const groupId = groupBytes === null ? null : await findGroupId(db, repositoryId)
+    if (groupBytes === null || groupId === null) return null
+    let group = await measure(groupId, reusedMilliseconds)
+    if (usedBytes(group) + bytes > groupBytes) group = await measure(groupId, freshMilliseconds)
+    const used = usedBytes(group)
+    if (used + bytes > groupBytes) throw groupIsFull(used, groupBytes)
+    return group
+  }
+
+  return {
+    async requireDatabaseRoom() {
+      if (databaseBytes === null) return
+      if (performance.now() - database.measuredAt > reusedMilliseconds) {
+        database = { bytes: await findDatabaseBytes(db), measuredAt: performance.now() }
+      }
+      if (database.bytes >= databaseBytes) throw databaseIsFull()
+    },
+
+    requireGroupRoom: async (repositoryId, bytes) => void (await findRoom(repositoryId, bytes)),
+
+    async storing(repositoryId, bytes, store) {
+      const group = await findRoom(repositoryId, bytes)
+      if (group === null) return store()
+      const claim: Claim = { bytes, storedAt: null }
+      group.claims.add(claim)
+      try {
+        const stored = await store()
+        claim.storedAt = performance.now()
+        return stored
+      } catch (error) {
+        group.claims.delete(claim)
+        throw error
+      }
+    },
+
+    bytesOf: async (groupId) => (await measure(groupId, freshMilliseconds)).measured,
+  }
+}
+
+function usedBytes({ measured, claims }: MeasuredGroup): number {
+  let bytes = measured.stored + measured.mirrored
+  for (const claim of claims) bytes += claim.bytes
+  return bytes
+}
+
+function groupIsFull(used: number, max: number): RegistryError {
+  return new RegistryError(errcode.resourceExhausted, 'the group has no space left for archives', {
+    status: 507,
+    warning: `The archives of the group have ${used} of at most ${max} bytes. Purge deleted versions, or ask a site administrator about GROUP_QUOTA_BYTES.`,
+  })
+}
+
+function databaseIsFull(): RegistryError {
+  return new RegistryError(errcode.resourceExhausted, 'no space left in the database', {
+    status: 507,
+    warning:
+      'The database has the size of DATABASE_MAX_BYTES. Only the operator of the server can change this.',
+  })
+}

@@ -1,0 +1,75 @@
+import type pg from 'pg'
+import type { Config, CountLimits } from '../config.ts'
+import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { Author } from '../packages/tables/events.ts'
+import { isOperator } from './operators.ts'
+
+/** Locks the owner, so that concurrent requests count each other's rows. */
+const locks = {
+  account: 'select from account where id = $1 for no key update',
+  group: 'select from repository_group where id = $1 for no key update',
+}
+
+/** The things that are limited: who has them, the statement that counts them, and the setting of the maximum. */
+const limited: Record<
+  keyof CountLimits,
+  { owner: keyof typeof locks; count: string; things: string; setting: string }
+> = {
+  groups: {
+    owner: 'account',
+    count: 'select count(*)::int as count from repository_group where creator_id = $1',
+    things: 'groups that it created',
+    setting: 'ACCOUNT_MAX_GROUPS',
+  },
+  tokens: {
+    owner: 'account',
+    count: `select count(*)::int as count from personal_token
+             where account_id = $1 and revoked_at is null and expires_at > now()`,
+    things: 'personal access tokens',
+    setting: 'ACCOUNT_MAX_TOKENS',
+  },
+  repositories: {
+    owner: 'group',
+    count: 'select count(*)::int as count from repository where $1 in (group_id, deleted_from_id)',
+    things: 'repositories',
+    setting: 'GROUP_MAX_REPOSITORIES',
+  },
+  deployTokens: {
+    owner: 'group',
+    count: `select count(*)::int as count from deploy_token
+             where group_id = $1 and revoked_at is null and expires_at > now()`,
+    things: 'deploy tokens',
+    setting: 'GROUP_MAX_DEPLOY_TOKENS',
+  },
+  upstreams: {
+    owner: 'group',
+    count: `select count(*)::int as count from upstream u join repository r on r.id = u.repository_id
+             where $1 in (r.group_id, r.deleted_from_id) and (u.removed_at is null or u.removed_at = r.deleted_at)`,
+    things: 'upstreams',
+    setting: 'GROUP_MAX_UPSTREAMS',
+  },
+}
+
+/**
+ * Throws errcode 8 with 403 when an account or a group may not have another one of some things. Call it in the
+ * transaction that adds the thing. Limits do not hold for operators.
+ */
+export async function requireBelowLimit(
+  tx: pg.PoolClient,
+  { limits }: Pick<Config, 'limits'>,
+  author: Pick<Author, 'accountId' | 'token'>,
+  kind: keyof CountLimits,
+  ownerId: string,
+): Promise<void> {
+  if (await isOperator(tx, author)) return
+  const { owner, count, things, setting } = limited[kind]
+  await tx.query(locks[owner], [ownerId])
+  const { rows } = await tx.query<{ count: number }>(count, [ownerId])
+  const max = limits[kind]
+  if ((rows[0]?.count ?? 0) < max) return
+  throw new RegistryError(
+    errcode.resourceExhausted,
+    `the ${owner} has the maximum of ${max} ${things}: remove one, or ask a site administrator about ${setting}`,
+    { status: 403 },
+  )
+}

@@ -1,0 +1,75 @@
+import type pg from 'pg'
+import { transaction } from '../database/database.ts'
+import type { Role } from '../domain/permissions.ts'
+import { type Author, insertEvent, type RegistryAction } from '../packages/tables/events.ts'
+import {
+  changeGroupRole,
+  changeRepositoryRole,
+  type GroupMemberOutcome,
+  removeGroupMember,
+  removeRepositoryMember,
+  setGroupMember,
+  setRepositoryMember,
+} from './members.ts'
+
+/** A change of one account's role on a whole group, or on one repository. */
+export interface MemberChange {
+  place: { groupId: string } | { repositoryId: string }
+  account: { id: string; username: string }
+  /** `none` ends the membership. */
+  role: Role | 'none'
+  /** True to allow that a group loses its last admin. */
+  force?: boolean
+  /** True to change only the role of a member. An account without a role gets none. */
+  mustBeMember?: boolean
+}
+
+/**
+ * Grants, changes or removes a role, and writes the event. Returns `unchanged` when there was no membership to remove
+ * or to change. Returns `last-admin` when the group would lose its last admin. `force` allows this, because site administrators can
+ * still manage the group.
+ */
+export async function changeMember(
+  db: pg.Pool,
+  author: Author,
+  change: MemberChange,
+): Promise<GroupMemberOutcome> {
+  return transaction(db, async (tx) => {
+    const outcome = await applyChange(tx, change)
+    if (outcome === 'changed') await insertEvent(tx, author, eventOf(change))
+    return outcome
+  })
+}
+
+async function applyChange(
+  tx: pg.PoolClient,
+  { place, account, role, force = false, mustBeMember = false }: MemberChange,
+): Promise<GroupMemberOutcome> {
+  if (mustBeMember && role !== 'none') {
+    if ('groupId' in place) return changeGroupRole(tx, place.groupId, account.id, role)
+    return (await changeRepositoryRole(tx, place.repositoryId, account.id, role)) ? 'changed' : 'unchanged'
+  }
+  if ('groupId' in place) {
+    return role === 'none'
+      ? removeGroupMember(tx, place.groupId, account.id, { force })
+      : setGroupMember(tx, place.groupId, account.id, role, { force })
+  }
+  if (role === 'none') {
+    return (await removeRepositoryMember(tx, place.repositoryId, account.id)) ? 'changed' : 'unchanged'
+  }
+  await setRepositoryMember(tx, place.repositoryId, account.id, role)
+  return 'changed'
+}
+
+function eventOf({ place, account: { username }, role }: MemberChange) {
+  const isGroup = 'groupId' in place
+  const verb = role === 'none' ? 'remove' : 'set'
+  const action: RegistryAction = isGroup ? `${verb}-group-member` : `${verb}-member`
+  return {
+    ...(isGroup ? { repositoryId: null, groupId: place.groupId } : { repositoryId: place.repositoryId }),
+    packageName: null,
+    version: null,
+    action,
+    details: role === 'none' ? { username } : { username, role },
+  }
+}

@@ -1,0 +1,20 @@
+import type { Queryable } from '../database/database.ts'
+import type { Author } from '../packages/tables/events.ts'
+
+/**
+ * Returns whether a change comes from an operator: from the command line, or from a site administrator in the browser or
+ * with an admin token. Applications never act as a site administrator.
+ */
+export async function isOperator(
+  db: Queryable,
+  { accountId, token }: Pick<Author, 'accountId' | 'token'>,
+): Promise<boolean> {
+  if (accountId === null) return token === null
+  if (token !== null && token.kind !== 'personal') return false
+  const { rowCount } = await db.query(
+    `select from account
+      where id = $1 and is_admin and ($2::bigint is null or exists (select from personal_token where id = $2 and is_admin))`,
+    [accountId, token?.tokenId ?? null],
+  )
+  return rowCount === 1
+}

@@ -1,0 +1,259 @@
+import type pg from 'pg'
+import type { AppContext } from '../context.ts'
+import { transaction } from '../database/database.ts'
+import { retriedTransaction } from '../database/retried-transaction.ts'
+import type { Visibility } from '../domain/permissions.ts'
+import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { enqueue, type Job } from '../jobs/job.ts'
+import { markDocumentsOutdated } from '../packages/documents/documents.ts'
+import { renderOutdatedJob } from '../packages/documents/rerender.ts'
+import { type Author, insertEvent, type RegistryAction } from '../packages/tables/events.ts'
+import {
+  hideRepository,
+  listExpiredRepositories,
+  removeExpiredRepository,
+  unhideRepository,
+} from './deleted-repositories.ts'
+import {
+  deleteGroup,
+  type Group,
+  insertGroup,
+  releaseGroupName,
+  renameGroup,
+  setFactorRequired,
+} from './groups.ts'
+import { requireBelowLimit } from './limits.ts'
+import { isOperator } from './operators.ts'
+import { changePaths, lockTenancy } from './path-locks.ts'
+import {
+  changeRepository,
+  deleteRepository,
+  insertRepository,
+  lockRepositoriesOf,
+  type NewRepository,
+  type Repository,
+  renameRepository,
+} from './repositories.ts'
+
+/**
+ * Creates a group. Its owner becomes its first admin. With `force` the name may be reserved for another group. Writes
+ * the event. Throws with the constraint of a rule of group names, errcode 7 when only operators create groups, and 8 when
+ * the author has created too many.
+ */
+export async function addGroup(
+  { config, db }: AppContext,
+  author: Author,
+  name: string,
+  owner: { id: string; username: string },
+  { force = false } = {},
+): Promise<Group> {
+  return transaction(db, async (tx) => {
+    const { accountId } = author
+    if (config.groupCreation === 'admins' && !(await isOperator(tx, author))) throw groupsAreForOperators()
+    if (accountId !== null) await requireBelowLimit(tx, config, author, 'groups', accountId)
+    if (force) await releaseGroupName(tx, name)
+    const group = await insertGroup(tx, name, owner.id, { creatorId: accountId })
+    await note(tx, author, { groupId: group.id }, 'create-group', {
+      name,
+      username: owner.username,
+      role: 'admin',
+    })
+    return group
+  })
+}
+
+/**
+ * Creates a repository. Writes the event. Throws with the constraint of a rule of repositories, and errcode 8 when the
+ * group has too many.
+ */
+export async function addRepository(
+  { config, db }: AppContext,
+  author: Author,
+  draft: NewRepository,
+): Promise<Repository> {
+  return transaction(db, async (tx) => {
+    await requireBelowLimit(tx, config, author, 'repositories', draft.groupId)
+    const repository = await insertRepository(tx, draft)
+    const { id: repositoryId, path, visibility } = repository
+    await note(tx, author, { repositoryId }, 'create-repository', { path, visibility })
+    return repository
+  })
+}
+
+/**
+ * Changes description and visibility. A null value is not changed. Writes the event. Returns null when the repository
+ * does not exist.
+ */
+export async function setRepository(
+  db: pg.Pool,
+  author: Author,
+  repositoryId: string,
+  changes: { description: string | null; visibility: Visibility | null },
+): Promise<(Repository & { createdAt: Date }) | null> {
+  return transaction(db, async (tx) => {
+    const repository = await changeRepository(tx, repositoryId, changes)
+    if (!repository) return null
+    const given = Object.entries(changes).filter(([, value]) => value !== null)
+    await note(tx, author, { repositoryId }, 'change-repository', Object.fromEntries(given))
+    return repository
+  })
+}
+
+/**
+ * Renames a repository. Its old URLs keep working, and no other repository can get the old name. A job writes the new
+ * URLs into its documents. Writes the event. Returns false when the repository does not exist. Throws with the
+ * constraint of a rule of repository names.
+ */
+export async function changeRepositoryName(
+  db: pg.Pool,
+  author: Author,
+  repositoryId: string,
+  newName: string,
+): Promise<boolean> {
+  return transaction(db, async (tx) => {
+    const oldName = await renameRepository(tx, repositoryId, newName)
+    if (oldName === null) return false
+    if (oldName === newName) return true
+    await markDocumentsOutdated(tx, [repositoryId])
+    await note(tx, author, { repositoryId }, 'rename-repository', { from: oldName, to: newName })
+    await enqueue(tx, renderOutdatedJob, {})
+    return true
+  })
+}
+
+/**
+ * Deletes a repository. It disappears at once, and can be restored for `restorableDays`. Writes the event. Returns false
+ * when it does not exist.
+ */
+export async function removeRepository(
+  db: pg.Pool,
+  author: Author,
+  { id, path }: Pick<Repository, 'id' | 'path'>,
+): Promise<boolean> {
+  return retriedTransaction(db, async (tx) => {
+    if (!(await hideRepository(tx, id))) return false
+    await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
+    return true
+  })
+}
+
+/**
+ * Restores a deleted repository of a group with everything in it, and writes the event. Returns its path. Throws errcode
+ * 5 when the group has no repository of this name that can be restored.
+ */
+export async function restoreRepository(
+  db: pg.Pool,
+  author: Author,
+  group: Pick<Group, 'id' | 'name'>,
+  name: string,
+): Promise<string> {
+  return retriedTransaction(db, async (tx) => {
+    const id = await unhideRepository(tx, group.id, name)
+    if (id === null) {
+      throw new RegistryError(errcode.notFound, `${group.name} has no deleted repository ${name}`)
+    }
+    // The group may have been renamed in the meantime.
+    await markDocumentsOutdated(tx, [id])
+    await enqueue(tx, renderOutdatedJob, undefined)
+    const path = `${group.name}/${name}`
+    await note(tx, author, { repositoryId: id }, 'restore-repository', { path })
+    return path
+  })
+}
+
+/** Removes deleted repositories with their packages for good when their time to be restored is over. */
+export const removeExpiredRepositoriesJob: Job = {
+  name: 'remove-expired-repositories',
+  everySeconds: 3600,
+  async run({ db }, _data, signal) {
+    for (const id of await listExpiredRepositories(db)) {
+      signal.throwIfAborted()
+      await retriedTransaction(db, (tx) => removeExpiredRepository(tx, id))
+    }
+  },
+}
+
+/**
+ * Renames a group. The URLs of its repositories change too, so their stored documents are outdated until a job has
+ * rendered them again. Its old URLs keep working. With `force` the new name may be reserved for another group. Throws with the constraint `group_name_is_taken` or another rule of group names.
+ */
+export async function changeGroupName(
+  db: pg.Pool,
+  author: Author,
+  group: Group,
+  newName: string,
+  { force = false } = {},
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    await changePaths(tx, group.id)
+    if (force) await releaseGroupName(tx, newName)
+    await renameGroup(tx, group.id, newName)
+    const repositories = await lockRepositoriesOf(tx, group.id)
+    await markDocumentsOutdated(
+      tx,
+      repositories.map(({ id }) => id),
+    )
+    await enqueue(tx, renderOutdatedJob, undefined)
+    await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
+  })
+}
+
+/** Sets whether a group requires a second factor of its members, and writes the event. */
+export async function requireFactorOfMembers(
+  db: pg.Pool,
+  author: Author,
+  group: { id: string },
+  isRequired: boolean,
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    if (!(await setFactorRequired(tx, group.id, isRequired))) return
+    await note(tx, author, { groupId: group.id }, 'set-group', { requires_second_factor: isRequired })
+  })
+}
+
+/**
+ * The result of `removeGroup`, with the paths of the repositories. A group that has repositories is deleted only
+ * `withRepositories`. Those count that can be restored.
+ */
+export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
+
+/**
+ * Permanently deletes a group. With `withRepositories` it also deletes its repositories and everything in them. Its name
+ * stays reserved. Writes the events.
+ */
+export async function removeGroup(
+  db: pg.Pool,
+  author: Author,
+  group: Group,
+  { withRepositories = false } = {},
+): Promise<GroupRemoval> {
+  return retriedTransaction(db, async (tx) => {
+    await lockTenancy(tx, group.id)
+    const repositories: string[] = []
+    for (const { id, path, isDeleted } of await lockRepositoriesOf(tx, group.id)) {
+      repositories.push(path)
+      if (!withRepositories) continue
+      await deleteRepository(tx, id)
+      if (!isDeleted) await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
+    }
+    if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
+    await deleteGroup(tx, group.id)
+    await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
+    return { isDeleted: true, repositories }
+  })
+}
+
+function groupsAreForOperators(): RegistryError {
+  return new RegistryError(errcode.permissionDenied, 'only site administrators create groups here')
+}
+
+async function note(
+  tx: pg.PoolClient,
+  author: Author,
+  subject: { repositoryId: string } | { groupId: string },
+  action: RegistryAction,
+  details: Record<string, unknown>,
+): Promise<void> {
+  const about = 'groupId' in subject ? { repositoryId: null, ...subject } : subject
+  await insertEvent(tx, author, { ...about, packageName: null, version: null, action, details })
+}

@@ -1,0 +1,163 @@
+import type pg from 'pg'
+import { isReadableJson } from '../../composer/manifest-fields.ts'
+import type { Queryable } from '../../database/database.ts'
+import { makePause } from '../../domain/time-slices.ts'
+import { registryUrl } from '../../groups/repositories.ts'
+import { listAdvisories, listQuarantined } from '../tables/package-warnings.ts'
+import { findListing, type HeldPackage } from '../tables/packages.ts'
+import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
+import { savePackageDocument, saveRootDocument } from './documents.ts'
+import { encodeDocument } from './encodings.ts'
+import { difference, type EntrySource, entryOf, relinkArchives } from './entry.ts'
+import { maxNamesInRoot, rootText } from './packages-json.ts'
+import { warningsOf } from './warnings.ts'
+
+/** How many versions are read, compared and written at once. Each has up to 64 KiB of metadata. */
+const relinkedAtOnce = 100
+/** How many entries of a document are read at once. Each minified entry has about 500 bytes. */
+const joinedAtOnce = 1_000
+
+/**
+ * Updates the entries of a document after `is_listed` of a version has changed. Only the entry of the version and the
+ * next older one change, so the cost hardly depends on the number of versions.
+ */
+export async function relinkVersion(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  versionId: string,
+  baseUrl: string,
+): Promise<void> {
+  const neighbours = await listNeighbours(tx, versionId)
+  const differences = await minify(neighbours, held, baseUrl)
+  // The next newer entry does not change.
+  const kept = neighbours[0]?.place === 'newer' ? 1 : 0
+  await saveDifferences(tx, differences.slice(kept))
+}
+
+/**
+ * Renders the newest entry of a document again. The other entries inherit the properties of the whole package from it.
+ */
+export async function relinkNewest(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<void> {
+  const sources = await listEntrySources(tx, { packageId: held.id, isDev, after: null, limit: 1 })
+  await saveDifferences(tx, await minify(sources, held, baseUrl))
+}
+
+/** Renders all entries of a document again. It works in parts, because there can be tens of thousands of entries. */
+export async function relinkDocument(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<void> {
+  const part = { packageId: held.id, isDev, limit: relinkedAtOnce }
+  let newer: (EntrySource & { id: string }) | null = null
+  for (;;) {
+    const sources = await listEntrySources(tx, { ...part, after: newer?.id ?? null })
+    await saveDifferences(tx, await minify(sources, held, baseUrl, newer))
+    if (sources.length < relinkedAtOnce) return
+    newer = sources.at(-1) ?? null
+  }
+}
+
+/** Publishes one of the package's two documents from its current entries. Returns the size in bytes. */
+export async function renderDocument(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<number> {
+  const entries = await readEntries(tx, held, isDev, baseUrl)
+  const warnings = warningsOf(
+    await listAdvisories(tx, held.id),
+    await listQuarantined(tx, held.id),
+    `${baseUrl}/${held.path}/packages/${held.name}`,
+  )
+  // An empty list claims the name. A 404 would send Composer to the next repository.
+  const text = Buffer.concat([
+    Buffer.from(`{"packages":{${JSON.stringify(held.name)}:[`),
+    ...entries,
+    Buffer.from(`]},"minified":"composer/2.0",${warnings}}`),
+  ])
+  await savePackageDocument(tx, { packageId: held.id, isDev, baseUrl }, await encodeDocument(text))
+  return text.length
+}
+
+/**
+ * Reads the entries of a document. If an earlier release stored an unreadable entry, all entries are rendered again
+ * first.
+ */
+async function readEntries(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<Buffer[]> {
+  const entries = await joinEntries(tx, held, isDev, baseUrl, isReadableJson)
+  if (entries) return entries
+  await relinkDocument(tx, held, isDev, baseUrl)
+  return (await joinEntries(tx, held, isDev, baseUrl, () => true)) ?? []
+}
+
+/**
+ * Joins the entries of a document to pieces, which together are the inside of a JSON array. To read and encode all
+ * entries at once would block the server for a while. Null when a piece is not acceptable.
+ */
+async function joinEntries(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+  isAcceptable: (entries: string) => boolean,
+): Promise<Buffer[] | null> {
+  const url = registryUrl(baseUrl, held.path)
+  const pieces: Buffer[] = []
+  for (let after: string | null = null; ; ) {
+    const part = { packageId: held.id, isDev, after, limit: joinedAtOnce }
+    const { entries, last, count } = await joinDifferences(tx, part)
+    if (!isAcceptable(entries)) return null
+    const separator = after === null || count === 0 ? '' : ','
+    pieces.push(Buffer.from(separator + relinkArchives(entries, url)))
+    if (count < joinedAtOnce) return pieces
+    after = last
+  }
+}
+
+/**
+ * Renders a repository's packages.json from its current content, and stores it unless a newer one is stored already. It
+ * takes no lock. Names that are published while it runs make the document outdated again.
+ */
+export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: string): Promise<void> {
+  const listing = await findListing(db, repositoryId, maxNamesInRoot)
+  if (!listing) return
+  const text = rootText(registryUrl(baseUrl, listing.path), listing)
+  const { revision } = listing
+  await saveRootDocument(db, { repositoryId, baseUrl, revision }, await encodeDocument(Buffer.from(text)))
+}
+
+/**
+ * Returns [id, JSON text] for each version, the newest first. The text is the minified entry. `newer` is the version
+ * just before them in the document. Pauses for other requests, because entries can be large.
+ */
+async function minify(
+  sources: readonly (EntrySource & { id: string })[],
+  held: HeldPackage,
+  baseUrl: string,
+  newer: EntrySource | null = null,
+): Promise<[string, string][]> {
+  const url = registryUrl(baseUrl, held.path)
+  const pause = makePause()
+  const differences: [string, string][] = []
+  let before = newer && entryOf(newer, held, url)
+  for (const source of sources) {
+    const entry = entryOf(source, held, url)
+    differences.push([source.id, JSON.stringify(difference(entry, before))])
+    before = entry
+    await pause()
+  }
+  return differences
+}

@@ -1,0 +1,89 @@
+import type pg from 'pg'
+import { transaction } from '../../database/database.ts'
+import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
+import { type Author, insertEvent, type RegistryAction } from '../tables/events.ts'
+import { copyDescription, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
+
+/** A change of a published package: the package, the author, and the base URL of links. */
+export interface PackageChange {
+  repositoryId: string
+  packageName: string
+  author: Author
+  baseUrl: string
+}
+
+/** A change of one version of a package. */
+export interface VersionChange extends PackageChange {
+  /** The version as in the URL of its upload. */
+  version: string
+}
+
+/** The result of a change, for its event. */
+export interface ChangeRecord {
+  action: RegistryAction
+  /** Null for a change of the whole package. */
+  version: string | null
+  details?: Record<string, unknown>
+}
+
+/**
+ * Runs a change in one transaction, and holds the lock that every change of the package takes. The rows, the documents
+ * and the event become visible together. Throws errcode 5 for an unknown package.
+ */
+export async function changePackage<D extends ChangeRecord>(
+  pool: pg.Pool,
+  { repositoryId, packageName, author }: PackageChange,
+  alter: (tx: pg.PoolClient, held: HeldPackage) => Promise<D>,
+): Promise<D> {
+  return transaction(pool, async (tx) => {
+    const held = await holdNamedPackage(tx, repositoryId, packageName)
+    if (!held) throw noPackage()
+    const record = await alter(tx, held)
+    await insertEvent(tx, author, { repositoryId, packageName, ...record })
+    return record
+  })
+}
+
+/** Publishes the documents after `is_listed` of one version has changed. */
+export async function showVersion(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  { id, isDev }: { id: string; isDev: boolean },
+  baseUrl: string,
+): Promise<void> {
+  await relinkVersion(tx, held, id, baseUrl)
+  await copyDescription(tx, held.id)
+  await renderDocument(tx, held, isDev, baseUrl)
+}
+
+/** Publishes the documents after several versions of a package have changed. */
+export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
+  for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
+  await copyDescription(tx, held.id)
+  await renderBothDocuments(tx, held, baseUrl)
+}
+
+/** Publishes both documents of a package from its unchanged entries. */
+export async function renderBothDocuments(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  baseUrl: string,
+): Promise<void> {
+  for (const isDev of [false, true]) await renderDocument(tx, held, isDev, baseUrl)
+}
+
+/** Returns the error for a package that the repository never had, or that has no versions left. */
+export function noPackage(): RegistryError {
+  return new RegistryError(errcode.notFound, 'package not found')
+}
+
+/** Returns the error for a version that the package never had, or whose state does not allow the change. */
+export function noVersion(): RegistryError {
+  return new RegistryError(errcode.notFound, 'version not found')
+}
+
+/** Returns the error for a change that the current state does not allow: errcode 9, HTTP 409. */
+export function notNow(errmsg: string): RegistryError {
+  return new RegistryError(errcode.failedPrecondition, errmsg, { status: 409 })
+}

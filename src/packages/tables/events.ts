@@ -1,0 +1,290 @@
+import type { ListPart, Queryable } from '../../database/database.ts'
+import { bareIp } from '../../domain/client-ip.ts'
+import type { ResourceScope } from '../../domain/permissions.ts'
+import { readRowId } from '../../domain/row-id.ts'
+import type { SecretHash } from '../../domain/secrets.ts'
+import type { UsedToken } from '../../jobs/last-use.ts'
+
+/**
+ * The author of a change: the account, the token and the client IP. The token is null in a browser and on the command
+ * line.
+ */
+export interface Author {
+  accountId: string | null
+  token: UsedToken | null
+  ip: string | null
+  /** The hash of the id of the session in a browser. */
+  session?: SecretHash
+}
+
+/** The author of changes on the command line, where no account signs in. */
+export const commandLine: Author = { accountId: null, token: null, ip: null }
+
+/** The actions of events. */
+export type RegistryAction =
+  | 'publish'
+  | 'delete'
+  | 'restore'
+  | 'purge'
+  | 'abandon'
+  | 'unabandon'
+  | 'quarantine'
+  | 'release'
+  | 'advise'
+  | 'withdraw'
+  | 'set-member'
+  | 'remove-member'
+  | 'set-group-member'
+  | 'remove-group-member'
+  | 'create-repository'
+  | 'change-repository'
+  | 'rename-repository'
+  | 'delete-repository'
+  | 'restore-repository'
+  | 'create-group'
+  | 'rename-group'
+  | 'set-group'
+  | 'delete-group'
+  | 'create-deploy-token'
+  | 'revoke-deploy-token'
+  | 'add-upstream'
+  | 'set-upstream'
+  | 'remove-upstream'
+  | 'claim-vendor'
+  | 'release-vendor'
+  | 'request-package'
+  | 'approve-package'
+  | 'mirror-package'
+  | 'drop-versions'
+  | 'upstream-gone'
+  | 'archive-alarm'
+  | 'accept-archive'
+  | 'contest-package'
+  | 'decide-package'
+  | 'import'
+
+/** An event to insert. */
+export interface NewEvent {
+  /** Null for an event of a whole group. */
+  repositoryId: string | null
+  /** Set only when `repositoryId` is null. */
+  groupId?: string
+  /** Null for an event of the repository itself. */
+  packageName: string | null
+  /** Null for an event of the whole package. */
+  version: string | null
+  action: RegistryAction
+  details?: Record<string, unknown>
+}
+
+/** Inserts an event in the transaction of its change. Only `sweepEvents` (sweep-events.ts) changes or removes events. */
+export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
+  await insertEventList(db, author, [event])
+}
+
+/** Inserts events of one author in the transaction of their changes, in this order. */
+export async function insertEventList(
+  db: Queryable,
+  { accountId, token, ip }: Author,
+  events: readonly NewEvent[],
+): Promise<void> {
+  await db.query({
+    name: 'insert-registry-events',
+    text: `insert into registry_event
+             (repository_id, package, version, action, account_id, token_kind, token_id, address, details, group_id)
+           select e.repository_id, e.package, e.version, e.action, $1, $2, $3, $4, e.details, e.group_id
+             from unnest((select $5::bigint[]), (select $6::text[]), (select $7::text[]), (select $8::text[]),
+                         (select $9::jsonb[]), (select $10::bigint[]))
+                    with ordinality as e (repository_id, package, version, action, details, group_id, place)
+            order by e.place`,
+    values: [
+      accountId,
+      token?.kind,
+      token?.tokenId,
+      bareIp(ip ?? undefined),
+      events.map(({ repositoryId }) => repositoryId),
+      events.map(({ packageName }) => packageName),
+      events.map(({ version }) => version),
+      events.map(({ action }) => action),
+      events.map(({ details = {} }) => JSON.stringify(details)),
+      events.map(({ groupId = null }) => groupId),
+    ],
+  })
+}
+
+/** A stored event. */
+export interface RegistryEvent {
+  id: string
+  happenedAt: Date
+  packageName: string | null
+  version: string | null
+  action: RegistryAction
+  /** Null when no account made the change. `deleted account` when the account was deleted. */
+  username: string | null
+  tokenKind: UsedToken['kind'] | null
+  tokenId: string | null
+  /** The name of a deploy token. Null for other tokens. */
+  tokenName: string | null
+  ip: string | null
+  details: Record<string, unknown>
+}
+
+/** An event as an account sees it. */
+export interface SeenEvent extends RegistryEvent {
+  /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
+  ownTokenName: string | null
+}
+
+/** SQL for columns of an event `e` with the account `u`. An event stays when its account is deleted. */
+const commonColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
+            case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username,
+            e.token_kind as "tokenKind", e.token_id as "tokenId",
+            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
+const eventColumns = `${commonColumns}, host(e.address) as ip, e.details`
+
+/** SQL for the column of `SeenEvent`. The parameter is the reader's account, or null. */
+const ownTokenColumn = (reader: `$${number}`) =>
+  `(select name from personal_token where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader})
+              as "ownTokenName"`
+
+/** In a browser, the resource scope is `all`, and the kind of token is null. */
+type EventReader = {
+  accountId: string | null
+  resourceScope: ResourceScope | null
+  tokenKind: UsedToken['kind'] | null
+  tokenId: string | null
+}
+const nobody = { accountId: null, resourceScope: null, tokenKind: null, tokenId: null }
+
+/**
+ * SQL that tells whether the group's event `e` concerns the repository $1: a role in the group, the name of the group,
+ * or a deploy token for the repository. A token and its event have the time of their transaction.
+ */
+const concernsRepository = `(
+  e.action in ('create-group', 'set-group-member', 'remove-group-member', 'rename-group')
+  or (e.action in ('create-deploy-token', 'revoke-deploy-token')
+      and exists (select from deploy_token d
+                   where d.group_id = e.group_id and d.name = e.details ->> 'name'
+                     and e.happened_at in (d.created_at, d.revoked_at)
+                     and (d.resource_scope = 'all' or exists (select from deploy_token_repository
+                                                               where deploy_token_id = d.id and repository_id = $1)))))`
+
+/**
+ * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
+ * index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the group
+ * sees only those of the group that concern the repository, without client IPs and the names of other repositories. Of
+ * the tokens, only an admin token reads them as a site administrator.
+ */
+export async function listEvents(
+  db: Queryable,
+  repositoryId: string,
+  { after, limit }: ListPart,
+  { accountId, resourceScope, tokenKind, tokenId }: EventReader = nobody,
+): Promise<SeenEvent[]> {
+  const before = readRowId(after)
+  const { rows } = await db.query<SeenEvent>(
+    `with place as materialized (
+       select r.group_id, g.name || '/' || r.name as path,
+              coalesce($5::resource_scope = 'all', false)
+              and (exists (select from account where id = $4 and is_admin and ($6 or exists (select from personal_token where id = $7 and is_admin)))
+                   or exists (select from counted_group_member
+                               where group_id = r.group_id and account_id = $4 and role = 'admin')) as sees_group
+         from repository r join repository_group g on g.id = r.group_id where r.id = $1)
+     select ${commonColumns}, ${ownTokenColumn('$4')},
+            case when e.group_id is null or place.sees_group then host(e.address) end as ip,
+            case when e.group_id is not null and not place.sees_group and jsonb_typeof(e.details -> 'repositories') = 'array'
+                 then e.details || jsonb_build_object('repositories', jsonb_build_array(place.path))
+                 else e.details end as details
+       from ((select id from registry_event
+               where repository_id = $1 and ($2::bigint is null or id < $2)
+               order by id desc limit $3)
+             union all
+             (select e.id from registry_event e
+               where e.group_id = (select group_id from place) and ($2::bigint is null or e.id < $2)
+                 and ((select sees_group from place) or ${concernsRepository})
+               order by e.id desc limit $3)) found
+       join registry_event e on e.id = found.id
+      cross join place
+       left join account u on u.id = e.account_id
+      order by e.id desc limit $3`,
+    [
+      repositoryId,
+      before,
+      limit,
+      accountId,
+      resourceScope,
+      tokenKind === null,
+      tokenKind === 'personal' ? tokenId : null,
+    ],
+  )
+  return rows
+}
+
+/** Lists the events of one package as an account sees them, the latest first. `after` is the id of an event. */
+export async function listPackageEvents(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+  { after, limit }: ListPart,
+  readerId: string | null,
+): Promise<SeenEvent[]> {
+  const before = readRowId(after)
+  const { rows } = await db.query<SeenEvent>(
+    `select ${eventColumns}, ${ownTokenColumn('$5')}
+       from registry_event e left join account u on u.id = e.account_id
+      where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
+      order by e.id desc limit $4`,
+    [repositoryId, packageName, before, limit, readerId],
+  )
+  return rows
+}
+
+/** An event of any repository or group, even of a deleted one. */
+export interface SiteEvent extends RegistryEvent {
+  /** The path, such as `acme/php`. For a deleted repository it is the last path. Null for an event of a group. */
+  repositoryPath: string | null
+  /** Null for an event of a repository, and for a deleted group. */
+  groupName: string | null
+}
+
+/**
+ * Lists the events of the whole site, the latest first. With a path, it lists the events of the repositories that have
+ * the path, or had it when they were deleted. `after` is the id of an event.
+ */
+export async function listSiteEvents(
+  db: Queryable,
+  path: string | null,
+  { after, limit }: ListPart,
+): Promise<SiteEvent[]> {
+  const before = readRowId(after)
+  const page = '($2::bigint is null or id < $2) order by id desc limit $3'
+  const found =
+    path === null
+      ? `select id from registry_event where ($1::text is null) and ${page}`
+      : `select e.id
+           from (select r.id from repository r join repository_group g on g.id = r.group_id
+                  where g.name = split_part($1, '/', 1) and r.name = split_part($1, '/', 2)
+                  union
+                 select repository_id from registry_event
+                  where action = 'delete-repository' and details ->> 'path' = $1) as known (repository_id)
+          cross join lateral (select id from registry_event
+                               where repository_id = known.repository_id and ${page}) e
+          order by e.id desc limit $3`
+  const { rows } = await db.query<SiteEvent>(
+    `select ${eventColumns},
+            g.name as "groupName",
+            coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
+                       where r.id = e.repository_id),
+                     -- The last event of a deleted repository contains its path.
+                     (select d.details ->> 'path' from registry_event d
+                       where d.repository_id = e.repository_id and d.action = 'delete-repository'
+                       order by d.id desc limit 1)) as "repositoryPath"
+       from (${found}) found
+       join registry_event e on e.id = found.id
+       left join account u on u.id = e.account_id
+       left join repository_group g on g.id = e.group_id
+      order by e.id desc`,
+    [path, before, limit],
+  )
+  return rows
+}

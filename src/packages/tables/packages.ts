@@ -1,0 +1,191 @@
+import type pg from 'pg'
+import { type Queryable, together } from '../../database/database.ts'
+import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { keepPaths } from '../../groups/path-locks.ts'
+
+/** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
+export interface HeldPackage {
+  id: string
+  repositoryId: string
+  /** The repository's path, `acme/php`. */
+  path: string
+  name: string
+  /** The value of Composer's `abandoned`: true, or the name of the replacement. Null for a maintained package. */
+  abandoned: true | string | null
+  /** True when this transaction created it. */
+  isNew: boolean
+}
+
+const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_at = now() as "isNew",
+  case when p.abandoned_at is not null then coalesce(to_json(p.replacement), 'true') end as abandoned,
+  (select g.name || '/' || r.name from repository r join repository_group g on g.id = r.group_id
+    where r.id = p.repository_id) as path`
+
+/** SQL: whether the repository with this id is in a group. It may have been deleted since the request was permitted. */
+const isThere = (id: string) => `exists (select from repository where id = ${id} and group_id is not null)`
+
+/**
+ * Creates the package if none has that name. Locks its row until the transaction ends. Throws errcode 5 when the
+ * repository was deleted.
+ */
+export async function claimPackage(
+  tx: pg.PoolClient,
+  repositoryId: string,
+  name: string,
+): Promise<HeldPackage> {
+  const [, { rows }] = await together([
+    tx.query({ name: 'keep-path', text: keepPaths('id = $1'), values: [repositoryId] }),
+    tx.query<HeldPackage>({
+      name: 'claim-package',
+      text: `insert into package as p (repository_id, name) select $1::bigint, $2 where ${isThere('$1')}
+             on conflict (repository_id, name) do update set name = excluded.name
+             returning ${heldColumns}`,
+      values: [repositoryId, name],
+    }),
+  ])
+  const [held] = rows
+  if (!held) throw new RegistryError(errcode.notFound, 'repository not found')
+  return held
+}
+
+/** Locks a package's row until the transaction ends. Null when the package does not exist. */
+export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise<HeldPackage | null> {
+  const [, { rows }] = await together([
+    tx.query(keepPaths('id = (select repository_id from package where id = $1)'), [packageId]),
+    tx.query<HeldPackage>(
+      `select ${heldColumns} from package p
+        where p.id = $1 and ${isThere('p.repository_id')} for no key update`,
+      [packageId],
+    ),
+  ])
+  return rows[0] ?? null
+}
+
+/** Locks the row of a repository's package until the transaction ends. Null when no package has that name. */
+export async function holdNamedPackage(
+  tx: pg.PoolClient,
+  repositoryId: string,
+  name: string,
+): Promise<HeldPackage | null> {
+  const [, { rows }] = await together([
+    tx.query(keepPaths('id = $1'), [repositoryId]),
+    tx.query<HeldPackage>(
+      `select ${heldColumns} from package p
+        where p.repository_id = $1 and p.name = $2 and ${isThere('$1')} for no key update`,
+      [repositoryId, name],
+    ),
+  ])
+  return rows[0] ?? null
+}
+
+/**
+ * Stores whether a package is abandoned. Takes the value of Composer's `abandoned`, or null for a maintained package.
+ */
+export async function saveAbandonment(
+  tx: pg.PoolClient,
+  packageId: string,
+  abandoned: true | string | null,
+): Promise<void> {
+  await tx.query(
+    `update package
+        set abandoned_at = case when $2 then coalesce(abandoned_at, now()) end, replacement = $3
+      where id = $1`,
+    [packageId, abandoned !== null, typeof abandoned === 'string' ? abandoned : null],
+  )
+}
+
+/** Copies a package's description from its latest version, for lists and searches. */
+export async function copyDescription(tx: pg.PoolClient, packageId: string): Promise<void> {
+  await tx.query({
+    name: 'copy-description',
+    text: `update package p
+              set description = coalesce(v.metadata ->> 'description', ''),
+                  type = coalesce(v.metadata ->> 'type', 'library'),
+                  keywords = array(select json_array_elements_text(v.metadata -> 'keywords')),
+                  provides = array(select json_object_keys(v.metadata -> 'provide'))
+             from (select readable_json(metadata) as metadata
+                     from package_version where id = latest_version($1)) v
+            where p.id = $1`,
+    values: [packageId],
+  })
+}
+
+/**
+ * Removes a package's description after a purge, unless a version is listed. Takes the one of the newest version that is
+ * not purged, if any.
+ */
+export async function forgetDescription(tx: pg.PoolClient, packageId: string): Promise<void> {
+  await tx.query(
+    `update package p
+        set description = coalesce(v.metadata ->> 'description', ''),
+            type = coalesce(v.metadata ->> 'type', 'library'),
+            keywords = array(select json_array_elements_text(v.metadata -> 'keywords')),
+            provides = array(select json_object_keys(v.metadata -> 'provide'))
+       from (select (select readable_json(metadata) from package_version
+                      where package_id = $1 and purged_at is null
+                      order by is_dev, sort_key desc, published_at desc, id desc limit 1) as metadata) v
+      where p.id = $1 and latest_version($1) is null`,
+    [packageId],
+  )
+}
+
+/**
+ * Stores that the content of a repository's packages.json has changed. Call it last in a transaction: it locks the
+ * repository, so that revisions grow in the order of the commits.
+ */
+export async function noteListingChange(db: Queryable, repositoryId: string): Promise<void> {
+  await db.query({
+    name: 'note-listing-change',
+    text: `with held as materialized (select id from repository where id = $1 for no key update)
+           insert into repository_listing (repository_id) select id from held
+           on conflict (repository_id) do update set revision = nextval('document_revision')`,
+    values: [repositoryId],
+  })
+}
+
+/** The content of a repository's packages.json, and its revision. */
+export interface Listing {
+  /** `acme/php`. */
+  path: string
+  revision: string
+  /** Whether the repository has upstreams. */
+  hasUpstreams: boolean
+  /** All names that were ever published, in byte order. Names without versions stay claimed. */
+  names: string[]
+  /** The vendors of all names when there are more than `maxNames` names. `names` is incomplete then. Null otherwise. */
+  vendors: string[] | null
+}
+
+/**
+ * Reads the content of a repository's packages.json in one snapshot. Null when the repository was deleted or has no
+ * listing.
+ */
+export async function findListing(
+  db: Queryable,
+  repositoryId: string,
+  maxNames: number,
+): Promise<Listing | null> {
+  const { rows } = await db.query<Listing>(
+    `with recursive listed as materialized (
+       select name from package where repository_id = $1 order by name collate "C" limit $2::int + 1
+     ), vendor (name) as (
+       select split_part(min(name collate "C"), '/', 1) from listed having count(*) > $2
+       union all
+       -- Skips to the next vendor, because in byte order 0 follows the slash. This needs one lookup for each vendor.
+       select (select split_part(p.name, '/', 1) from package p
+                where p.repository_id = $1 and p.name collate "C" >= v.name || '0'
+                order by p.name collate "C" limit 1)
+         from vendor v where v.name is not null
+     )
+     select g.name || '/' || r.name as path, l.revision,
+            exists (select from upstream where repository_id = r.id and removed_at is null) as "hasUpstreams",
+            array(select name from listed limit $2) as names,
+            case when exists (select from vendor) then array(select name from vendor where name is not null) end as vendors
+       from repository r
+       join repository_group g on g.id = r.group_id
+       join repository_listing l on l.repository_id = r.id
+      where r.id = $1`,
+    [repositoryId, maxNames],
+  )
+  return rows[0] ?? null
+}

@@ -1,0 +1,100 @@
+import type pg from 'pg'
+import { type Queryable, transaction } from '../database/database.ts'
+import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { keepGroupPath } from '../groups/path-locks.ts'
+import { type Author, insertEvent } from '../packages/tables/events.ts'
+import { isPattern } from './documents/patterns.ts'
+import {
+  claimVendor,
+  countCutOff,
+  needsVendorClaim,
+  releaseVendor,
+  type VendorClaim,
+} from './tables/vendor-claims.ts'
+
+const vendorShape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*$/
+
+/**
+ * Claims a vendor for a group. Then only the group's own repositories offer its packages, except for the exceptions.
+ * Throws errcode 3 for a bad name or pattern, and 9 when packages of the vendor come from upstreams, no exception
+ * matches them, and `force` is not set.
+ */
+export async function claimVendorByHand(
+  pool: pg.Pool,
+  author: Author,
+  group: { id: string },
+  { vendor, exceptions, force }: { vendor: string; exceptions: readonly string[]; force: boolean },
+): Promise<VendorClaim> {
+  if (!vendorShape.test(vendor) || vendor.length > 150)
+    throw invalid(`${vendor} is not a valid vendor name: use lower-case letters`)
+  const wrong = exceptions.find((pattern) => !isPattern(pattern) || pattern.includes(':'))
+  if (wrong !== undefined) throw invalid(`${wrong} is not a valid pattern: use one such as ${vendor}/*`)
+  return transaction(pool, async (tx) => {
+    await keepGroupPath(tx, group.id)
+    const cutOff = await countCutOff(tx, group.id, vendor, exceptions)
+    if (cutOff > 0 && !force) {
+      throw new RegistryError(
+        errcode.failedPrecondition,
+        `${cutOff} packages of ${vendor} come from upstreams and would become unavailable: add exceptions, or use force`,
+      )
+    }
+    const claim = await claimVendor(tx, group.id, vendor, exceptions)
+    await note(tx, author, group, { action: 'claim-vendor', details: { vendor, exceptions } })
+    return claim
+  })
+}
+
+/**
+ * Ends a claim that was made by hand. Throws errcode 5 when the group has no claim on the vendor, and 9 when the group
+ * has published packages of the vendor.
+ */
+export async function releaseVendorByHand(
+  pool: pg.Pool,
+  author: Author,
+  group: { id: string },
+  vendor: string,
+): Promise<void> {
+  await transaction(pool, async (tx) => {
+    await keepGroupPath(tx, group.id)
+    const outcome = await releaseVendor(tx, group.id, vendor)
+    if (outcome === null) throw new RegistryError(errcode.notFound, 'the group has no claim on this vendor')
+    if (outcome === 'published') {
+      const repair = `to get its other packages from upstreams, claim it with the exception ${vendor}/*`
+      throw new RegistryError(
+        errcode.failedPrecondition,
+        `the group has published packages of ${vendor}: ${repair}`,
+      )
+    }
+    await note(tx, author, group, { action: 'release-vendor', details: { vendor } })
+  })
+}
+
+/**
+ * Refuses to publish a package of a vendor that an upstream of the group serves. Publishing would hide packages of the
+ * upstream, so an administrator must claim the vendor first. Throws errcode 9 with status 409.
+ */
+export async function refuseMirroredVendor(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+): Promise<void> {
+  if (!(await needsVendorClaim(db, repositoryId, packageName))) return
+  const [vendor = ''] = packageName.split('/')
+  throw new RegistryError(errcode.failedPrecondition, `vendor ${vendor} comes from an upstream`, {
+    status: 409,
+    warning: `An administrator must claim the vendor first: svc vendor claim <group> ${vendor} --except '${vendor}/*'`,
+  })
+}
+
+function note(
+  tx: pg.PoolClient,
+  author: Author,
+  { id: groupId }: { id: string },
+  event: { action: 'claim-vendor' | 'release-vendor'; details: Record<string, unknown> },
+): Promise<void> {
+  return insertEvent(tx, author, { repositoryId: null, groupId, packageName: null, version: null, ...event })
+}
+
+function invalid(errmsg: string): RegistryError {
+  return new RegistryError(errcode.invalidArgument, errmsg)
+}

@@ -1,0 +1,195 @@
+import { compareNormalized } from '../../composer/composer-version.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
+import { difference } from '../../packages/documents/entry.ts'
+import { documentAdvisories } from './complete-advisories.ts'
+import {
+  affectedConstraints,
+  malwareFlags,
+  type UpstreamContent,
+  type UpstreamVersion,
+} from './judge-document.ts'
+import { readPatterns } from './patterns.ts'
+import { readConstraint } from './satisfies.ts'
+
+/** The rules of a repository for one package of an upstream. */
+export interface OfferRules {
+  packageName: string
+  allow: readonly string[]
+  deny: readonly string[]
+  exempt: readonly string[]
+  minimumAgeHours: number
+  /** The names of the repository's own packages. No package of an upstream may replace or provide them. */
+  ownNames: ReadonlySet<string>
+  /** A constraint on the versions that the upstream's summary flags as malware. Null without such versions. */
+  flagged: string | null
+  /** Whether the upstream stopped serving the package. */
+  isGone: boolean
+  /** Whether versions keep their `source`, from which Composer can clone them without this registry. */
+  keepsSource: boolean
+  now: Date
+  /** Returns the time at which this repository first saw a version. */
+  firstSeenAt: (version: UpstreamVersion) => Date
+  /** Returns the shasum that the document must announce instead of the upstream's. Undefined when that one is right. */
+  shasumOf: (version: UpstreamVersion) => string | undefined
+  distUrl: (version: UpstreamVersion) => string
+}
+
+/** How many versions a warning names. */
+const maxNamed = 5
+
+/**
+ * Returns the p2 document of a mirrored package. It has only versions that the rules allow, with archive URLs of this
+ * registry. If it has a `warning`, that is its first member. `dueAt` is the time at which the next version reaches the minimum age, or null when no version waits.
+ */
+export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
+  const { packageName, allow, deny, flagged } = rules
+  const constraints = malwareFlags(content.extra).map(({ constraint }) => constraint)
+  const flags = [...constraints, ...(flagged === null ? [] : [flagged])].map(readConstraint)
+  const [isAllowed, isDenied] = [readPatterns(allow, packageName), readPatterns(deny, packageName)]
+  const isPermitted = (normalized: string) =>
+    (allow.length === 0 || isAllowed(normalized)) && !isDenied(normalized)
+  const permitted = content.versions.filter(
+    ({ normalized }) => isPermitted(normalized) && !flags.some((isFlagged) => isFlagged(normalized)),
+  )
+  const { offered, dueAt } = withoutYoung(permitted, affectedConstraints(content.extra), rules)
+  let newer: JsonObject | null = null
+  const entries = offered.map((version) => {
+    const entry = entryOfMirror(version, rules)
+    const text = JSON.stringify(difference(entry, newer))
+    newer = entry
+    return text
+  })
+  const { warning: theirs, ...others } = withReadableAdvisories(content.extra)
+  const extra = JSON.stringify(others).slice(1, -1)
+  const warnings = [
+    typeof theirs === 'string' ? theirs : '',
+    warningOfSources(content, packageName, isPermitted),
+  ]
+  const warning = warnings.filter((one) => one !== '').join(' ')
+  const text =
+    `{${warning === '' ? '' : `"warning":${JSON.stringify(warning)},`}"packages":{${JSON.stringify(packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
+    `${extra === '' ? '' : `,${extra}`}}`
+  return { text, dueAt }
+}
+
+/** Returns a warning that names the versions that the upstream offers only as source. Empty without such versions. */
+function warningOfSources(
+  { sourceOnly = [] }: UpstreamContent,
+  packageName: string,
+  isPermitted: (normalized: string) => boolean,
+): string {
+  const missing = sourceOnly.filter(({ normalized }) => isPermitted(normalized))
+  if (missing.length === 0) return ''
+  const named = missing.slice(0, maxNamed).map(({ version }) => version)
+  const others = missing.length > maxNamed ? ` and ${missing.length - maxNamed} more` : ''
+  return `These versions of ${packageName} are missing here, because the upstream offers them only as source, without an archive: ${named.join(', ')}${others}.`
+}
+
+/** Adds a warning to a document of `offer`. */
+export function withWarning(document: string, warning: string): string {
+  const [start, own] = /^\{"warning":("(?:[^"\\]|\\.)*"),/.exec(document) ?? []
+  const all = own === undefined ? warning : `${warning} ${JSON.parse(own)}`
+  return `{"warning":${JSON.stringify(all)},${document.slice(start?.length ?? 1)}`
+}
+
+/** Returns a document's other keys. An advisory that Composer cannot read would end `composer update` with an error. */
+function withReadableAdvisories(extra: JsonObject): JsonObject {
+  const listed = extra['security-advisories']
+  // Composer ignores another type, and then asks the API. An empty list would mean that there are no advisories.
+  if (typeof listed !== 'object' || listed === null) return extra
+  return { ...extra, 'security-advisories': documentAdvisories(listed) }
+}
+
+/** Returns the names that the versions replace or provide. */
+export function replacedNames({ versions }: UpstreamContent): string[] {
+  const names = versions.flatMap(({ entry }) =>
+    ['replace', 'provide'].flatMap((key) =>
+      isJsonObject(entry[key]) ? Object.keys(entry[key] as JsonObject) : [],
+    ),
+  )
+  return [...new Set(names.map((name) => name.toLowerCase()))]
+}
+
+/**
+ * Removes versions that are younger than the minimum age. The age starts when the upstream published the version. If
+ * that time is unknown, it starts when this registry first saw the version. A time that the author wrote into the
+ * version is ignored.
+ */
+function withoutYoung(
+  versions: UpstreamVersion[],
+  affected: readonly string[],
+  { packageName, exempt, minimumAgeHours, now, firstSeenAt }: OfferRules,
+): { offered: UpstreamVersion[]; dueAt: Date | null } {
+  const ripeAt = (version: UpstreamVersion) => {
+    const since = version.publishedAt === null ? firstSeenAt(version) : new Date(version.publishedAt)
+    return since.getTime() + minimumAgeHours * 3_600_000
+  }
+  const isExempt = readPatterns(exempt, packageName)
+  const young = new Set(
+    minimumAgeHours === 0
+      ? []
+      : versions.filter((version) => ripeAt(version) > now.getTime() && !isExempt(version.normalized)),
+  )
+  for (const version of fixes(versions, young, affected)) young.delete(version)
+  const next = Math.min(...Array.from(young, ripeAt))
+  return {
+    offered: versions.filter((version) => !young.has(version)),
+    dueAt: Number.isFinite(next) ? new Date(next) : null,
+  }
+}
+
+/**
+ * Returns the young versions that fix a vulnerability: an advisory affects the next lower version, but not this one.
+ * The next lower version is an offered or unaffected one. So only the lowest of several fixes passes.
+ */
+function fixes(
+  versions: readonly UpstreamVersion[],
+  young: ReadonlySet<UpstreamVersion>,
+  affected: readonly string[],
+): UpstreamVersion[] {
+  if (young.size === 0 || affected.length === 0) return []
+  const tests = affected.map(readConstraint)
+  const isAffected = ({ normalized }: UpstreamVersion) => tests.some((test) => test(normalized))
+  const ascending = versions
+    .filter(({ normalized }) => !normalized.startsWith('dev-'))
+    .toSorted((a, b) => compareNormalized(a.normalized, b.normalized))
+  let below: UpstreamVersion | null = null
+  const found: UpstreamVersion[] = []
+  for (const version of ascending) {
+    const isYoung = young.has(version)
+    if (isYoung && isAffected(version)) continue
+    if (isYoung && below !== null && !young.has(below) && isAffected(below)) found.push(version)
+    below = version
+  }
+  return found
+}
+
+/**
+ * Returns the entry with the archive URL of this registry. Removes the repository's own packages from `replace` and
+ * `provide`.
+ */
+function entryOfMirror(
+  version: UpstreamVersion,
+  { ownNames, isGone, keepsSource, distUrl, shasumOf }: OfferRules,
+): JsonObject {
+  const { dist, source, ...entry } = version.entry
+  const shasum = shasumOf(version)
+  const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}
+  return {
+    ...entry,
+    ...links(entry, 'replace', ownNames),
+    ...links(entry, 'provide', ownNames),
+    ...(isGone && entry['abandoned'] === undefined && { abandoned: true }),
+    ...(keepsSource && source !== undefined && { source }),
+    ...(version.dist !== null && {
+      dist: { ...shown, ...(shasum !== undefined && { shasum }), url: distUrl(version) },
+    }),
+  }
+}
+
+function links(entry: JsonObject, key: string, ownNames: ReadonlySet<string>): JsonObject {
+  const given: Json | undefined = entry[key]
+  if (!isJsonObject(given)) return {}
+  const kept = Object.entries(given).filter(([name]) => !ownNames.has(name.toLowerCase()))
+  return kept.length === Object.keys(given).length ? {} : { [key]: Object.fromEntries(kept) }
+}

@@ -1,0 +1,241 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import { isPackageName } from '../composer/package-name.ts'
+import { transaction } from '../database/database.ts'
+import { shareStatements } from '../database/shared-statements.ts'
+import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { EncodedDocument } from '../packages/documents/encodings.ts'
+import type { Author } from '../packages/tables/events.ts'
+import {
+  type CheckContext,
+  type Checked,
+  checkContextOf,
+  checkDocument,
+  type MirrorContext,
+} from './check-document.ts'
+import { requestPackage } from './configure.ts'
+import { openEarlierUpstreams } from './contested-names.ts'
+import { renderMirror } from './store-documents.ts'
+import {
+  type FoundMirror,
+  listFoundMirrors,
+  noteUse,
+  type WantedMirror,
+} from './tables/mirrored-documents.ts'
+import type { DocumentKey } from './tables/upstream-documents.ts'
+import { openUnknownNames } from './unknown-names.ts'
+
+/** How long a first request waits for an upstream. */
+const patienceMilliseconds = 20_000
+const pollMilliseconds = 50
+
+/** A document of a mirrored package for a response. */
+export interface MirrorDocument {
+  revision: string
+  contentTag: string | null
+  lastModified: Date
+  packageId: string
+  /** A warning that the upstream fails and the document is old. Null when the upstream works. */
+  warning: string | null
+  /** The bytes, if this request has stored them. Otherwise they are read from the database. */
+  encoded: EncodedDocument | null
+}
+
+/**
+ * A package that is not offered until an admin decides which upstream serves it. The response is a document without
+ * versions. A "not found" would send Composer to other repositories, which may have what is hidden here.
+ */
+export interface HiddenDocument {
+  isHidden: true
+  warning: string
+}
+
+/** Serves the packages of upstreams. */
+export interface Mirror {
+  /**
+   * Returns the document of a package that the repository itself does not have. Null when no upstream has the package,
+   * or none may offer it. Throws errcode 14 with Retry-After when an upstream fails and no document is stored. A "not
+   * found" would be wrong, because it would send Composer to other repositories. Throws errcode 8 when the author has
+   * requested too many names that no upstream has. `found` is the state of the document, if the request has read it.
+   */
+  findDocument: (
+    wanted: WantedMirror,
+    author: Author,
+    found?: FoundMirror,
+  ) => Promise<MirrorDocument | HiddenDocument | null>
+  /** Checks the upstream of a package again, unless a check is running. */
+  refresh: (upstreamId: string, packageName: string, isDev: boolean) => Promise<void>
+  /** Resolves when no check runs in the background. Checks no longer wait for those of other processes. */
+  close: () => Promise<void>
+}
+
+/** Opens the mirror of a process. Requests for one document share one check, also between processes. */
+export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror {
+  const context = checkContextOf(given)
+  const { noteServed = () => {} } = given
+  const { db, freshSeconds } = context
+  const { baseUrl } = given.config
+  const flights = new Map<string, Promise<Checked>>()
+  const unknownNames = openUnknownNames()
+  const searches = new Map<string, Promise<Checked>>()
+  let isClosing = false
+  const earlierUpstreams = openEarlierUpstreams(context, log)
+  const find = shareStatements((wanted: WantedMirror[]) =>
+    listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
+  )
+
+  /** Checks one document of one upstream unless it is fresh, or waits for a running check. */
+  function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
+    const key = `${upstreamId} ${packageName} ${isDev}`
+    const flight =
+      flights.get(key) ?? askOnce(upstreamId, packageName, isDev).finally(() => flights.delete(key))
+    flights.set(key, flight)
+    return flight
+  }
+
+  async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
+    return checkInTurn(context, { upstreamId, packageName, isDev }, () => isClosing)
+  }
+
+  /** Asks the upstream of a name, or searches for the first one that has it. Concurrent requests share a search. */
+  async function resolve(found: FoundMirror, wanted: WantedMirror, author: Author): Promise<Checked> {
+    const { upstreamIds, isBound } = found
+    const { repositoryId, packageName, isDev } = wanted
+    const [first] = upstreamIds
+    if (isBound && first !== undefined) return ask(first, packageName, isDev)
+    const key = `${upstreamIds.join(',')} ${packageName} ${isDev}`
+    if (unknownNames.has(key)) return { outcome: 'missing' }
+    const running = searches.get(key)
+    if (running) return running
+    const giveBack = unknownNames.take(repositoryId, author)
+    const search = searchIn(upstreamIds, packageName, isDev).finally(() => searches.delete(key))
+    searches.set(key, search)
+    const checked = await search
+    if (checked.outcome === 'missing') unknownNames.add(key)
+    if (checked.outcome === 'found') giveBack()
+    return checked
+  }
+
+  /**
+   * Tries the upstreams in order. A failing one ends the search, because the next upstream could have another package
+   * of the same name.
+   */
+  async function searchIn(
+    upstreamIds: readonly string[],
+    packageName: string,
+    isDev: boolean,
+  ): Promise<Checked> {
+    for (const id of upstreamIds) {
+      const checked = await ask(id, packageName, isDev)
+      if (checked.outcome !== 'missing' || id === upstreamIds.at(-1)) return checked
+      // A package may have only development versions, or only others. In both cases this upstream has the name, and the
+      // next one must not be asked.
+      const other = await ask(id, packageName, !isDev)
+      if (other.outcome === 'found') return { outcome: 'missing' }
+      if (other.outcome !== 'missing') return other
+    }
+    return { outcome: 'missing' }
+  }
+
+  /** Checks the upstream of a package again, and asks the upstreams before it whether they have the package by now. */
+  function refreshLater({ upstreamIds, packageId }: FoundMirror, { packageName, isDev }: WantedMirror): void {
+    const [upstreamId] = upstreamIds
+    if (upstreamId === undefined) return
+    ask(upstreamId, packageName, isDev).catch((error: unknown) =>
+      log.warn({ err: error }, 'a document of an upstream could not be checked'),
+    )
+    if (packageId !== null) earlierUpstreams.ask({ packageId, packageName })
+  }
+
+  async function read(wanted: WantedMirror, given?: FoundMirror): Promise<FoundMirror> {
+    const found = given ?? (await find(wanted))
+    const { packageId, isDue } = found
+    if (!isDue || packageId === null || found.verdict !== 'upstream') return found
+    await transaction(db, (tx) => renderMirror(tx, packageId, wanted.isDev, baseUrl))
+    return find(wanted)
+  }
+
+  async function noteUsed({ isUnusedToday, packageId }: FoundMirror, result: 'hit' | 'miss'): Promise<void> {
+    noteServed(result)
+    if (isUnusedToday && packageId !== null) await noteUse(db, packageId)
+  }
+
+  return {
+    async findDocument(wanted, author, given) {
+      // Send no other names to upstreams.
+      if (!isPackageName(wanted.packageName)) return null
+      let found = await read(wanted, given)
+      const result = found.revision === null ? 'miss' : 'hit'
+      if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
+      if (found.verdict === 'contested') return hidden(wanted)
+      if (found.verdict !== 'upstream') return null
+      if (found.revision === null) {
+        const { outcome, saved } = await resolve(found, wanted, author)
+        if (outcome === 'failed' || outcome === 'busy') throw unavailable()
+        if (outcome === 'missing') return null
+        if (saved?.verdict === 'upstream') {
+          await noteUsed(found, 'miss')
+          const { revision, contentTag, lastModified, packageId } = saved
+          return { revision, contentTag, lastModified, packageId, warning: null, encoded: saved }
+        }
+        found = await read(wanted)
+        if (found.verdict !== 'upstream' || found.revision === null) return null
+      } else if (!found.isFresh && !found.isResting) {
+        refreshLater(found, wanted)
+      }
+      await noteUsed(found, result)
+      const { revision, contentTag, lastModified, packageId } = found
+      if (revision === null || packageId === null) return null
+      return {
+        revision,
+        contentTag,
+        lastModified,
+        packageId,
+        warning: warningOf(found, wanted),
+        encoded: null,
+      }
+    },
+
+    async refresh(upstreamId, packageName, isDev) {
+      await ask(upstreamId, packageName, isDev)
+    },
+
+    async close() {
+      isClosing = true
+      while (flights.size > 0) await Promise.allSettled(flights.values())
+      await earlierUpstreams.settle()
+    },
+  }
+}
+
+/**
+ * Checks a document, or waits for the running check of another process. `busy` means that `isClosing` has ended the wait.
+ */
+export async function checkInTurn(
+  context: CheckContext,
+  key: DocumentKey,
+  isClosing = () => false,
+): Promise<Checked> {
+  for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
+    const checked = await checkDocument(context, key)
+    // The check of a process that was killed counts as running for up to 45 s. A stop cannot wait for it.
+    if (checked.outcome !== 'busy' || isClosing()) return checked
+  }
+  return { outcome: 'failed' }
+}
+
+function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {
+  if (failure === null || failedAt === null) return null
+  return `The upstream of ${packageName} has failed since ${failedAt.toISOString()} (${failure}). This is its last known metadata.`
+}
+
+function hidden({ packageName }: WantedMirror): HiddenDocument {
+  const warning = `${packageName} is not offered now, because two upstreams of this repository have it. An admin of the repository must decide which of them serves it, on the page of its upstreams.`
+  return { isHidden: true, warning }
+}
+
+function unavailable(): RegistryError {
+  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
+    warning: 'An upstream of this repository fails. Try again later.',
+  })
+}

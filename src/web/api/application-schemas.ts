@@ -1,0 +1,131 @@
+import { z } from 'zod'
+import { resourceScopes } from '../../domain/permissions.ts'
+import { maxReasonCharacters } from '../../oauth/application-changes.ts'
+import { registrationLimits } from '../../oauth/application-rules.ts'
+import { applicationStatuses } from '../../oauth/applications.ts'
+import { maxRedirectCharacters } from '../../oauth/redirect-uri.ts'
+import { Moment } from './endpoint.ts'
+import { PageQuery } from './paging.ts'
+
+/** An application, as the API returns it. */
+export const ApplicationBody = z
+  .object({
+    client_id: z.string().meta({ description: 'Client id', example: 'k2ma5aoyw2c473cwlop7' }),
+    name: z.string().meta({ description: 'The name that people see', example: 'Build Bot' }),
+    description: z.string().nullable().meta({ description: 'What it does', example: 'Builds your packages' }),
+    status: z
+      .enum(applicationStatuses)
+      .meta({ description: 'Only an approved application can be authorized' }),
+    status_reason: z
+      .string()
+      .nullable()
+      .meta({ description: 'The reason that an administrator gave', example: 'Its website is gone' }),
+    website: z.string().meta({ description: 'Its website', example: 'https://bot.example.com' }),
+    redirect_uri: z.string().meta({
+      description: 'Where people return to after they decided',
+      example: 'https://bot.example.com/callback',
+    }),
+    exact_redirect: z
+      .boolean()
+      .meta({ description: 'Whether only this redirect URI is accepted, and no path below it' }),
+    scopes: z
+      .array(z.string())
+      .meta({ description: 'The scopes that it may ask for', example: ['registry-package:r'] }),
+    resource_scope: z.enum(resourceScopes).meta({ description: 'Which repositories it may ask for' }),
+    resource_server: z.boolean().meta({
+      description: 'Whether it may also introspect access, personal and deploy tokens that are not its own',
+    }),
+    created_at: Moment.meta({ description: 'When it was registered' }),
+  })
+  .meta({ id: 'Application' })
+
+/** An application with its use. */
+export const UsedApplicationBody = ApplicationBody.extend({
+  accounts: z.int().meta({ description: 'How many accounts have authorized it now', example: 12 }),
+  last_used_at: Moment.nullable().meta({ description: 'Null when it was never used' }),
+}).meta({ id: 'UsedApplication' })
+
+const migration = z.string().nullable().meta({
+  description: 'The migration that was written for the change. Null when none was written',
+  example: '0101_application_build_bot.sql',
+})
+/** An application after a change. */
+export const ChangedApplicationBody = ApplicationBody.extend({ migration }).meta({ id: 'ChangedApplication' })
+
+/** The body of a change of an application. */
+export const ApplicationUpdate = z
+  .strictObject({
+    name: z
+      .string()
+      .max(200)
+      .meta({ ...ApplicationBody.shape.name.meta(), maxLength: registrationLimits.name }),
+    description: z
+      .string()
+      .max(1000)
+      .meta({ maxLength: registrationLimits.description })
+      .nullable()
+      .meta({ ...ApplicationBody.shape.description.meta() }),
+    website: z
+      .string()
+      .max(1000)
+      .meta({ ...ApplicationBody.shape.website.meta(), maxLength: registrationLimits.website }),
+    redirect_uri: z
+      .string()
+      .max(5000)
+      .meta({ ...ApplicationBody.shape.redirect_uri.meta(), maxLength: maxRedirectCharacters }),
+    exact_redirect: ApplicationBody.shape.exact_redirect,
+    scopes: z
+      .array(z.string().max(100))
+      .max(100)
+      .meta({ ...ApplicationBody.shape.scopes.meta() }),
+    resource_scope: ApplicationBody.shape.resource_scope,
+    resource_server: ApplicationBody.shape.resource_server,
+  })
+  .partial()
+  .meta({ id: 'ApplicationUpdate', description: 'Missing members keep their values' })
+
+/** The body of a review of an application. */
+export const Review = z
+  .strictObject({
+    reason: z.string().max(1000).optional().meta({
+      description: 'The reason, for other administrators. Required for declining',
+      maxLength: maxReasonCharacters,
+      example: 'Its website is gone',
+    }),
+    migration: z
+      .boolean()
+      .optional()
+      .meta({ description: 'False to change only this database, without a migration' }),
+  })
+  .meta({ id: 'ApplicationReview' })
+
+/** The body of a request for a new client secret. */
+export const Rotation = z
+  .strictObject({
+    overlap_seconds: z.int().min(0).max(31_536_000).optional().meta({
+      description: 'Seconds for which the old secret still works, by default 1 day',
+      example: 86_400,
+    }),
+  })
+  .meta({ id: 'SecretRotation' })
+/** A new client secret. */
+export const NewSecret = z
+  .object({
+    client_secret: z.string().meta({ description: 'Returned only once', example: 'svcs_4bTn…' }),
+    overlap_seconds: z
+      .int()
+      .meta({ description: 'Seconds for which the old secret still works', example: 86_400 }),
+  })
+  .meta({ id: 'NewSecret' })
+
+/** An event of an application. */
+export const ApplicationEvent = z.record(z.string(), z.unknown()).meta({ id: 'ApplicationEvent' })
+
+/** The URL of an application. */
+export const ApplicationPath = z.object({
+  client_id: z.string().meta({ description: 'Client id of the application', example: 'k7c2' }),
+})
+/** The query of the list of applications. */
+export const ApplicationsQuery = PageQuery.extend({
+  state: z.enum(applicationStatuses).optional().meta({ description: 'Only applications in this state' }),
+})

@@ -1,0 +1,232 @@
+import { z } from 'zod'
+import { applicationActions, describeEvent, listIdentityEvents } from '../../accounts/identity-events.ts'
+import { transaction } from '../../database/database.ts'
+import { UnwritableMigration } from '../../database/operator-migrations.ts'
+import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import {
+  changeApplication,
+  changeApplicationStatus,
+  deleteApplication,
+  UnacceptableChange,
+} from '../../oauth/application-changes.ts'
+import type { ApplicationChanges } from '../../oauth/application-seed.ts'
+import {
+  type Application,
+  describeApplication,
+  findApplicationByClientId,
+  findApplicationUse,
+  listApplications,
+  rotateClientSecret,
+} from '../../oauth/applications.ts'
+import { isClientId } from '../oauth/logo.ts'
+import {
+  ApplicationBody,
+  ApplicationEvent,
+  ApplicationPath,
+  ApplicationsQuery,
+  ApplicationUpdate,
+  ChangedApplicationBody,
+  NewSecret,
+  Review,
+  Rotation,
+  UsedApplicationBody,
+} from './application-schemas.ts'
+import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
+import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
+import { type ApiContext, guardAdministrator } from './guards.ts'
+import { PageQuery, readPage } from './paging.ts'
+
+const reviews = [
+  ['approve', 'approved', 'Approve an application: people can authorize it'],
+  ['suspend', 'suspended', 'Suspend an application: its tokens stop working'],
+  ['decline', 'declined', 'Decline an application that waits for review, or withdraw its approval'],
+] as const
+
+/**
+ * The review of applications, for site administrators: `/api/applications`. The endpoints
+ * do the same as `/admin/applications` and `svc application`. Registering needs a logo file, so only the browser and the
+ * command can do it.
+ */
+export async function applicationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const url = '/applications/:client_id'
+  const mayRead = guardAdministrator('readSite', context)
+  const mayManage = guardAdministrator('manageApplications', context)
+  const tag = 'Applications'
+  const params = ApplicationPath
+
+  app.get(
+    '/applications',
+    endpoint(mayRead, {
+      operationId: 'listApplications',
+      tag,
+      summary: 'List the applications, the oldest first',
+      querystring: ApplicationsQuery,
+      response: { 200: z.array(ApplicationBody) },
+    }),
+    async (request, reply) => {
+      return readPage(
+        { request, reply, config },
+        (part) => listApplications(db, part, request.query.state),
+        ({ clientId }) => clientId,
+        describeApplication,
+      )
+    },
+  )
+
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'getApplication',
+      tag,
+      summary: 'Get an application, with the number of accounts that use it and the time of the last use',
+      params,
+      response: { 200: UsedApplicationBody },
+    }),
+    async (request) => {
+      const application = await theApplication(request.params.client_id)
+      const { accounts, lastUsedAt } = await findApplicationUse(db, application.id)
+      return {
+        ...describeApplication(application),
+        accounts,
+        last_used_at: lastUsedAt?.toISOString() ?? null,
+      }
+    },
+  )
+
+  app.get(
+    `${url}/history`,
+    endpoint(mayRead, {
+      operationId: 'listApplicationHistory',
+      tag,
+      summary: 'List who registered, reviewed and changed an application, the latest first',
+      params,
+      querystring: PageQuery,
+      response: { 200: z.array(ApplicationEvent) },
+    }),
+    async (request, reply) => {
+      const { id: applicationId } = await theApplication(request.params.client_id)
+      return readPage(
+        { request, reply, config },
+        (part) => listIdentityEvents(db, { applicationId, actions: applicationActions }, part),
+        ({ id }) => id,
+        describeEvent,
+      )
+    },
+  )
+
+  app.patch(
+    url,
+    endpoint(mayManage, {
+      operationId: 'updateApplication',
+      tag,
+      summary: 'Change an application, and write a migration for it',
+      description: 'Tokens keep what was granted to them.',
+      params,
+      body: ApplicationUpdate,
+      response: { 200: ChangedApplicationBody },
+    }),
+    async (request) => {
+      const { redirect_uri, exact_redirect, resource_scope, resource_server, description, ...rest } =
+        request.body
+      const changes = {
+        ...rest,
+        ...(description !== undefined && { description: description || null }),
+        ...(redirect_uri !== undefined && { redirectUri: redirect_uri }),
+        ...(exact_redirect !== undefined && { exactRedirect: exact_redirect }),
+        ...(resource_scope !== undefined && { resourceScope: resource_scope }),
+        ...(resource_server !== undefined && { isResourceServer: resource_server }),
+      } as ApplicationChanges
+      if (Object.keys(changes).length === 0) throw invalidArgument('there is nothing to change')
+      const { clientId } = await theApplication(request.params.client_id)
+      const changed = await explained(() =>
+        changeApplication(db, config, mayManage.granted(request).actor, clientId, changes),
+      )
+      return { ...describeApplication(changed.application), migration: changed.migration }
+    },
+  )
+
+  app.delete(
+    url,
+    endpoint(mayManage, {
+      operationId: 'deleteApplication',
+      tag,
+      summary: 'Delete an application with its authorizations and tokens, and write a migration for it',
+      params,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { clientId } = await theApplication(request.params.client_id)
+      await explained(() => deleteApplication(db, config, mayManage.granted(request).actor, clientId))
+      return reply.code(204).send()
+    },
+  )
+
+  for (const [verb, status, summary] of reviews) {
+    app.post(
+      `${url}/${verb}`,
+      endpoint(mayManage, {
+        operationId: `${verb}Application`,
+        tag,
+        summary,
+        params,
+        body: Review,
+        response: { 200: ChangedApplicationBody },
+      }),
+      async (request) => {
+        const { clientId } = await theApplication(request.params.client_id)
+        const { reason, migration: isMigration = true } = request.body
+        const why = verb === 'approve' ? '' : (reason?.trim() ?? '')
+        if (verb === 'decline' && why === '') throw invalidArgument('reason: is required for declining')
+        const change = { verb, status, reason: why || null, isMigration }
+        const changed = await explained(() =>
+          changeApplicationStatus(db, config, mayManage.granted(request).actor, clientId, change),
+        )
+        return { ...describeApplication(changed.application), migration: changed.migration }
+      },
+    )
+  }
+
+  app.post(
+    `${url}/secret`,
+    endpoint(mayManage, {
+      operationId: 'rotateClientSecret',
+      tag,
+      summary: 'Generate a new client secret. The old one works until the overlap ends',
+      params,
+      body: Rotation,
+      response: { 201: NewSecret },
+    }),
+    async (request, reply) => {
+      const { clientId } = await theApplication(request.params.client_id)
+      const { overlap_seconds: overlap = 86_400 } = request.body
+      const secret = makeSecret('client')
+      const rotated = await transaction(
+        db,
+        (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlap),
+        mayManage.granted(request).actor,
+      )
+      if (!rotated) throw notFound('application not found')
+      return reply.code(201).send({ client_secret: secret, overlap_seconds: overlap })
+    },
+  )
+
+  async function theApplication(clientId: string): Promise<Application> {
+    const application = isClientId(clientId) ? await findApplicationByClientId(db, clientId) : null
+    if (!application) throw notFound('application not found')
+    return application
+  }
+}
+
+/** Runs a change. If it is rejected, nothing changes, and it throws an error of the API. */
+async function explained<Changed>(change: () => Promise<Changed | null>): Promise<Changed> {
+  try {
+    const changed = await keepingRules(change)
+    if (changed === null) throw notFound('application not found')
+    return changed
+  } catch (error) {
+    if (error instanceof UnacceptableChange) throw invalidArgument(error.message)
+    if (error instanceof UnwritableMigration) throw conflict(error.message)
+    throw error
+  }
+}

@@ -1,0 +1,290 @@
+import type { FastifyRequest } from 'fastify'
+import type pg from 'pg'
+import type { AppContext } from '../../context.ts'
+import type { Actor } from '../../database/database.ts'
+import { shareStatements } from '../../database/shared-statements.ts'
+import {
+  type AccountAct,
+  type Act,
+  type Credential,
+  type GroupAct,
+  judge,
+  judgeOnAccount,
+  judgeOnGroup,
+  judgeOnSite,
+  type RepositoryAct,
+  type SiteAct,
+  scopesOf,
+  type TokenGrant,
+  type Verdict,
+} from '../../domain/permissions.ts'
+import { errcode } from '../../domain/registry-error.ts'
+import { covers } from '../../domain/scopes.ts'
+import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
+import { type Access, findAccess, grantOf } from '../../groups/access.ts'
+import { findVisibleGroup } from '../../groups/groups.ts'
+import type { LastUse } from '../../jobs/last-use.ts'
+import type { Author } from '../../packages/tables/events.ts'
+import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
+import { actorOf, senderOf } from '../actor.ts'
+import {
+  ApiError,
+  insufficientScope,
+  invalidToken,
+  noCredentials,
+  notFound,
+  unreadableCredentials,
+} from './errors.ts'
+import { listTokenHolders, type TokenHolder } from './token-holders.ts'
+
+/** The context of the API's endpoints. */
+export interface ApiContext extends AppContext {
+  /** A small separate pool for changes of packages, because they wait for locks. */
+  changes: pg.Pool
+  /** The pool for pulls and tokens. */
+  hotDb: pg.Pool
+  lastUse: LastUse
+  upstreamClient: UpstreamClient
+}
+
+/** Decides whether a request may use an endpoint, and keeps its result for the handler. */
+export interface Guard<Granted> {
+  /** What the endpoint does. Its rule decides. */
+  act: Act
+  /** Throws the errors of RFC 6750, and 404 for everything that the token may not see. */
+  preValidation: (request: FastifyRequest) => Promise<void>
+  /** Returns the result of the guard for a request that passed. */
+  granted: (request: object) => Granted
+}
+
+/** A repository that a request may use, and who uses it. */
+export interface RepositoryGrant {
+  repositoryId: string
+  /** `acme/php`. */
+  path: string
+  access: Access
+  /** The permissions of the token, for acts that an endpoint includes. */
+  grant: TokenGrant
+  author: Author
+  baseUrl: string
+}
+
+/** Requires a token that may do an act on its own account. */
+export function guardToken(act: AccountAct, context: ApiContext): Guard<TokenHolder> {
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
+    const holder = await findHolder(request)
+    requireAllowed(judgeOnAccount(holder, act), holder, act)
+    return holder
+  })
+}
+
+/** Returns a function that finds the holder of a request's token. It throws when there is none. */
+function holderFinder({ hotDb, lastUse }: ApiContext) {
+  const findTokenHolder = shareStatements(listTokenHolders.bind(null, hotDb), {
+    keyOf: (tokenHash) => tokenHash.toString('latin1'),
+  })
+  return async (request: FastifyRequest): Promise<TokenHolder> => {
+    const describeSender = senderOf(request)
+    const holder = await findTokenHolder(readBearer(request))
+    if (!holder) throw invalidToken()
+    lastUse.note(holder, () => describeSender(holder.accountId))
+    return holder
+  }
+}
+
+/** A group that a request may manage, and who does it. */
+export interface GroupGrant {
+  groupId: string
+  name: string
+  accountId: string
+  /** The credential of the request, for acts that an endpoint includes. */
+  credential: Credential
+  author: Author
+}
+
+/**
+ * Requires a token that may do an act on the group of the URL. With an admin token, a site administrator is admin of
+ * every group.
+ */
+export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant> {
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
+    const { group = '' } = request.params as Record<string, string | undefined>
+    const { ip } = request
+    const holder = await findHolder(request)
+    const { accountId, scopes, kind, tokenId, authorizationId } = holder
+    requireScopes(scopes, act)
+    // A deploy token does not belong to a person.
+    if (accountId === null) throw notFound('group not found')
+    const found = await findVisibleGroup(context.db, group, accountId, { asSiteAdmin: holder.isSiteAdmin })
+    if (!found) throw notFound('group not found')
+    requireAllowed(judgeOnGroup(holder, found.role, act), holder, act)
+    return {
+      groupId: found.id,
+      name: found.name,
+      accountId,
+      credential: holder,
+      author: { accountId, token: { kind, tokenId, authorizationId }, ip },
+    }
+  })
+}
+
+/** A person who calls with a personal access token. */
+export interface PersonGrant {
+  accountId: string
+  username: string
+  /** The credential of the request, for acts that an endpoint includes. */
+  credential: Credential
+  author: Author
+  actor: Actor
+}
+
+/** Requires a personal access token that may do an act on its own account. */
+export function guardPerson(act: AccountAct, context: ApiContext): Guard<PersonGrant> {
+  return guardPeople(act, context, (holder) => judgeOnAccount(holder, act))
+}
+
+/** Requires an admin token that may do an act of site administration. */
+export function guardAdministrator(act: SiteAct, context: ApiContext): Guard<PersonGrant> {
+  return guardPeople(act, context, (holder) => judgeOnSite(holder, act))
+}
+
+function guardPeople(
+  act: Act,
+  context: ApiContext,
+  verdictOn: (holder: TokenHolder) => Verdict,
+): Guard<PersonGrant> {
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
+    const { ip } = request
+    const holder = await findHolder(request)
+    requireAllowed(verdictOn(holder), holder, act)
+    const { accountId, account, kind, tokenId, authorizationId } = holder
+    if (accountId === null || account === null) throw roleForbids()
+    return {
+      accountId,
+      username: account.username,
+      credential: holder,
+      author: { accountId, token: { kind, tokenId, authorizationId }, ip },
+      actor: { ...actorOf(request, accountId), via: 'api' as const },
+    }
+  })
+}
+
+/**
+ * Requires that the permission rule allows an act on the repository of the URL (CONTRACT 1.10). Unlike the registry,
+ * which serves a public repository to everyone, the API requires the scope there too.
+ */
+export function guardRepository(
+  act: RepositoryAct,
+  { config, db, lastUse }: ApiContext,
+): Guard<RepositoryGrant> {
+  return makeGuard(act, async (request) => {
+    const { group = '', name = '' } = request.params as Record<string, string | undefined>
+    // Read the IP now: after a disconnect the socket no longer has it.
+    const { ip } = request
+    const describeSender = senderOf(request)
+    const access = await findAccess(db, { group, name, token: { hash: readBearer(request) } })
+    const grant = grantOf(access)
+    if (grant === null) throw invalidToken()
+    const { repositoryId, tokenId, authorizationId, accountId } = access
+    const token = { kind: grant.kind, tokenId, authorizationId }
+    lastUse.note(token, () => describeSender(accountId))
+    const verdict = repositoryId === null ? 'hidden' : judge(grant, { ...access, id: repositoryId }, act)
+    if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
+    requireScopes(grant.scopes, act)
+    requireAllowed(verdict, grant, act)
+    const author = { accountId, token, ip }
+    return { repositoryId, path: `${group}/${name}`, access, grant, author, baseUrl: config.baseUrl }
+  })
+}
+
+/** Requires that a request that passed the guard of a repository may do another act there too. */
+export function requireOnRepository(
+  { access, grant, repositoryId }: RepositoryGrant,
+  act: RepositoryAct,
+): void {
+  requireAllowed(judge(grant, { ...access, id: repositoryId }, act), grant, act)
+}
+
+/** Requires that a request that passed the guard of a group may do another act there too. */
+export function requireOnGroup({ credential }: GroupGrant, act: GroupAct): void {
+  requireAllowed(judgeOnGroup(credential, 'admin', act), credential, act)
+}
+
+/** Requires that a request that passed another guard may also do an act of site administration. */
+export function requireOnSite({ credential }: { credential: Credential }, act: SiteAct): void {
+  requireAllowed(judgeOnSite(credential, act), credential, act)
+}
+
+/**
+ * Returns the hash of a request's bearer token (RFC 6750 §2.1): an OAuth access token, a personal access token or a
+ * deploy token. It reads only the Authorization header. Throws when the token is missing, malformed, or of another
+ * kind.
+ */
+export function readBearer(request: FastifyRequest): SecretHash {
+  const { authorization } = request.headers
+  if (authorization === undefined || !/^bearer(?: |$)/i.test(authorization)) throw noCredentials()
+  const token = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1]
+  if (token === undefined) throw unreadableCredentials('The Authorization header is malformed')
+  if (hasSecondToken(request)) throw unreadableCredentials('The request carries more than one access token')
+  if (!kindOfToken(token)) throw invalidToken()
+  return hashSecret(token)
+}
+
+/** A hook that requires a token in the Authorization header, without asking the database whether it is valid. */
+export async function requireBearer(request: FastifyRequest): Promise<void> {
+  readBearer(request)
+}
+
+function makeGuard<Granted>(act: Act, check: (request: FastifyRequest) => Promise<Granted>): Guard<Granted> {
+  // A property of the request, because a WeakMap of all requests makes each garbage collection slower.
+  const granted = Symbol('granted')
+  return {
+    act,
+    async preValidation(request) {
+      Reflect.set(request, granted, await check(request))
+    },
+    granted: (request) => Reflect.get(request, granted) as Granted,
+  }
+}
+
+/** Throws the error of a verdict that is not `allowed`. */
+function requireAllowed(verdict: Verdict, { scopes }: Pick<TokenGrant, 'scopes'>, act: Act): void {
+  if (verdict === 'allowed') return
+  if (verdict === 'unscoped') requireScopes(scopes, act)
+  throw verdict in refusals ? forbidden(refusals[verdict as keyof typeof refusals]) : roleForbids()
+}
+
+const refusals = {
+  personal: 'applications and deploy tokens cannot do this: it needs a personal access token',
+  administrator:
+    'only site administrators can do this, with a personal access token that was made with --admin',
+  interactive:
+    'passwords, second factors, emails and roles of site administrators change only in the browser and by command',
+}
+
+function requireScopes(granted: readonly string[], act: Act): void {
+  const missing = scopesOf(act).find((scope) => !covers(granted, scope))
+  if (missing !== undefined) throw insufficientScope(missing)
+}
+
+/**
+ * RFC 6750 §2 allows one token in a request. A token only in the query is ignored. Together with the header it is an
+ * error.
+ */
+function hasSecondToken({ query, body }: FastifyRequest): boolean {
+  return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
+}
+
+/** Returns the error for a token whose role does not allow the request, or that does not include the repository. */
+export function roleForbids(): ApiError {
+  return forbidden(
+    'the role of the account or deploy token, or the repositories that the token was made for, do not allow this',
+  )
+}
+
+function forbidden(errmsg: string): ApiError {
+  return new ApiError(403, errcode.permissionDenied, errmsg)
+}

@@ -1,0 +1,93 @@
+import type { FastifyInstance } from 'fastify'
+import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
+import { errcode } from '../../domain/registry-error.ts'
+import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
+import { accountAccessEndpoints } from './account-access.ts'
+import { accountSessionEndpoints } from './account-sessions.ts'
+import { accountEndpoints } from './accounts.ts'
+import { advisoryRoutes } from './advisories.ts'
+import { applicationEndpoints } from './applications.ts'
+import { archiveRoutes } from './archives.ts'
+import { deployTokenRoutes } from './deploy-tokens.ts'
+import { describeApi } from './description.ts'
+import type { ApiScope } from './endpoint.ts'
+import { ApiError, notFound, sendApiError } from './errors.ts'
+import { eventRoutes } from './events.ts'
+import { groupSettingsEndpoints } from './group-settings.ts'
+import { groupRoutes } from './groups.ts'
+import type { ApiContext } from './guards.ts'
+import { invitationEndpoints } from './invitations.ts'
+import { memberRoutes } from './members.ts'
+import { packageRoutes } from './packages.ts'
+import { repositoryRoutes } from './repositories.ts'
+import { upstreamRoutes } from './upstreams.ts'
+import { userRoutes } from './user.ts'
+import { versionRoutes } from './versions.ts'
+
+const everyRoute = [
+  userRoutes,
+  accountEndpoints,
+  accountAccessEndpoints,
+  accountSessionEndpoints,
+  applicationEndpoints,
+  groupRoutes,
+  groupSettingsEndpoints,
+  deployTokenRoutes,
+  invitationEndpoints,
+  repositoryRoutes,
+  memberRoutes,
+  eventRoutes,
+  packageRoutes,
+  advisoryRoutes,
+  versionRoutes,
+  archiveRoutes,
+  upstreamRoutes,
+]
+
+/** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
+export async function api(app: FastifyInstance, context: ApiContext): Promise<void> {
+  await app.register(
+    async (scope) => {
+      scope.setErrorHandler(sendApiError)
+      scope.setValidatorCompiler(validatorCompiler)
+      scope.setSerializerCompiler(serializerCompiler)
+      acceptEmptyBodies(scope)
+      scope.addHook('onRequest', (request, reply, done) => {
+        // A response to a token is only for its holder (RFC 6750 §5.3).
+        reply.header('cache-control', 'private, no-store')
+        // PostgreSQL cannot store NUL in text, so no name contains one.
+        done(request.url.includes('%00') ? notFound('not found') : undefined)
+      })
+      // A missing body counts as an empty object. The error then names the required member.
+      scope.addHook('preValidation', (request, _reply, done) => {
+        if (request.routeOptions.schema?.body) request.body ??= {}
+        done()
+      })
+      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+        await describeApi(scope, context.config)
+        for (const routes of everyRoute) await routes(scope as ApiScope, context)
+      })
+      refuseOtherPaths(scope, noSuchApiEndpoint)
+    },
+    { prefix: '/api' },
+  )
+}
+
+/** Many clients send a content type without a body. An endpoint that needs a body reports that it is missing. */
+function acceptEmptyBodies(scope: FastifyInstance): void {
+  const parseJson = scope.getDefaultJsonParser('error', 'error')
+  scope.addContentTypeParser<string>(
+    'application/json',
+    { parseAs: 'string' },
+    (request, body, done) => void (body === '' ? done(null, undefined) : parseJson(request, body, done)),
+  )
+}
+
+function methodNotAllowed(allow: string): ApiError {
+  return new ApiError(405, errcode.unimplemented, `the method must be one of ${allow}`)
+}
+
+/** Returns the error for every URL under /api without a route. */
+export function noSuchApiEndpoint(): ApiError {
+  return notFound('there is no such endpoint')
+}

@@ -1,0 +1,78 @@
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import { Busboy } from '@fastify/busboy'
+import type { ArchiveVolume, ReceivedArchive } from '../../archives/archive-store.ts'
+import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
+import { errcode, RegistryError } from '../../domain/registry-error.ts'
+
+const field = 'package'
+const limits = { fields: 16, fieldSize: 4096, files: 4, parts: 20, headerPairs: 32 }
+
+/** Returns whether a body is a form with files. Composer's upload plugins send such forms. */
+export function isMultipart(contentType: string | undefined): contentType is string {
+  return /^multipart\/form-data\s*;/i.test(contentType ?? '')
+}
+
+/** The limits and callbacks for a form with an archive. */
+interface MultipartOptions {
+  maxBytes: number
+  /** Called for each field that is not a file. */
+  onField?: (name: string, value: string) => void
+  /** Called with the file name before the archive is received. An error that it throws ends the upload. */
+  onFile?: (fileName: string) => void
+}
+
+/** Streams the file in the form field `package` to the volume. */
+export async function receiveMultipart(
+  volume: ArchiveVolume,
+  { request, contentType }: { request: IncomingMessage; contentType: string },
+  { maxBytes, onField, onFile }: MultipartOptions,
+): Promise<ReceivedArchive> {
+  // The client has disconnected before this. The request emits nothing any more.
+  if (request.destroyed) throw Object.assign(new Error('aborted'), { code: 'ECONNRESET' })
+  const form = openForm(contentType)
+  const archives: Promise<ReceivedArchive>[] = []
+  const parsed = new Promise<void>((resolve, reject) => {
+    form.on('field', (name, value) => onField?.(name, value))
+    form.on('file', (name: string, file: Readable, fileName: string) => {
+      // When a form is truncated, each of its files gets an error, even files that are not read.
+      file.on('error', () => {})
+      if (name !== field || archives.length > 0) return void file.resume()
+      try {
+        onFile?.(fileName ?? '')
+      } catch (error) {
+        file.resume()
+        reject(error)
+        return
+      }
+      request.once('error', (error) => file.destroy(error))
+      const receiving = receiveArchive(volume, file, { maxBytes })
+      receiving.catch(reject)
+      archives.push(receiving)
+    })
+    form.on('error', (error) => reject(malformed(String(error))))
+    form.on('finish', resolve)
+    request.once('error', reject)
+  })
+  request.pipe(form)
+  try {
+    await parsed
+  } catch (error) {
+    request.unpipe(form)
+    await archives[0]?.then(discardArchive, () => {})
+    throw error
+  }
+  return archives[0] ?? Promise.reject(malformed(`send the archive as a file in the field "${field}"`))
+}
+
+function openForm(contentType: string) {
+  try {
+    return new Busboy({ headers: { 'content-type': contentType }, limits })
+  } catch (error) {
+    throw malformed(String(error))
+  }
+}
+
+function malformed(why: string): RegistryError {
+  return new RegistryError(errcode.invalidArgument, 'malformed multipart body', { details: [why] })
+}

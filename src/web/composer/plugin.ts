@@ -1,0 +1,114 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { openArchiveStore } from '../../archives/store-owner.ts'
+import type { AppContext } from '../../context.ts'
+import type { RegistryError } from '../../domain/registry-error.ts'
+import { requireAccess } from '../../groups/access.ts'
+import type { LastUse } from '../../jobs/last-use.ts'
+import { type ArchiveMirrorContext, openArchiveMirror } from '../../upstreams/archive-mirror.ts'
+import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
+import { openUpstreamQueries } from '../../upstreams/queries.ts'
+import { readBasicCredentials } from '../basic-credentials.ts'
+import { refuseOtherMethods } from '../unmatched-requests.ts'
+import { auditRoute } from './audit.ts'
+import { changesRoute } from './change-feed.ts'
+import { distRoute } from './dist.ts'
+import { methodNotAllowed, param, type RegistryContext, registryNotFound, sendRegistryError } from './http.ts'
+import { metadataRoutes } from './metadata.ts'
+import { notifyRoutes } from './notify.ts'
+import { feedRoutes } from './release-feed.ts'
+import { searchRoutes } from './search.ts'
+import { uploadRoutes } from './upload.ts'
+
+const everyRoute = [
+  metadataRoutes,
+  distRoute,
+  notifyRoutes,
+  searchRoutes,
+  changesRoute,
+  auditRoute,
+  uploadRoutes,
+]
+
+/**
+ * Serves the Composer registries of all repositories. This is everything below {registry_url}, with one error format
+ * (CONTRACT 7.1).
+ */
+export async function registry(
+  app: FastifyInstance,
+  given: AppContext &
+    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror' | 'room' | 'downloads'> & {
+      lastUse: LastUse
+      upstreamClient: UpstreamClient
+      noteArchive: NonNullable<ArchiveMirrorContext['note']>
+    },
+): Promise<void> {
+  const archives = await openArchiveStore(given.config)
+  const { hotDb: db, upstreamClient: client, room, noteArchive: note } = given
+  const { maxArchiveBytes } = given.config
+  const archiveMirror = openArchiveMirror({ db, client, archives, room, maxArchiveBytes, note }, app.log)
+  app.addHook('onClose', async () => {
+    await given.upstreamClient.close()
+    await archiveMirror.settle()
+  })
+  const context: RegistryContext = {
+    ...given,
+    archives,
+    archiveMirror,
+    upstreamQueries: openUpstreamQueries({ db: given.hotDb, client: given.upstreamClient }, app.log),
+    requireAccess(target, access, act) {
+      const granted = requireAccess(target, access, act)
+      const { actor } = granted
+      if (actor) given.lastUse.note(actor, () => target.describeSender(actor.accountId))
+      return granted
+    },
+  }
+
+  async function addRoutes(scope: FastifyInstance): Promise<void> {
+    for (const routes of everyRoute) {
+      await scope.register(routes, context)
+    }
+  }
+
+  async function scope(registries: FastifyInstance): Promise<void> {
+    registries.setErrorHandler(sendRegistryError)
+    await readBasicCredentials(registries)
+    registries.addHook('onRequest', refuseNul)
+    await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
+    const pageOf = (request: FastifyRequest) =>
+      `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`
+    // The registry URL without its slash leads to the registry.
+    registries.get('/', { prefixTrailingSlash: 'no-slash' }, async (request, reply) =>
+      reply.redirect(`${pageOf(request)}/-/packages/`, 308),
+    )
+    // A browser that opens the registry URL is redirected to the repository's page.
+    registries.get('/', { prefixTrailingSlash: 'slash' }, async (request, reply) =>
+      reply.redirect(pageOf(request)),
+    )
+    registries.all('/*', {
+      onRequest: async () => {
+        throw registryNotFound()
+      },
+      handler: async () => undefined,
+    })
+  }
+
+  async function feeds(scope: FastifyInstance): Promise<void> {
+    scope.setErrorHandler(sendRegistryError)
+    await readBasicCredentials(scope)
+    scope.addHook('onRequest', refuseNul)
+    await refuseOtherMethods(scope, methodNotAllowed, () => feedRoutes(scope, context))
+  }
+
+  await app.register(scope, { prefix: '/:group/:name/-/packages' })
+  await app.register(feeds)
+}
+
+/** Refuses names with NUL. PostgreSQL cannot store NUL in text, so no such name exists. */
+function refuseNul(
+  { params }: FastifyRequest,
+  _reply: FastifyReply,
+  done: (error?: RegistryError) => void,
+): void {
+  const names = Object.values(params as Record<string, string>)
+  done(names.some((name) => name.includes('\0')) ? registryNotFound() : undefined)
+}

@@ -1,0 +1,149 @@
+import { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { ReceivedArchive } from '../../archives/archive-store.ts'
+import type { JudgedArchive } from '../../archives/judge-archive.ts'
+import { openJudgement } from '../../archives/judge-upload.ts'
+import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
+import { type PublishedVersion, readVersion } from '../../composer/composer-version.ts'
+import { readPackageName } from '../../composer/package-name.ts'
+import { isSourcePart, readSource } from '../../composer/package-source.ts'
+import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { findAccess, type RegistryRequest } from '../../groups/access.ts'
+import { registryUrl } from '../../groups/repositories.ts'
+import { distUrl } from '../../packages/documents/entry.ts'
+import { checkManifest, publishArchive } from '../../packages/publish-archive.ts'
+import { refuseMirroredVendor } from '../../upstreams/claims.ts'
+import { requireUploadRate } from '../client-errors.ts'
+import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
+import { isMultipart, receiveMultipart } from './multipart.ts'
+
+/** An upload whose checks have passed. Its body may be read. */
+interface AdmittedUpload {
+  target: RegistryRequest
+  packageName: string
+  version: PublishedVersion
+  contentType: string | undefined
+  /** The parts of `source` from the query, and later from the form. */
+  sourceParts: Map<string, string>
+  /** The client IP. After a disconnect the socket no longer has it. */
+  ip: string
+}
+
+/** How many bytes a form may add to the archive. */
+const formBytes = 64 * 1024
+
+/**
+ * The URLs of an upload. curl appends the file name to a URL that ends with a slash. The push plugins append
+ * `packages/upload/…` to the registry URL.
+ */
+const uploadUrls = ['/upload', '/packages/upload'].flatMap((start) => [
+  `${start}/:vendor/:package/:version`,
+  `${start}/:vendor/:package/:version/:fileName`,
+])
+
+/**
+ * Package upload (SPEC 4.4). svc accepts POST, and PUT because curl -T sends it.
+ * Credentials, permission, name and version are checked in onRequest, before the client sends its archive.
+ */
+export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {
+  app.removeAllContentTypeParsers()
+  // The body is the archive, with any content type or none. It is never held in memory.
+  app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
+  app.decorateRequest('upload', null)
+  const judge = openJudgement()
+  for (const url of uploadUrls) {
+    app.route({
+      method: ['PUT', 'POST'],
+      url,
+      onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, context)),
+      handler: async (request, reply) => {
+        const upload = request.getDecorator<AdmittedUpload>('upload')
+        requireUploadRate(request.raw)
+        const archive = await receive(request, upload, context)
+        try {
+          const judged = await judge(upload.ip, archive.path)
+          const { outcome, warnings } = await publish(upload, archive, judged, context)
+          const { version } = upload.version
+          const registry = registryUrl(context.config.baseUrl, `${upload.target.group}/${upload.target.name}`)
+          return sendRegistryJson(reply, outcome === 'published' ? 201 : 200, {
+            errcode: 0,
+            errmsg: 'ok',
+            name: upload.packageName,
+            version,
+            sha256: archive.sha256,
+            shasum: archive.sha1,
+            size: archive.size,
+            url: distUrl(registry, upload.packageName, version, archive.sha256),
+            ...(warnings.length > 0 && { details: warnings }),
+          })
+        } finally {
+          await discardArchive(archive)
+        }
+      },
+    })
+  }
+}
+
+async function admitUpload(
+  request: FastifyRequest,
+  { config, db, room, requireAccess }: RegistryContext,
+): Promise<AdmittedUpload> {
+  const target = readRegistryRequest(request)
+  const { ip } = request
+  const { repositoryId } = requireAccess(target, await findAccess(db, target), 'push')
+  const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
+  const version = readVersion(param(request, 'version'))
+  await refuseMirroredVendor(db, repositoryId, packageName)
+  await room.requireDatabaseRoom()
+  const contentType = request.headers['content-type']
+  const maxBytes = config.maxArchiveBytes + (isMultipart(contentType) ? formBytes : 0)
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
+    const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
+    throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
+  }
+  const sourceParts = new Map(
+    Object.entries(request.query as Record<string, unknown>).flatMap(([name, value]) =>
+      isSourcePart(name) && typeof value === 'string' ? [[name, value] as const] : [],
+    ),
+  )
+  readSource(sourceParts)
+  // Fastify would refuse an unknown content type. For an upload, only the content type of a form matters.
+  delete request.raw.headers['content-type']
+  return { target, packageName, version, contentType, sourceParts, ip }
+}
+
+function receive(
+  request: FastifyRequest,
+  { contentType, sourceParts }: AdmittedUpload,
+  { config, archives }: RegistryContext,
+): Promise<ReceivedArchive> {
+  const options = { maxBytes: config.maxArchiveBytes }
+  if (isMultipart(contentType)) {
+    const onField = (name: string, value: string) => void (isSourcePart(name) && sourceParts.set(name, value))
+    return receiveMultipart(archives, { request: request.raw, contentType }, { ...options, onField })
+  }
+  return receiveArchive(
+    archives,
+    request.body instanceof Readable ? request.body : Readable.from([]),
+    options,
+  )
+}
+
+/** Reads the manifest and publishes the version. */
+async function publish(
+  { target, packageName, version, sourceParts, ip }: AdmittedUpload,
+  archive: ReceivedArchive,
+  judged: JudgedArchive,
+  context: RegistryContext,
+) {
+  const source = readSource(sourceParts)
+  const manifest = checkManifest(judged, { packageName, version })
+  if (source !== null) manifest.metadata = { ...manifest.metadata, source }
+  // The upload may have taken minutes. Check the permission again, because it may have been revoked.
+  const { repositoryId, actor } = context.requireAccess(target, await findAccess(context.db, target), 'push')
+  const author = { accountId: actor?.accountId ?? null, token: actor, ip }
+  const published = { repositoryId, packageName, version }
+  const outcome = await publishArchive(context, published, archive, { judged, manifest, author })
+  // A client that repeats an upload has already seen the warnings.
+  return { outcome, warnings: outcome === 'published' ? manifest.warnings : [] }
+}

@@ -1,0 +1,202 @@
+import type { FastifyReply } from 'fastify'
+import type { Queryable } from '../../database/database.ts'
+import { coversAll, isScope } from '../../domain/scopes.ts'
+import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
+import { checkRedirectUri, redirectTo } from '../../oauth/redirect-uri.ts'
+
+/** Not every browser and proxy accepts longer URLs (OAUTH 50). */
+const maxLinkCharacters = 8192
+
+/** A link whose application and redirect URI are checked. The other parameters are not read yet. */
+export interface ProvenLink {
+  query: LinkQuery
+  application: Application
+  target: ResponseTarget
+}
+
+/** The scopes and options that the application requests. */
+export interface AuthorizeRequest {
+  scopes: string[]
+  codeChallenge: string | null
+  /** `none`: no page may be shown. `ask`: the consent page must be shown. Null: it is shown if needed. */
+  prompt: 'none' | 'ask' | null
+}
+
+const unreserved = /^[A-Za-z0-9._~-]{43,128}$/
+
+/** The first phase of an authorization request: until it succeeds, nothing is redirected. Throws LinkError. */
+export async function proveLink(db: Queryable, url: string): Promise<ProvenLink> {
+  const refuse = (reason: string) => new LinkError(reason)
+  if (url.length > maxLinkCharacters) throw refuse(`The link is longer than ${maxLinkCharacters} characters.`)
+  const query = readLinkQuery(url)
+  const clientId = readParameter(query, 'client_id', refuse)
+  if (clientId === null) throw refuse('client_id is missing.')
+  const asked = readParameter(query, 'redirect_uri', refuse)
+  const application = await findApplicationByClientId(db, clientId)
+  if (!application) throw refuse('client_id is not known here.')
+  if (application.status !== 'approved') throw refuse('The application is not approved at the moment.')
+  const { uri, refusal } = checkRedirectUri(asked ?? application.redirectUri, application)
+  if (refusal !== undefined) throw refuse(refusal)
+  return { query, application, target: { redirectUri: uri, state: readState(query) } }
+}
+
+/** The second phase: its errors are sent to the application. Throws AuthorizationError. */
+export function readAuthorizeRequest({ query, application, target }: ProvenLink): AuthorizeRequest {
+  const invalid = (reason: string) => new AuthorizationError(target, 'invalid_request', reason)
+  if ((query.get('state')?.length ?? 0) > 1) throw invalid('state is repeated.')
+  const responseType = readParameter(query, 'response_type', invalid)
+  if (responseType === null) throw invalid('response_type is missing.')
+  if (responseType !== 'code') {
+    throw new AuthorizationError(target, 'unsupported_response_type', 'response_type must be code.')
+  }
+  // A client that asks for another mode would never find its response.
+  const responseMode = readParameter(query, 'response_mode', invalid)
+  if (responseMode !== null && responseMode !== 'query') throw invalid('response_mode must be query.')
+  return {
+    scopes: readScopes(readParameter(query, 'scope', invalid), application, target),
+    codeChallenge: readCodeChallenge(query, invalid),
+    prompt: readPrompt(query, invalid),
+  }
+}
+
+/** Returns the registered scopes, or those of them that the request names (OAUTH 33–35). */
+function readScopes(scope: string | null, application: Application, target: ResponseTarget): string[] {
+  if (scope === null) return application.scopes
+  const asked = [...new Set(scope.split(' '))]
+  if (asked.every(isScope) && coversAll(application.scopes, asked)) return asked
+  throw new AuthorizationError(
+    target,
+    'invalid_scope',
+    'scope must name scopes the application is registered with, separated by single spaces.',
+  )
+}
+
+/**
+ * Returns the PKCE challenge. Null without PKCE. Only S256 is allowed: a plain challenge has no effect (RFC 9700
+ * §2.1.1).
+ */
+function readCodeChallenge(query: LinkQuery, invalid: (reason: string) => Error): string | null {
+  const challenge = readParameter(query, 'code_challenge', invalid)
+  const method = readParameter(query, 'code_challenge_method', invalid)
+  if (challenge === null && method === null) return null
+  if (challenge === null) throw invalid('code_challenge_method needs a code_challenge.')
+  if (method !== 'S256')
+    throw invalid('transform algorithm not supported: code_challenge_method must be S256.')
+  if (!unreserved.test(challenge)) throw invalid('code_challenge must be 43 to 128 unreserved characters.')
+  return challenge
+}
+
+/** Reads the `prompt` parameter of OpenID Connect. Every value except `none` shows the consent page. */
+function readPrompt(query: LinkQuery, invalid: (reason: string) => Error): AuthorizeRequest['prompt'] {
+  const values = readParameter(query, 'prompt', invalid)?.split(' ') ?? []
+  if (!values.includes('none')) return values.length > 0 ? 'ask' : null
+  if (values.length > 1) throw invalid('prompt=none must be the only value.')
+  return 'none'
+}
+
+/**
+ * The authorization request is wrong and its redirect URI is not verified: a page shows the error and nothing is redirected
+ * (SPEC 4.1, OAUTH 8–26). The message is for the application's author.
+ */
+export class LinkError extends Error {
+  /** Path and query of the request, to try again. Null when trying again would not help. */
+  readonly again: string | null
+
+  constructor(reason: string, again: string | null = null) {
+    super(reason)
+    this.again = again
+  }
+}
+
+/** The application's redirect URI and state, after the redirect URI was checked. */
+export interface ResponseTarget {
+  redirectUri: string
+  /** Percent-encoded, as it was received. Null when the request had none. */
+  state: string | null
+}
+
+/** The error codes of RFC 6749 §4.1.2.1, and of OpenID Connect Core §3.1.2.6 for `prompt=none`. */
+export type AuthorizationErrorCode =
+  | 'access_denied'
+  | 'consent_required'
+  | 'invalid_request'
+  | 'invalid_scope'
+  | 'login_required'
+  | 'unsupported_response_type'
+
+/** An error that is sent to the application by redirect. The description has only the characters of RFC 6749 §4.1.2.1. */
+export class AuthorizationError extends Error {
+  readonly target: ResponseTarget
+  readonly code: AuthorizationErrorCode
+
+  constructor(target: ResponseTarget, code: AuthorizationErrorCode, description: string) {
+    super(description)
+    this.target = target
+    this.code = code
+  }
+}
+
+/**
+ * Sends the browser back to the application: 302 (SPEC 4.1; never 307, which would post the consent form there),
+ * with `state` as it came and `iss` (RFC 9207 §2).
+ */
+export function sendBack(
+  reply: FastifyReply,
+  target: ResponseTarget,
+  issuer: string,
+  response: { code: string } | { error: AuthorizationErrorCode; error_description: string },
+): FastifyReply {
+  const encoded = Object.entries(response).map(([name, value]) => [name, encodeURIComponent(value)])
+  const parameters = { ...Object.fromEntries(encoded), state: target.state, iss: encodeURIComponent(issuer) }
+  return reply.redirect(redirectTo(target.redirectUri, parameters), 302)
+}
+
+/** The parameters of a query. Names are decoded, values are as sent. A repeated parameter has several values. */
+type LinkQuery = ReadonlyMap<string, readonly string[]>
+
+/** Splits the query of a URL without decoding its values, so that `state` can be returned unchanged. */
+function readLinkQuery(url: string): LinkQuery {
+  const [, query = ''] = /^[^?#]*\?([^#]*)/.exec(url) ?? []
+  const parameters = new Map<string, string[]>()
+  for (const pair of query.split('&')) {
+    const [, rawName = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(pair) ?? []
+    const name = decode(rawName)
+    if (name) parameters.set(name, [...(parameters.get(name) ?? []), value])
+  }
+  return parameters
+}
+
+/**
+ * Returns the decoded value of a parameter; null when it is absent or empty (RFC 6749 §3.1). Throws the error that
+ * `refuse` creates when the parameter is repeated or cannot be decoded.
+ */
+function readParameter(query: LinkQuery, name: string, refuse: (reason: string) => Error): string | null {
+  const [raw = '', ...more] = query.get(name) ?? []
+  if (more.length > 0) throw refuse(`${name} is repeated.`)
+  const value = decode(raw)
+  if (value === null) throw refuse(`${name} is not percent-encoded UTF-8.`)
+  return value === '' ? null : value
+}
+
+/**
+ * Returns `state` as sent, also when it is empty (OAUTH 5, 6); null when it is absent or repeated. Only characters that
+ * no URL may contain are encoded, so that a decoder reads the same bytes, whatever it does with `+`.
+ */
+function readState(query: LinkQuery): string | null {
+  const [state, ...more] = query.get('state') ?? []
+  if (state === undefined || more.length > 0) return null
+  return state.replace(
+    /[^!$-;=?-Z[\]_a-z~]/g,
+    (byte) => `%${byte.charCodeAt(0).toString(16).padStart(2, '0')}`,
+  )
+}
+
+/** Returns null for text that is not percent-encoded UTF-8, and for NUL, which PostgreSQL cannot store. */
+function decode(raw: string): string | null {
+  try {
+    const text = decodeURIComponent(raw.replaceAll('+', ' '))
+    return text.includes('\0') ? null : text
+  } catch {
+    return null
+  }
+}

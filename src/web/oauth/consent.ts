@@ -1,0 +1,243 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { requireLiveAuthor } from '../../accounts/live-author.ts'
+import { deleteSession, type Session } from '../../accounts/sessions.ts'
+import type { AppContext } from '../../context.ts'
+import { type Queryable, transaction } from '../../database/database.ts'
+import type { ResourceScope } from '../../domain/permissions.ts'
+import { describeResourceScope, describeScopes, type ScopeGroup } from '../../domain/scope-descriptions.ts'
+import { coversAll } from '../../domain/scopes.ts'
+import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import { type RepositoryPicker, readPicker } from '../../groups/repository-choices.ts'
+import {
+  type AuthorizationRequest,
+  approveAuthorizationRequest,
+  type ConsentApplication,
+  denyAuthorizationRequest,
+  findAuthorizationRequest,
+  holdAuthorizationRequest,
+} from '../../oauth/authorization-requests.ts'
+import { checkRedirectUri } from '../../oauth/redirect-uri.ts'
+import { actorOf } from '../actor.ts'
+import { clearCookie } from '../cookies.ts'
+import { readForm, text, textList } from '../forms.ts'
+import { PageError } from '../page-error.ts'
+import { page } from '../pages.ts'
+import { readSession, redirectLinkToSignIn } from '../visitor.ts'
+import { LinkError, sendBack } from './authorize-request.ts'
+
+/** The maximum number of chosen repositories. Each costs a look-up. */
+const maxChosen = 500
+const maxSearchCharacters = 200
+
+const ConsentForm = z.object({ decision: text, request: text, search: text, repository: textList })
+
+/** The content of a consent page. */
+interface Question {
+  /** The id of the stored request. The form contains no other part of the request. */
+  id: string
+  application: ConsentApplication
+  scopes: readonly string[]
+  resourceScope: ResourceScope
+  redirectUri: string
+}
+
+/** The current choices on the page. */
+interface Draft {
+  search: string
+  /** Paths of the selected repositories. */
+  chosen: readonly string[]
+  problem?: string
+}
+
+const consentPage = page<{
+  requestId: string
+  application: ConsentApplication
+  scopeGroups: ScopeGroup[]
+  resourceScope: string
+  redirectHost: string
+  picker: RepositoryPicker | null
+  problem: string | null
+}>('oauth/consent')
+
+/** Sends the consent page. It shows exactly the access of the new grant. `reply` may already have a status. */
+export async function showConsent(
+  db: Queryable,
+  reply: FastifyReply,
+  session: Session,
+  question: Question,
+  draft: Draft,
+): Promise<FastifyReply> {
+  const isSpecified = question.resourceScope === 'specified'
+  return consentPage(reply, session, {
+    requestId: question.id,
+    application: question.application,
+    scopeGroups: describeScopes(question.scopes),
+    resourceScope: describeResourceScope(question.resourceScope),
+    redirectHost: new URL(question.redirectUri).host,
+    picker: isSpecified ? await readPicker(db, session.account.id, draft) : null,
+    problem: draft.problem ?? null,
+  })
+}
+
+/** Handles the forms of the consent page: approve, deny, search for repositories, or switch the account. */
+export async function consentRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.post('/oauth2/auth', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignInAgain(context, request, reply)
+    switch (readForm(ConsentForm, request).decision) {
+      case 'approve':
+        return await approve(context, request, reply, session)
+      case 'deny':
+        return await deny(context, request, reply, session)
+      case 'search':
+        return await askAgain(context, request, reply, session)
+      default:
+        throw new PageError(
+          400,
+          'The form was sent without a decision. Go back and choose one of its buttons.',
+        )
+    }
+  })
+
+  app.post('/oauth2/auth/switch', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignInAgain(context, request, reply)
+    const { link } = await findOpenRequest(context, request, session)
+    const actor = actorOf(request, session.account.id, 'sign-out')
+    await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
+    clearCookie(reply, config, 'session')
+    return await redirectLinkToSignIn(context, reply, link)
+  })
+}
+
+async function approve(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+): Promise<FastifyReply> {
+  const { config, db } = context
+  const code = makeSecret('code')
+  const idHash = hashSecret(readForm(ConsentForm, request).request)
+  const chosen = readChosen(request)
+  if (chosen.length > maxChosen) {
+    const problem = `Choose at most ${maxChosen} repositories.`
+    return await askAgain(context, request, reply.code(422), session, problem)
+  }
+  const accountId = session.account.id
+  const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
+  const decision = await transaction(
+    db,
+    async (tx) => {
+      await requireLiveAuthor(tx, { accountId, token: null, ip: request.ip, session: session.idHash })
+      refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
+      return approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
+    },
+    actorOf(request, accountId),
+  )
+  if (decision) return sendBack(reply, decision, config.authUrl, { code })
+  return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')
+}
+
+async function deny(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+): Promise<FastifyReply> {
+  const idHash = hashSecret(readForm(ConsentForm, request).request)
+  const decision = await transaction(context.db, async (tx) => {
+    refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
+    return denyAuthorizationRequest(tx, idHash, session.account.id)
+  })
+  if (!decision) {
+    await findOpenRequest(context, request, session)
+    throw new Error('A request that is still open could not be denied.')
+  }
+  return sendBack(reply, decision, context.config.authUrl, {
+    error: 'access_denied',
+    error_description: 'The account did not give its consent.',
+  })
+}
+
+/** Shows the page again, with the chosen repositories and the search. */
+async function askAgain(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+  problem?: string,
+): Promise<FastifyReply> {
+  const pending = await findOpenRequest(context, request, session)
+  const search = readForm(ConsentForm, request).search.slice(0, maxSearchCharacters)
+  const question = { id: readForm(ConsentForm, request).request, ...pending }
+  const draft = {
+    search,
+    chosen: readChosen(request).slice(0, maxChosen),
+    ...(problem !== undefined && { problem }),
+  }
+  return await showConsent(context.db, reply, session, question, draft)
+}
+
+/** Returns the request of the form if it can still be decided. Throws a page with the reason if it cannot. */
+async function findOpenRequest(
+  { db }: AppContext,
+  request: FastifyRequest,
+  session: Session,
+): Promise<AuthorizationRequest> {
+  const idHash = hashSecret(readForm(ConsentForm, request).request)
+  return refuseClosed(await findAuthorizationRequest(db, idHash), session)
+}
+
+/** Returns a request that this account can still decide. Throws a page with the reason for any other. */
+function refuseClosed(pending: AuthorizationRequest | null, session: Session): AuthorizationRequest {
+  if (!pending) throw new LinkError('The request has expired. Start again from the application.')
+  if (pending.accountId !== session.account.id) {
+    throw new PageError(403, 'This request belongs to another account. Start again from the application.')
+  }
+  if (pending.isDecided) {
+    // After a double click the browser ignores the response to the first click. The page links to the request again.
+    throw new LinkError('A decision was already made on this request.', pending.link)
+  }
+  if (!isStillRegistered(pending)) {
+    throw new LinkError('The application was changed in the meantime. Start again from the application.')
+  }
+  return pending
+}
+
+/**
+ * Returns whether the application may still make this request. An operator may have taken a scope or a Redirect URL away
+ * while the page was open.
+ */
+function isStillRegistered({
+  redirectUri,
+  scopes,
+  resourceScope,
+  registered,
+}: Pick<AuthorizationRequest, 'redirectUri' | 'scopes' | 'resourceScope' | 'registered'>): boolean {
+  return (
+    checkRedirectUri(redirectUri, registered).refusal === undefined &&
+    coversAll(registered.scopes, scopes) &&
+    registered.resourceScope === resourceScope
+  )
+}
+
+/** Handles a session that ended while the page was open: after the sign-in the browser returns to the same page. */
+async function redirectToSignInAgain(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { request: id } = readForm(ConsentForm, request)
+  const pending = await findAuthorizationRequest(context.db, hashSecret(id))
+  if (!pending) throw new LinkError('The request has expired. Start again from the application.')
+  return redirectLinkToSignIn(context, reply, pending.link)
+}
+
+function readChosen(request: FastifyRequest): string[] {
+  const paths = readForm(ConsentForm, request).repository.filter((path) => /^[^/]+\/[^/]+$/.test(path))
+  return [...new Set(paths)]
+}

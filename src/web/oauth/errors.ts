@@ -1,0 +1,77 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { isOutage } from '../../database/errors.ts'
+
+/** The status of each error of RFC 6749 §5.2, and of the errors of §4.1.2.1 that these endpoints use. */
+const statuses = {
+  invalid_request: 400,
+  invalid_client: 401,
+  invalid_grant: 400,
+  unsupported_grant_type: 400,
+  invalid_scope: 400,
+  server_error: 500,
+  temporarily_unavailable: 429,
+} as const
+
+export type OAuthErrorCode = keyof typeof statuses
+
+/** An error that the client may read: RFC 6749 §5.2. That section limits the characters of the description. */
+export class OAuthError extends Error {
+  readonly code: OAuthErrorCode
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(
+    code: OAuthErrorCode,
+    description: string,
+    { status = statuses[code] as number, headers = {} as Record<string, string> } = {},
+  ) {
+    super(description)
+    this.code = code
+    this.status = status
+    this.headers =
+      code === 'invalid_client' ? { 'www-authenticate': 'Basic realm="oauth"', ...headers } : headers
+  }
+}
+
+/** Returns the error for every failure of client authentication. It does not show which part was wrong. */
+export function invalidClient(): OAuthError {
+  return new OAuthError('invalid_client', 'Client authentication failed.')
+}
+
+/** Forbids storing the response: RFC 6749 §5.1. */
+export function forbidStoring(reply: FastifyReply): void {
+  reply.header('cache-control', 'no-store').header('pragma', 'no-cache')
+}
+
+/** Sends JSON with the exact content type of SPEC 4.2. */
+export function sendJson(reply: FastifyReply, body: object): FastifyReply {
+  return reply.header('content-type', 'application/json;charset=UTF-8').send(JSON.stringify(body))
+}
+
+/** Sends any thrown error in the format of OAuth. Anything but an OAuthError is a bug: logged once, sent without detail. */
+export function sendOAuthError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = thrown instanceof OAuthError ? thrown : translate(thrown)
+  if (error.status >= 500) request.log.error({ err: thrown }, 'a request to the OAuth endpoints failed')
+  forbidStoring(reply)
+  reply.code(error.status).headers(error.headers)
+  return sendJson(reply, { error: error.code, error_description: error.message })
+}
+
+/** Turns an error of Fastify or the database into an OAuthError. */
+function translate(thrown: Error & Partial<FastifyError>): OAuthError {
+  if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
+    return new OAuthError('invalid_request', 'The request body is too large.', { status: 413 })
+  }
+  if (thrown.statusCode !== undefined && thrown.statusCode < 500) {
+    return new OAuthError('invalid_request', 'The request cannot be read.')
+  }
+  if (isOutage(thrown)) {
+    const options = { status: 503, headers: { 'retry-after': '5' } }
+    return new OAuthError(
+      'temporarily_unavailable',
+      'The server is temporarily unavailable. Try again later.',
+      options,
+    )
+  }
+  return new OAuthError('server_error', 'The server failed to process this request.')
+}

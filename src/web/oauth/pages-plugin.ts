@@ -1,0 +1,45 @@
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { AppContext } from '../../context.ts'
+import { wrongMethod } from '../page-error.ts'
+import { leavingPagePolicy, pagePolicy, servePages, showError } from '../page-scope.ts'
+import { authorizationsPage } from '../pages/account/authorizations-page.ts'
+import { page } from '../pages.ts'
+import { refuseOtherMethods } from '../unmatched-requests.ts'
+import { authorizeRoute } from './authorize.ts'
+import { AuthorizationError, LinkError, sendBack } from './authorize-request.ts'
+import { consentRoutes } from './consent.ts'
+import { logoRoute } from './logo.ts'
+
+const linkErrorPage = page<{ reason: string; again: string | null }>('oauth/link-error')
+
+/** The pages of OAuth: the authorization endpoint, the authorizations of an account, and the logos on both. */
+export async function oauthPages(app: FastifyInstance, context: AppContext): Promise<void> {
+  await app.register(async (scope) => {
+    await servePages(scope, context.config, leavingPagePolicy)
+    await scope.register(async (endpoint) => {
+      endpoint.setErrorHandler(sendAuthorizeError(context.config.authUrl))
+      await refuseOtherMethods(endpoint, wrongMethod, async () => {
+        await authorizeRoute(endpoint, context)
+        await consentRoutes(endpoint, context)
+      })
+    })
+  })
+  await app.register(async (scope) => {
+    await servePages(scope, context.config, pagePolicy)
+    await refuseOtherMethods(scope, wrongMethod, () => authorizationsPage(scope, context))
+  })
+  await app.register(logoRoute, context)
+}
+
+/** Sends an error to the application if its redirect URI was checked. Otherwise shows it on a page (OAUTH 8, 28). */
+function sendAuthorizeError(issuer: string) {
+  return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+    if (error instanceof AuthorizationError) {
+      return sendBack(reply, error.target, issuer, { error: error.code, error_description: error.message })
+    }
+    if (error instanceof LinkError) {
+      return linkErrorPage(reply.code(400), null, { reason: error.message, again: error.again })
+    }
+    return showError(error, request, reply)
+  }
+}

@@ -1,0 +1,47 @@
+import type { FastifyInstance } from 'fastify'
+import { readBasicCredentials } from '../basic-credentials.ts'
+import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
+import { acceptOnlyForms } from './client-request.ts'
+import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
+import { serverMetadataRoute } from './server-metadata.ts'
+import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
+
+/** The endpoints of the authorization server that programs call. Its pages are in `pages-plugin.ts`. */
+export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
+  await app.register(async (scope) => {
+    speakOAuth(scope)
+    await refuseOtherMethods(scope, methodNotAllowed, () => serverMetadataRoute(scope, context))
+  })
+  await app.register(
+    async (scope) => {
+      speakOAuth(scope)
+      await acceptOnlyForms(scope)
+      await readBasicCredentials(scope)
+      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+        await tokenRoute(scope, context)
+        await revokeRoute(scope, context)
+        await introspectRoute(scope, context)
+      })
+      refuseOtherPaths(scope, noSuchOAuthEndpoint)
+    },
+    { prefix: '/oauth2' },
+  )
+}
+
+/** Makes every response of the scope, errors included, follow RFC 6749 §5. */
+function speakOAuth(scope: FastifyInstance): void {
+  scope.setErrorHandler(sendOAuthError)
+  scope.addHook('onRequest', (_request, reply, done) => {
+    forbidStoring(reply)
+    done()
+  })
+}
+
+function methodNotAllowed(allow: string): OAuthError {
+  return new OAuthError('invalid_request', `The method must be one of ${allow}.`, { status: 405 })
+}
+
+/** Returns the error for every URL under /oauth2 without a route. */
+export function noSuchOAuthEndpoint(): OAuthError {
+  return new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
+}

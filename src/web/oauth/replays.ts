@@ -1,0 +1,50 @@
+import type { FastifyRequest } from 'fastify'
+import { countAttempt } from '../../accounts/failure-limit.ts'
+import type { Queryable } from '../../database/database.ts'
+import type { SecretHash } from '../../domain/secrets.ts'
+import { actorOf } from '../actor.ts'
+
+/** A repeated replay writes at most one event an hour, so a client in a loop cannot fill the table. */
+const windowSeconds = 3600
+
+/** Writes an event for a code that was used again. Only this failure runs the statement. */
+export async function noteCodeReplay(
+  db: Queryable,
+  request: FastifyRequest,
+  codeHash: SecretHash,
+): Promise<void> {
+  await insertReplay(db, request, codeHash, {
+    action: 'code-replayed',
+    from: `authorization_code o join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
+            where o.code_hash = $1`,
+  })
+}
+
+/** Writes an event for a refresh token that was used after its grace period. */
+export async function noteTokenReuse(
+  db: Queryable,
+  request: FastifyRequest,
+  refreshHash: SecretHash,
+): Promise<void> {
+  await insertReplay(db, request, refreshHash, {
+    action: 'refresh-token-reused',
+    from: `token_pair p join authorization_grant g on g.id = coalesce(p.grant_id, p.authorization_id)
+            where p.refresh_hash = $1`,
+  })
+}
+
+async function insertReplay(
+  db: Queryable,
+  request: FastifyRequest,
+  hash: SecretHash,
+  { action, from }: { action: 'code-replayed' | 'refresh-token-reused'; from: string },
+): Promise<void> {
+  const subject = `noted ${action} of ${hash.toString('hex')}`
+  if ((await countAttempt(db, [{ subject, attempts: 1, windowSeconds }])) > 0) return
+  const { ip, userAgent, requestId } = actorOf(request, null)
+  await db.query(
+    `insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id)
+     select $2, g.account_id, g.application_id, 'application', $3, $4, $5 from ${from}`,
+    [hash, action, ip, userAgent, requestId],
+  )
+}

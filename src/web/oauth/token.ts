@@ -1,0 +1,232 @@
+import { createHash } from 'node:crypto'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { AppContext } from '../../context.ts'
+import { shareStatements } from '../../database/shared-statements.ts'
+import { isScope } from '../../domain/scopes.ts'
+import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import type { LastUse } from '../../jobs/last-use.ts'
+import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
+import {
+  type CodeExchange,
+  exchangeCodes,
+  introspectTokens,
+  type PairRefresh,
+  refreshPairs,
+  revokeTokens,
+  type SeenToken,
+} from '../../oauth/token-pairs.ts'
+import { applicationActor } from '../actor.ts'
+import {
+  type Form,
+  formOf,
+  type PresentedClient,
+  readClient,
+  readOptional,
+  readRequired,
+  refuseClient,
+} from './client-request.ts'
+import { OAuthError, sendJson } from './errors.ts'
+import { noteCodeReplay, noteTokenReuse } from './replays.ts'
+
+/** The token response object of SPEC 2.3. */
+export interface TokenResponse {
+  access_token: string
+  token_type: 'bearer'
+  expires_in: number
+  refresh_token: string
+  scope: string
+}
+
+/** The context of the token endpoints. */
+export interface OAuthContext extends AppContext {
+  lastUse: LastUse
+}
+
+type GrantType = (client: PresentedClient, form: Form, request: FastifyRequest) => Promise<TokenResponse>
+
+/** Token endpoint: SPEC 4.2, RFC 6749 §3.2. */
+export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
+  const grantTypes = new Map<string, GrantType>([
+    ['authorization_code', exchangeCode(context)],
+    ['refresh_token', refresh(context)],
+  ])
+
+  app.post('/token', async (request, reply) => {
+    const form = formOf(request)
+    const client = readClient(request, form)
+    const grantType = grantTypes.get(readRequired(form, 'grant_type'))
+    if (!grantType) {
+      throw new OAuthError(
+        'unsupported_grant_type',
+        'The grant_type must be authorization_code or refresh_token.',
+      )
+    }
+    return sendJson(reply, await grantType(client, form, request))
+  })
+}
+
+/** Grant type `authorization_code` (SPEC 4.2, RFC 6749 §4.1.3, RFC 7636 §4.5). It ignores a `scope` parameter. */
+function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
+  const lifetimes = lifetimesOf(config)
+  const exchange = shareStatements((calls: CodeExchange[]) => exchangeCodes(db, lifetimes, calls))
+
+  return async (client, form, request) => {
+    const code = readRequired(form, 'code')
+    const verifier = readOptional(form, 'code_verifier')
+    const pair = makePair()
+    const result = await exchange({
+      client,
+      codeHash: hashSecret(code),
+      redirectUri: readOptional(form, 'redirect_uri') ?? null,
+      codeChallenge: verifier === undefined ? null : challengeOf(verifier),
+      accessHash: hashSecret(pair.accessToken),
+      refreshHash: hashSecret(pair.refreshToken),
+      actor: applicationActor(request),
+    })
+    if (result.outcome === 'invalid_client') return refuseClient(db, client)
+    if (result.outcome === 'issued') {
+      lastUse.noteAuthorization(result.authorizationId)
+      return tokenResponse(pair, result.scope, lifetimes.accessSeconds)
+    }
+    if (result.outcome === 'replayed') {
+      request.log.warn({ clientId: client.clientId }, 'an authorization code was used again')
+      await noteCodeReplay(db, request, hashSecret(code))
+    }
+    throw new OAuthError(
+      'invalid_grant',
+      'The code is unknown, expired or already used, or it was issued for another client, redirect_uri or code_verifier.',
+    )
+  }
+}
+
+/**
+ * Grant type `refresh_token` (SPEC 3, 4.2, RFC 6749 §6). In the grace period, repeated requests return the same pair.
+ */
+function refresh({ db, config, lastUse }: OAuthContext): GrantType {
+  const lifetimes = lifetimesOf(config)
+  const exchange = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
+
+  return async (client, form, request) => {
+    const refreshToken = readRequired(form, 'refresh_token')
+    const next = makePair()
+    const result = await exchange({
+      client,
+      refreshHash: hashSecret(refreshToken),
+      scope: readScope(form),
+      accessHash: hashSecret(next.accessToken),
+      nextRefreshHash: hashSecret(next.refreshToken),
+      sealedSuccessor: sealPair(next, refreshToken),
+    })
+    if (result.outcome === 'invalid_client') return refuseClient(db, client)
+    if (result.outcome === 'issued' || result.outcome === 'repeated') {
+      lastUse.noteAuthorization(result.authorizationId)
+      const pair = result.outcome === 'issued' ? next : openSeal(result.sealedPair, refreshToken)
+      return tokenResponse(pair, result.scope, result.expiresIn)
+    }
+    if (result.outcome === 'invalid_scope') {
+      throw new OAuthError('invalid_scope', 'The scope asks for more than was granted.')
+    }
+    if (result.outcome === 'reused') {
+      request.log.warn({ clientId: client.clientId }, 'a refresh token was used after its grace period')
+      await noteTokenReuse(db, request, hashSecret(refreshToken))
+    }
+    throw new OAuthError(
+      'invalid_grant',
+      'The refresh token is unknown, expired or revoked, or it was issued to another client.',
+    )
+  }
+}
+
+/** Revocation endpoint: SPEC 4.3, RFC 7009. It ignores `token_type_hint`: both columns are searched for the token's hash. */
+export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
+  const revoke = shareStatements(revokeTokens.bind(null, db))
+
+  app.post('/revoke', async (request, reply) => {
+    const form = formOf(request)
+    const client = readClient(request, form)
+    const token = readRequired(form, 'token')
+    const isAuthenticated = await revoke({
+      client,
+      tokenHash: hashSecret(token),
+      actor: applicationActor(request),
+    })
+    if (!isAuthenticated) return refuseClient(db, client)
+    // An unknown token is not an error: it does not work, which is what the client wants (RFC 7009 §2.2).
+    return sendJson(reply, {})
+  })
+}
+
+/**
+ * Introspection endpoint (RFC 7662). An application sees its own tokens; a resource server sees all but refresh tokens.
+ */
+export async function introspectRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
+  const introspect = shareStatements(introspectTokens.bind(null, db))
+
+  app.post('/introspect', async (request, reply) => {
+    const form = formOf(request)
+    const client = readClient(request, form)
+    const token = readRequired(form, 'token')
+    const seen = await introspect({ client, tokenHash: hashSecret(token) })
+    if (!seen) return refuseClient(db, client)
+    return sendJson(reply, seen.token ? describeToken(seen.token, config.authUrl) : { active: false })
+  })
+}
+
+/** Returns the response of RFC 7662 §2.2. It includes the token's resource scope for resource servers (SPEC 2.1). */
+function describeToken(token: SeenToken, issuer: string): object {
+  return {
+    active: true,
+    scope: token.scopes.join(' '),
+    ...(token.clientId !== null && { client_id: token.clientId }),
+    // The type differs, so that no server accepts a refresh token as a bearer token.
+    token_type: token.kind === 'refresh' ? 'refresh_token' : 'bearer',
+    ...(token.expiresAt !== null && { exp: token.expiresAt }),
+    iat: token.issuedAt,
+    iss: issuer,
+    // A deploy token acts for a group, so it has no account id and no username.
+    ...(token.group
+      ? { sub: `group:${token.group.id}`, group: token.group.name }
+      : { sub: token.accountId, username: token.username }),
+    resource_scope: token.resourceScope,
+    ...(token.resourceScope === 'specified' && { repositories: token.repositories }),
+  }
+}
+
+function lifetimesOf({ lifetimes }: OAuthContext['config']) {
+  return {
+    accessSeconds: lifetimes.accessToken,
+    refreshSeconds: lifetimes.refreshToken,
+    graceSeconds: lifetimes.grace,
+  }
+}
+
+/**
+ * Returns the requested scopes without duplicates, separated by single spaces. Null when the request has no `scope`. Empty
+ * when one of them does not exist, so that the request is refused. With `:rw` granted, the database would accept a `:r`
+ * that does not exist.
+ */
+function readScope(form: Form): string | null {
+  const scope = readOptional(form, 'scope')
+  if (scope === undefined) return null
+  const names = [...new Set(scope.split(' '))]
+  return names.every(isScope) ? names.join(' ') : ''
+}
+
+function makePair(): TokenPair {
+  return { accessToken: makeSecret('access'), refreshToken: makeSecret('refresh') }
+}
+
+/** S256 of RFC 7636 §4.2. */
+function challengeOf(verifier: string): string {
+  return createHash('sha256').update(verifier).digest('base64url')
+}
+
+function tokenResponse(pair: TokenPair, scope: string, expiresIn: number): TokenResponse {
+  return {
+    access_token: pair.accessToken,
+    token_type: 'bearer',
+    expires_in: expiresIn,
+    refresh_token: pair.refreshToken,
+    scope,
+  }
+}

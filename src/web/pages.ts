@@ -1,0 +1,110 @@
+import { resolve } from 'node:path'
+import view from '@fastify/view'
+import { Eta } from 'eta'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { type Config, projectRoot } from '../config.ts'
+import { formatDay, formatSize, formatTime } from '../domain/formats.ts'
+import { mayCreateGroups } from '../domain/permissions.ts'
+import { revealText, shortenText } from '../domain/plain-text.ts'
+import { version } from '../version.ts'
+import { type Assets, serveAssets } from './assets.ts'
+import { settingsPages, trailTo } from './breadcrumbs.ts'
+import { takeNotice } from './notice.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Finds the person who sent a request, for the menu of error pages. */
+    findVisitor: (request: FastifyRequest) => Promise<Visitor | null>
+    /** Returns the notice that the last page left, and removes it. Null without one. */
+    takeNotice: (reply: FastifyReply) => string | null
+  }
+}
+
+/** The visitor of a page, for the page's header and forms. */
+export interface Visitor {
+  /** The signed-in account. Null when nobody is signed in. */
+  account: { username: string; displayName: string; isAdmin: boolean } | null
+  /** The token that csrf.ts reads from every form. */
+  csrfToken: string
+}
+
+/** A visitor who is not signed in, on a page without forms. The page needs no cookie. */
+export const nobody: Visitor = { account: null, csrfToken: '' }
+
+/** Sends a page. `reply` may already have a status and headers. */
+export type PageTemplate<Content extends object> = (
+  reply: FastifyReply,
+  visitor: Visitor | null,
+  content: Content,
+) => FastifyReply
+
+/** Returns the page of a template below `views/`. The template reads its content from `it`. */
+export function page<Content extends object>(template: string): PageTemplate<Content> {
+  return (reply, visitor, content) => {
+    const { url, id } = reply.request
+    const path = url.split('?', 1)[0]
+    const notice = reply.statusCode < 400 ? reply.server.takeNotice(reply) : null
+    const hasScript = String(reply.getHeader('content-security-policy')).includes('script-src')
+    return reply
+      .type('text/html; charset=utf-8')
+      .view(template, { ...content, visitor, path, url, notice, hasScript, logId: id })
+  }
+}
+
+/** Adds what all pages need: the compiled templates and the files that they link to. */
+export async function registerViews(
+  app: FastifyInstance,
+  { config, findVisitor }: { config: Config; findVisitor: FastifyInstance['findVisitor'] },
+): Promise<void> {
+  const assets: Assets = await serveAssets(app)
+  app.decorate('findVisitor', findVisitor)
+  app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
+  await app.register(view, {
+    engine: { eta: new Eta({ autoTrim: false }) },
+    templates: resolve(projectRoot, 'views'),
+    production: true,
+    viewExt: 'eta',
+    defaultContext: {
+      assets,
+      mayCreateGroups: (account: { isAdmin: boolean }) => mayCreateGroups(config, account),
+      isSignUpOpen: config.signUp === 'open' && config.passwordSignIn === 'on',
+      formatDay,
+      formatTime,
+      formatSize,
+      reveal: revealText,
+      /** For lists: a description may have as many characters as composer.json. */
+      summarize: (description: string) => revealText(shortenText(description, 300)),
+      settingsPages,
+      trailTo,
+      version,
+    },
+  })
+}
+
+/**
+ * A question before an action. Without JavaScript it is a page. With JavaScript, the same form is shown in a dialog.
+ */
+export interface Confirmation {
+  title: string
+  explanation: string
+  /** The URL to which the form is sent. */
+  action: string
+  /** Hidden fields. */
+  fields: Record<string, string>
+  /** The label of the button. */
+  button: string
+  /** A text that the person enters, such as a reason. It is required if not optional. Null for none. */
+  ask: { name: string; label: string; maxLength: number; isOptional?: boolean; value?: string } | null
+  /** A check box with the value `yes`. */
+  choice?: { name: string; label: string; hint: string }
+  /** The URL of the Cancel link. */
+  back: string
+}
+
+/** Shows a question before an action. */
+export const confirmationPage = page<Confirmation>('pages/confirmation')
+
+/** Adds a Link header with the page's Atom feed, for programs that do not read the page (RFC 8288). */
+export function linkToFeed(reply: FastifyReply, path: string): void {
+  reply.header('link', `<${path}>; rel="alternate"; type="application/atom+xml"`)
+}

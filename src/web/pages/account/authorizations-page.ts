@@ -1,0 +1,87 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../../context.ts'
+import { transaction } from '../../../database/database.ts'
+import { readRowId } from '../../../domain/row-id.ts'
+import { describeResourceScope, describeScopes, type ScopeGroup } from '../../../domain/scope-descriptions.ts'
+import {
+  type Authorization,
+  type AuthorizedAccess,
+  endAuthorization,
+  listAuthorizations,
+} from '../../../oauth/authorizations.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { readSession, redirectToSignIn } from '../../visitor.ts'
+
+const authorizationsListPage = page<{ authorizations: DescribedAuthorization[] }>('oauth/authorizations')
+
+interface DescribedAuthorization extends Omit<Authorization, 'access'> {
+  access: { scopeGroups: ScopeGroup[]; repositories: string }[]
+}
+
+const WithdrawForm = z.object({ authorization: text })
+
+/** The user authorization management page of SPEC 2.1. It lists the access of the live grants, and withdraws it. */
+export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/settings/authorizations', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignIn(context, request, reply)
+    const authorizations = await listAuthorizations(db, session.account.id)
+    return authorizationsListPage(reply, session, { authorizations: authorizations.map(describe) })
+  })
+
+  app.get('/settings/authorizations/withdraw', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignIn(context, request, reply)
+    const id = readRowId(readQuery(WithdrawForm, request).authorization)
+    const authorizations = await listAuthorizations(db, session.account.id)
+    const authorization = authorizations.find((one) => one.id === id)
+    if (!authorization) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Withdraw the authorization of ${authorization.name}?`,
+      explanation: 'All tokens that the application has for your account stop working at once.',
+      action: '/settings/authorizations/withdraw',
+      fields: { authorization: authorization.id },
+      button: 'Withdraw',
+      ask: null,
+      back: '/settings/authorizations',
+    })
+  })
+
+  app.post('/settings/authorizations/withdraw', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
+    const id = readRowId(readForm(WithdrawForm, request).authorization)
+    if (id === null) throw pageNotFound()
+    const { id: accountId } = session.account
+    const actor = actorOf(request, accountId)
+    const name = await transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
+    const notice =
+      name === null
+        ? 'The authorization was withdrawn before.'
+        : `The authorization of ${name} is withdrawn. Its tokens no longer work.`
+    leaveNotice(request, reply, config, notice)
+    return reply.redirect('/settings/authorizations', 303)
+  })
+}
+
+function describe({ access, ...authorization }: Authorization): DescribedAuthorization {
+  return {
+    ...authorization,
+    access: access.map((one) => ({
+      scopeGroups: describeScopes(one.scopes),
+      repositories: describeRepositories(one),
+    })),
+  }
+}
+
+function describeRepositories({ resourceScope, repositories }: AuthorizedAccess): string {
+  if (resourceScope !== 'specified') return describeResourceScope(resourceScope)
+  return repositories.length > 0 ? repositories.join(', ') : 'None: the chosen repositories no longer exist'
+}

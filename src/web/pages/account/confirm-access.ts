@@ -1,0 +1,183 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { countAttempt } from '../../../accounts/failure-limit.ts'
+import { factorContextOf, refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
+import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
+import {
+  confirmationMail,
+  findConfirmationEmail,
+  insertConfirmationLink,
+  isConfirmationLink,
+  spendConfirmationLink,
+} from '../../../accounts/second-factor/confirmation-links.ts'
+import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'
+import { allowsPasskeys, startUse } from '../../../accounts/second-factor/passkey-ceremony.ts'
+import type { ChallengeOwner } from '../../../accounts/second-factor/passkey-challenges.ts'
+import { confirmSession, type Session } from '../../../accounts/sessions.ts'
+import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
+import type { AppContext } from '../../../context.ts'
+import { transaction } from '../../../database/database.ts'
+import { queueMail } from '../../../mail/mail-queue.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { PageError } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { readSession, redirectToSignIn, withReturn } from '../../visitor.ts'
+import { findReturn } from '../sign-in/return-path.ts'
+import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
+
+const confirmPage = page<{
+  factors: FactorSummary
+  hasPassword: boolean
+  /** The linked providers where the person can sign in again. */
+  providers: readonly { name: string; label: string }[]
+  returnId: string
+  /** Whether the browser comes from a form. The form's page then says that nothing was done yet. */
+  isForm: boolean
+  /** The options for the browser's passkey API, as JSON. Null for an account without a passkey. */
+  options: string | null
+  /** The address to which a link can be sent. Null when the account has better proofs, or mails are not sent. */
+  email: string | null
+  problem: string | null
+}>('accounts/confirm-access')
+
+const ConfirmForm = z.object({
+  return: text,
+  form: text,
+  current_password: text,
+  code: text,
+  credential: text,
+})
+const ConfirmQuery = z.object({ return: text, form: text, unproven: text })
+const MailForm = z.object({ return: text })
+const TokenForm = z.object({ token: text })
+
+/** The link belongs to one session, so that nobody else can use it, or make its person open it for them. */
+const noLink =
+  'This link works once, for 15 minutes, in the browser in which you asked for it. Ask for another one.'
+
+/**
+ * `/settings/confirm-access`: asks for a password, a code, a passkey, a provider or a mailed link when the last proof is
+ * older than 15 minutes. Its form may lead to a provider, and it needs the script for passkeys: see `passkeyPolicy`. It is
+ * also open to a person who must set up a second factor, because that needs a recent proof.
+ */
+export async function confirmAccessRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/settings/confirm-access', async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { return: returnId, form, unproven } = readQuery(ConfirmQuery, request)
+    const provider = config.providers.find(({ name }) => name === unproven)
+    const problem = provider
+      ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.`
+      : null
+    return show(reply, session, { returnId, isForm: form !== '', problem })
+  })
+
+  app.post('/settings/confirm-access/send-link', async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
+    const { return: sent } = readForm(MailForm, request)
+    const returnId = (await findReturn(db, sent)) === null ? '' : sent
+    const { id } = session.account
+    const email = config.mail && (await findConfirmationEmail(db, id))
+    const again = (problem: string) => show(reply, session, { returnId, isForm: false, problem })
+    if (email === null) {
+      reply.code(409)
+      return again('No link can be sent to you. Confirm in another way.')
+    }
+    const limit = { subject: `confirmation mails of account ${id}`, attempts: 10, windowSeconds: 3600 }
+    const blockedSeconds = await countAttempt(db, [limit])
+    if (blockedSeconds > 0) {
+      reply.code(429).header('retry-after', `${blockedSeconds}`)
+      return again('Too many links were sent to you. Use the last one, or try again in an hour.')
+    }
+    await transaction(db, async (tx) => {
+      const linkId = await insertConfirmationLink(tx, session.idHash, returnId)
+      await queueMail(tx, config, confirmationMail, { linkId })
+    })
+    leaveNotice(request, reply, config, `A link was sent to ${email}. Open it in this browser.`)
+    return reply.redirect(withReturn('/settings/confirm-access', returnId), 303)
+  })
+
+  app.get('/settings/confirm-access/link', async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    const { token } = readQuery(TokenForm, request)
+    if (!session || !(await isConfirmationLink(db, session.idHash, token))) throw new PageError(410, noLink)
+    return confirmationPage(reply, session, {
+      title: 'Confirm access',
+      explanation: `Confirm that it is you, ${session.account.username}. Then you return to what you wanted to do.`,
+      action: '/settings/confirm-access/link',
+      fields: { token },
+      button: 'Confirm',
+      ask: null,
+      back: '/',
+    })
+  })
+
+  app.post('/settings/confirm-access/link', async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
+    const { token } = readForm(TokenForm, request)
+    const returnId = await spendConfirmationLink(db, session.idHash, token)
+    if (returnId === null) throw new PageError(410, noLink)
+    leaveNotice(request, reply, config, 'Thank you. You can continue now.')
+    return redirectBack(context, reply, returnId)
+  })
+
+  app.post('/settings/confirm-access', async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
+    const { return: returnId, form, ...typed } = readForm(ConfirmForm, request)
+    const refused = await refuseProof(request, session, typed)
+    if (refused) {
+      reply.code(refused.status).headers(refused.headers)
+      return show(reply, session, { returnId, isForm: form !== '', problem: refused.problem })
+    }
+    await confirmSession(db, session.idHash)
+    if (form !== '') {
+      leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
+    }
+    return redirectBack(context, reply, returnId)
+  })
+
+  async function refuseProof(
+    request: FastifyRequest,
+    session: Session,
+    { code, credential, current_password: password }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form'>,
+  ) {
+    if (credential !== '') {
+      const checked = await checkPasskey(context, request, credential, ownerOf(session))
+      return 'problem' in checked ? checked : null
+    }
+    const { id } = session.account
+    if (code !== '') {
+      const typed = { code, recoveryCode: '' }
+      return refuseFactor(factorContextOf(context, request), actorOf(request, id), id, typed)
+    }
+    const checked = await confirmPassword(db, id, password)
+    if (!('problem' in checked)) return null
+    return checked.status === 403 ? { ...checked, problem: 'This password is wrong.' } : checked
+  }
+
+  async function show(
+    reply: FastifyReply,
+    session: Session,
+    shown: { returnId: string; isForm: boolean; problem: string | null },
+  ): Promise<FastifyReply> {
+    const { id } = session.account
+    const factors = await findFactors(db, id)
+    const asksPasskey = factors.passkeys > 0 && allowsPasskeys(config)
+    const options = asksPasskey ? await startUse(context, ownerOf(session)) : null
+    const { hasPassword, issuers } = await findConfirmationWays(db, id)
+    const providers = config.providers.filter(({ issuer }) => issuers.includes(issuer))
+    const email = config.mail && (await findConfirmationEmail(db, id))
+    return confirmPage(reply, session, { ...shown, factors, options, hasPassword, providers, email })
+  }
+}
+
+function ownerOf({ account, csrfToken }: Session): ChallengeOwner {
+  return { browser: csrfToken, accountId: account.id, purpose: 'confirm' }
+}

@@ -1,0 +1,90 @@
+import type { FastifyInstance } from 'fastify'
+import type pg from 'pg'
+import { z } from 'zod'
+import {
+  describeAction,
+  describeActor,
+  describeBrowser,
+  describeSubject,
+} from '../../../accounts/event-words.ts'
+import {
+  type EventFilter,
+  type IdentityEvent,
+  listIdentityEvents,
+} from '../../../accounts/identity-events.ts'
+import type { AppContext } from '../../../context.ts'
+import { readQuery, text } from '../../forms.ts'
+import { page } from '../../pages.ts'
+import { readSession, redirectToSignIn } from '../../visitor.ts'
+
+const eventsPerPage = 50
+
+/** An event as a page shows it. */
+export interface ShownEvent {
+  happenedAt: Date
+  what: string
+  subject: string
+  username: string | null
+  by: string
+  ip: string | null
+  browser: string
+}
+
+/** A page of events. */
+export interface EventList {
+  events: ShownEvent[]
+  isContinued: boolean
+  isFiltered: boolean
+  /** The query of the next page; null on the last one. */
+  next: string | null
+}
+
+const securityPage = page<EventList>('accounts/security')
+const SecurityQuery = z.object({ after: text })
+
+/** `/settings/security`: the events of the signed-in account. */
+export async function securityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  app.get('/settings/security', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { after } = readQuery(SecurityQuery, request)
+    const list = await readEventPage(context.db, { accountId: session.account.id }, {}, after)
+    return securityPage(reply, session, list)
+  })
+}
+
+/** Reads a page of events. `query` is the query of the page without `after`. */
+export async function readEventPage(
+  db: pg.Pool,
+  filter: EventFilter,
+  query: Record<string, string>,
+  after: string,
+): Promise<EventList> {
+  const found = await listIdentityEvents(db, filter, { after: after || null, limit: eventsPerPage + 1 })
+  const shown = found.slice(0, eventsPerPage)
+  const last = shown.at(-1)
+  return {
+    events: shown.map(showEvent),
+    isContinued: after !== '',
+    isFiltered: queryOf(query) !== '',
+    next: found.length > eventsPerPage && last ? `?${queryOf({ ...query, after: last.id })}` : null,
+  }
+}
+
+/** Describes an event for a page. */
+export function showEvent(event: IdentityEvent): ShownEvent {
+  return {
+    happenedAt: event.happenedAt,
+    what: describeAction(event.action),
+    subject: describeSubject(event),
+    username: event.username,
+    by: describeActor(event),
+    ip: event.ip,
+    browser: event.userAgent === null ? '' : describeBrowser(event.userAgent),
+  }
+}
+
+/** Returns the fields that are not empty as a query. */
+export function queryOf(fields: Record<string, string>): string {
+  return new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== '')).toString()
+}

@@ -1,0 +1,213 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { factorContextOf, refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
+import {
+  type FactorRequirement,
+  type FactorSummary,
+  findFactors,
+  findRequirement,
+  hasFactor,
+  removeTotp,
+} from '../../../accounts/second-factor/factors.ts'
+import { allowsPasskeys } from '../../../accounts/second-factor/passkey-ceremony.ts'
+import { listPasskeys, type Passkey } from '../../../accounts/second-factor/passkeys.ts'
+import { renewRecoveryCodes } from '../../../accounts/second-factor/recovery-codes.ts'
+import {
+  confirmEnrolment,
+  type Enrolment,
+  findEnrolment,
+  startEnrolment,
+} from '../../../accounts/second-factor/totp.ts'
+import type { Session } from '../../../accounts/sessions.ts'
+import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
+import type { AppContext } from '../../../context.ts'
+import { transaction } from '../../../database/database.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { page } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../../visitor.ts'
+import { confirmPassword } from '../sign-in/sign-in.ts'
+
+/** The page of the second factors. */
+export const factorHome = '/settings/second-factor'
+
+const factorPage = page<{
+  factors: FactorSummary
+  passkeys: Passkey[]
+  /** Whether browsers allow passkeys on this host. */
+  allowsPasskeys: boolean
+  requirement: FactorRequirement
+  /** False for an account that was created by a sign-in with a provider. */
+  hasPassword: boolean
+  /** Whether the person must add a second factor before they can open other pages. */
+  mustEnrol: boolean
+  returnId: string
+  problem: string | null
+}>('accounts/second-factor')
+const enrolPage = page<{ enrolment: Enrolment; returnId: string; problem: string | null }>(
+  'accounts/enrol-totp',
+)
+/** The problem with a removal of the last second factor while one is required. */
+export const lastRequiredFactor = 'A second factor is required. Add another one first.'
+/** Shows new recovery codes, once. */
+export const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
+
+const ReturnQuery = z.object({ return: text })
+const CodeForm = z.object({ code: text, return: text })
+const RemoveForm = z.object({ current_password: text, code: text })
+
+/** `/settings/second-factor`: the authenticator app and the recovery codes of the signed-in account. */
+export async function factorRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get(factorHome, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply)
+    return showFactors(context, request, reply, session, null)
+  })
+
+  app.post(`${factorHome}/totp`, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    const { return: returnId } = readForm(ReturnQuery, request)
+    await requireConfirmation(context, request, session, withReturn(factorHome, returnId))
+    if (await startEnrolment(context, session.account.id)) {
+      return reply.redirect(withReturn(`${factorHome}/totp`, returnId), 303)
+    }
+    return showFactors(
+      context,
+      request,
+      reply.code(409),
+      session,
+      'You have an authenticator app already. Remove it first.',
+    )
+  })
+
+  app.get(`${factorHome}/totp`, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply)
+    await requireConfirmation(context, request, session)
+    const { return: returnId } = readQuery(ReturnQuery, request)
+    return showEnrolment(context, reply, session, { returnId, problem: null })
+  })
+
+  app.post(`${factorHome}/totp/confirm`, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, `${factorHome}/totp`)
+    const { id } = session.account
+    const { code, return: returnId } = readForm(CodeForm, request)
+    // A wrong code shows the secret again.
+    await requireConfirmation(context, request, session, withReturn(`${factorHome}/totp`, returnId))
+    const confirmed = await confirmEnrolment(
+      factorContextOf(context, request),
+      actorOf(request, id),
+      id,
+      code,
+    )
+    if ('problem' in confirmed) {
+      reply.code(confirmed.status).headers(confirmed.headers)
+      return showEnrolment(context, reply, session, { returnId, problem: confirmed.problem })
+    }
+    const next = nextPage(returnId)
+    if (confirmed.recoveryCodes.length > 0) {
+      return codesPage(reply, session, { codes: confirmed.recoveryCodes, next })
+    }
+    leaveNotice(request, reply, config, 'The authenticator app was added.')
+    return reply.redirect(next, 303)
+  })
+
+  app.post(`${factorHome}/totp/remove`, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    const refused = await refuseRemoval(context, request, session)
+    if (refused)
+      return showFactors(
+        context,
+        request,
+        reply.code(refused.status).headers(refused.headers),
+        session,
+        refused.problem,
+      )
+    const { id } = session.account
+    const outcome = await removeTotp(db, actorOf(request, id), id, config.requireSecondFactor)
+    if (outcome === 'required') {
+      return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
+    }
+    leaveNotice(request, reply, config, 'The authenticator app was removed.')
+    return reply.redirect(factorHome, 303)
+  })
+
+  app.post(`${factorHome}/recovery-codes`, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    await requireConfirmation(context, request, session, factorHome)
+    const { id } = session.account
+    if (!hasFactor(await findFactors(db, id))) {
+      return showFactors(
+        context,
+        request,
+        reply.code(409),
+        session,
+        'Recovery codes need a second factor. Add one first.',
+      )
+    }
+    const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
+    return codesPage(reply, session, { codes, next: factorHome })
+  })
+}
+
+/**
+ * Checks the password, and then the code of the app or a recovery code. Returns the refusal, or null. A person without a
+ * password confirms the session instead.
+ */
+async function refuseRemoval(context: AppContext, request: FastifyRequest, session: Session) {
+  const { account } = session
+  const { current_password: password, code } = readForm(RemoveForm, request)
+  if ((await findConfirmationWays(context.db, account.id)).hasPassword) {
+    const checked = await confirmPassword(context.db, account.id, password)
+    if ('problem' in checked) {
+      return checked.status === 403 ? { ...checked, problem: 'Your current password is wrong.' } : checked
+    }
+  } else await requireConfirmation(context, request, session, factorHome)
+  const isCode = /^[\d\s]*$/.test(code)
+  const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
+  return refuseFactor(factorContextOf(context, request), actorOf(request, account.id), account.id, typed)
+}
+
+/** Shows the second factors of the account, with a problem. */
+export async function showFactors(
+  { config, db }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+  problem: string | null,
+): Promise<FastifyReply> {
+  const { return: returnId } = readQuery(ReturnQuery, request)
+  return factorPage(reply, session, {
+    factors: await findFactors(db, session.account.id),
+    passkeys: await listPasskeys(db, session.account.id),
+    allowsPasskeys: allowsPasskeys(config),
+    requirement: await findRequirement(db, session.account, config.requireSecondFactor),
+    hasPassword: (await findConfirmationWays(db, session.account.id)).hasPassword,
+    mustEnrol: session.lacksFactor,
+    returnId,
+    problem,
+  })
+}
+
+/** Shows the secret of the app that is being set up. Without one, redirects to the overview. */
+async function showEnrolment(
+  context: AppContext,
+  reply: FastifyReply,
+  session: Session,
+  shown: { returnId: string; problem: string | null },
+): Promise<FastifyReply> {
+  const enrolment = await findEnrolment(context, session.account)
+  return enrolment ? enrolPage(reply, session, { enrolment, ...shown }) : reply.redirect(factorHome, 303)
+}
+
+/** Returns the page that required a second factor. `/login` redirects a signed-in browser to it. */
+export function nextPage(returnId: string): string {
+  return returnId === '' ? factorHome : withReturn('/login', returnId)
+}

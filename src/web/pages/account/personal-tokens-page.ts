@@ -1,0 +1,201 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import { requireLiveAuthor } from '../../../accounts/live-author.ts'
+import {
+  findPersonalToken,
+  insertPersonalToken,
+  listPersonalTokens,
+  NotAnAdministratorError,
+  type PersonalToken,
+  revokePersonalToken,
+} from '../../../accounts/personal-tokens.ts'
+import type { Session } from '../../../accounts/sessions.ts'
+import type { AppContext } from '../../../context.ts'
+import { type Actor, transaction } from '../../../database/database.ts'
+import { brokenConstraint } from '../../../database/errors.ts'
+import { enforcedScopes } from '../../../domain/permissions.ts'
+import { RegistryError } from '../../../domain/registry-error.ts'
+import { readRowId } from '../../../domain/row-id.ts'
+import {
+  describeResourceScope,
+  describeScopes,
+  type ScopeGroup,
+  scopeChoices,
+} from '../../../domain/scope-descriptions.ts'
+import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
+import { listNamedRepositories } from '../../../groups/accessible-repositories.ts'
+import { requireBelowLimit } from '../../../groups/limits.ts'
+import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import {
+  enteredTokenForm,
+  lifetimesInDays,
+  PresetQuery,
+  presetForm,
+  presets,
+  readChoice,
+  type TokenChoice,
+  type TokenForm,
+  tomorrow,
+} from './personal-token-form.ts'
+
+/** The number of tokens on a page. A link leads to the next ones. */
+const tokensPerPage = 50
+
+const tokensPage = page<{
+  tokens: (PersonalToken & { describedScopes: ScopeGroup[] })[]
+  form: TokenForm
+  problem: string | null
+  presets: typeof presets
+  lifetimesInDays: readonly number[]
+  tomorrow: string
+  /** The permissions that this server checks. */
+  choices: ScopeGroup[]
+  /** The permissions that only other services check. */
+  otherChoices: ScopeGroup[]
+  resourceScopes: typeof resourceScopeChoices
+  picker: RepositoryPicker
+  /** The cursor of the next page: an id. Null on the last page. */
+  next: string | null
+}>('accounts/tokens')
+
+const newTokenPage = page<{
+  name: string
+  token: string
+  expiresAt: Date | null
+  /** Composer stores credentials by host and port, netrc by host only. */
+  host: string
+  hostname: string
+}>('accounts/new-token')
+
+const resourceScopeChoices = (['all', 'public', 'specified'] as const).map((value) => ({
+  value,
+  words: describeResourceScope(value),
+}))
+
+const TokensQuery = PresetQuery.extend({ after: text })
+const ActionForm = z.object({ action: text })
+const RevokeForm = z.object({ id: text })
+
+/** `/settings/tokens`: personal access tokens (CONTRACT 4.3). */
+export async function personalTokenRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/settings/tokens', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const query = readQuery(TokensQuery, request)
+    const after = readRowId(query.after)
+    return showTokens(context, reply, session, { form: presetForm(query), problem: null, after })
+  })
+
+  app.post('/settings/tokens', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const form = enteredTokenForm(request)
+    if (readForm(ActionForm, request).action === 'search') {
+      return showTokens(context, reply, session, { form, problem: null })
+    }
+    await requireProofFor('makePersonalToken', context, request, session, '/settings/tokens')
+    const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
+    const choice = readChoice(form, chosen)
+    const made =
+      typeof choice === 'string'
+        ? choice
+        : await makeToken(context, actorOf(request, session.account.id), session, choice)
+    if (typeof made === 'string') {
+      return showTokens(context, reply.code(400), session, { form, problem: made })
+    }
+    const { host, hostname } = new URL(config.baseUrl)
+    return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
+  })
+
+  app.get('/settings/tokens/revoke', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const id = readRowId(readQuery(RevokeForm, request).id)
+    const token = id === null ? null : await findPersonalToken(db, session.account.id, id)
+    if (!token) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Revoke the token ${token.name}?`,
+      explanation: 'Everything that uses it stops working at once. This cannot be undone.',
+      action: '/settings/tokens/revoke',
+      fields: { id: token.id },
+      button: 'Revoke',
+      ask: null,
+      back: '/settings/tokens',
+    })
+  })
+
+  app.post('/settings/tokens/revoke', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
+    const id = readRowId(readForm(RevokeForm, request).id)
+    if (id === null) throw pageNotFound()
+    const { id: accountId } = session.account
+    const actor = actorOf(request, accountId)
+    const name = await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actor)
+    const notice = name === null ? 'The token was revoked before.' : `The token ${name} was revoked.`
+    leaveNotice(request, reply, config, notice)
+    return reply.redirect('/settings/tokens', 303)
+  })
+}
+
+async function showTokens(
+  { db }: AppContext,
+  reply: FastifyReply,
+  session: Session,
+  { after = null, ...shown }: { form: TokenForm; problem: string | null; after?: string | null },
+): Promise<FastifyReply> {
+  const found = await listPersonalTokens(db, session.account.id, { after, limit: tokensPerPage + 1 })
+  const tokens = found.slice(0, tokensPerPage)
+  const { repositories: chosen, search } = shown.form
+  return tokensPage(reply, session, {
+    ...shown,
+    tokens: tokens.map((token) => ({ ...token, describedScopes: describeScopes(token.scopes) })),
+    presets,
+    lifetimesInDays,
+    tomorrow: tomorrow(),
+    choices: scopeChoices((scope) => enforcedScopes.includes(scope)),
+    otherChoices: scopeChoices((scope) => !enforcedScopes.includes(scope)),
+    resourceScopes: resourceScopeChoices,
+    picker: await readPicker(db, session.account.id, { search, chosen }),
+    next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,
+  })
+}
+
+/** Creates a token, which is shown only once. Returns a sentence when the form has a problem. */
+async function makeToken(
+  { config, db }: AppContext,
+  actor: Actor,
+  session: Session,
+  choice: TokenChoice,
+): Promise<{ token: string; expiresAt: Date | null } | string> {
+  const token = makeSecret('personal')
+  try {
+    const tokenHash = hashSecret(token)
+    const { id: accountId } = session.account
+    const wanted = { accountId, tokenHash, ...choice }
+    const expiresAt = await transaction(
+      db,
+      async (tx) => {
+        const author = { accountId, token: null, ip: actor.ip, session: session.idHash }
+        await requireLiveAuthor(tx, author)
+        await requireBelowLimit(tx, config, author, 'tokens', accountId)
+        return insertPersonalToken(tx, wanted)
+      },
+      actor,
+    )
+    return { token, expiresAt }
+  } catch (error) {
+    if (error instanceof RegistryError) return error.sentence
+    if (error instanceof NotAnAdministratorError) return error.message
+    if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error
+    return `You already have a token named “${choice.name}”.`
+  }
+}

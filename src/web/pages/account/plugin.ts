@@ -1,0 +1,66 @@
+import type { FastifyInstance } from 'fastify'
+import { noPasswordHere } from '../../../accounts/passwords.ts'
+import { openProviders } from '../../../accounts/single-sign-on/providers.ts'
+import type { AppContext } from '../../../context.ts'
+import { PageError, wrongMethod } from '../../page-error.ts'
+import { leavingPagePolicy, pagePolicy, passkeyPolicy, servePages } from '../../page-scope.ts'
+import { refuseOtherMethods } from '../../unmatched-requests.ts'
+import { emailVerificationRoutes } from '../sign-in/email-verification-page.ts'
+import { invitationRoutes } from '../sign-in/invitation-page.ts'
+import { loginRoutes } from '../sign-in/login.ts'
+import { passkeySignInRoutes } from '../sign-in/passkey-sign-in.ts'
+import { passwordResetRoutes } from '../sign-in/password-reset-page.ts'
+import { secondStepRoutes } from '../sign-in/second-step.ts'
+import { providerSignInRoutes } from '../sign-in/single-sign-on.ts'
+import { accountRoutes } from './account-page.ts'
+import { confirmAccessRoutes } from './confirm-access.ts'
+import { securityRoutes } from './event-pages.ts'
+import { factorRoutes } from './factor-page.ts'
+import { linkRoutes, unlinkRoutes } from './identities-page.ts'
+import { passkeyRoutes } from './passkey-pages.ts'
+import { personalTokenRoutes } from './personal-tokens-page.ts'
+import { sessionRoutes } from './sessions-page.ts'
+
+/** Accounts: sign-in, and the settings of the signed-in account. */
+export async function accounts(app: FastifyInstance, context: AppContext): Promise<void> {
+  await app.register(async (scope) => {
+    // After a sign-in, an earlier consent may redirect the browser to the application at once.
+    await servePages(scope, context.config, leavingPagePolicy)
+    const providers = openProviders(context.config.providers, scope.log)
+    await refuseOtherMethods(scope, wrongMethod, async () => {
+      await loginRoutes(scope, context)
+      await secondStepRoutes(scope, context)
+      await providerSignInRoutes(scope, { ...context, providers })
+      await linkRoutes(scope, { ...context, providers })
+    })
+  })
+  await app.register(async (scope) => {
+    await servePages(scope, context.config, passkeyPolicy)
+    await refuseOtherMethods(scope, wrongMethod, async () => {
+      await passkeySignInRoutes(scope, context)
+      await confirmAccessRoutes(scope, context)
+    })
+  })
+  await app.register(async (scope) => {
+    await servePages(scope, context.config, pagePolicy)
+    await refuseOtherMethods(scope, wrongMethod, async () => {
+      scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
+      await accountRoutes(scope, context)
+      await emailVerificationRoutes(scope, context)
+      await scope.register(async (resets) => {
+        resets.addHook('preHandler', async () => {
+          if (context.config.passwordSignIn === 'off')
+            throw new PageError(403, noPasswordHere(context.config))
+        })
+        await passwordResetRoutes(resets, context)
+      })
+      await invitationRoutes(scope, context)
+      await personalTokenRoutes(scope, context)
+      await sessionRoutes(scope, context)
+      await unlinkRoutes(scope, context)
+      await securityRoutes(scope, context)
+      await factorRoutes(scope, context)
+      await passkeyRoutes(scope, context)
+    })
+  })
+}

@@ -1,0 +1,228 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import { resetPassword } from '../../../accounts/account-lifecycle.ts'
+import { type AccountDetails, insertAccount, listAccounts } from '../../../accounts/accounts.ts'
+import { hashPassword } from '../../../accounts/passwords.ts'
+import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'
+import { unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
+import { type Identity, listIdentities } from '../../../accounts/single-sign-on/identities.ts'
+import { transaction } from '../../../database/database.ts'
+import { makePassword } from '../../../domain/secrets.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { authorOf } from '../permit.ts'
+import { type AccountAccess, readAccountAccess } from './account-access.ts'
+import { type AdminContext, accountOfPage, endEverythingChoice, goOn, orProblem } from './administrator.ts'
+
+const accountsPerPage = 50
+
+const AccountsQuery = z.object({ q: text, after: text })
+const checkbox = z.literal('yes').optional()
+const NewAccountForm = z.object({
+  username: text,
+  display_name: text,
+  email: text,
+  admin: checkbox,
+})
+const UnlinkForm = z.object({ issuer: text })
+const PasswordForm = z.object({ end_everything: checkbox })
+
+const accountsPage = page<{
+  accounts: AccountDetails[]
+  search: string
+  /** Whether this is not the first page of the list. */
+  isContinued: boolean
+  /** The cursor of the next page: a username. Null on the last page. */
+  next: string | null
+  form: z.output<typeof NewAccountForm>
+  problem: string | null
+}>('admin/accounts')
+/** A form of an account's page that was rejected, and the reason. */
+export interface AccountProblem {
+  form: 'details' | 'delete'
+  sentence: string
+  /** What was entered in the form of the details. */
+  entered?: { username: string; displayName: string; email: string }
+}
+
+const accountPage = page<{
+  about: AccountDetails
+  factors: FactorSummary
+  identities: Identity[]
+  access: AccountAccess
+  /** The key of the administrator's own session. */
+  currentKey: string
+  isOneself: boolean
+  problem: AccountProblem | null
+}>('admin/account')
+const passwordPage = page<{
+  username: string
+  password: string
+  isNew: boolean
+  hasEndedEverything: boolean
+}>('admin/password')
+
+const emptyForm = { username: '', display_name: '', email: '', admin: undefined }
+
+interface Route {
+  Params: { username: string }
+}
+
+/**
+ * `/admin/accounts` lists, finds and creates accounts. `/admin/accounts/<username>` shows an account and its actions.
+ */
+export async function adminAccountRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { db, sessionOf } = context
+
+  app.get('/admin/accounts', (request, reply) => {
+    const { q, after } = readQuery(AccountsQuery, request)
+    return showAccounts(context, reply, {
+      search: q.trim().slice(0, 254),
+      after,
+      form: emptyForm,
+      problem: null,
+    })
+  })
+
+  app.post('/admin/accounts', async (request, reply) => {
+    const session = sessionOf(request)
+    const form = readForm(NewAccountForm, request)
+    const password = makePassword()
+    const passwordHash = await hashPassword(password)
+    const made = await orProblem(async () => ({
+      id: await transaction(
+        db,
+        (tx) =>
+          insertAccount(tx, {
+            username: form.username,
+            displayName: form.display_name,
+            email: form.email || null,
+            isAdmin: form.admin === 'yes',
+            passwordHash,
+          }),
+        actorOf(request, session.account.id),
+      ),
+    }))
+    if (typeof made === 'string') {
+      return showAccounts(context, reply.code(400), { search: '', after: '', form, problem: made })
+    }
+    return passwordPage(reply, session, {
+      username: form.username,
+      password,
+      isNew: true,
+      hasEndedEverything: false,
+    })
+  })
+
+  app.get<Route>('/admin/accounts/:username', (request, reply) =>
+    showAccount(context, reply, request.params.username, null),
+  )
+
+  app.get<Route>('/admin/accounts/:username/identities', async (request, reply) => {
+    const { id, username } = await accountOfPage(context, request.params.username)
+    const { issuer } = readQuery(UnlinkForm, request)
+    const identity = (await listIdentities(db, id)).find((one) => one.issuer === issuer)
+    if (!identity) throw pageNotFound()
+    const url = `/admin/accounts/${username}`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `Unlink ${identity.provider} from ${username}?`,
+      explanation: 'The person can no longer sign in with it. Memberships that it gave end.',
+      action: `${url}/identities`,
+      fields: { issuer },
+      button: 'Unlink',
+      ask: null,
+      back: url,
+    })
+  })
+
+  app.post<Route>('/admin/accounts/:username/identities', async (request, reply) => {
+    const account = await accountOfPage(context, request.params.username)
+    const { issuer } = readForm(UnlinkForm, request)
+    const own = sessionOf(request).account
+    // An administrator may remove the only way to sign in, because a reset link can replace it.
+    const outcome = await unlinkAccount(db, actorOf(request, own.id), account, issuer, null)
+    if (outcome === 'unknown') throw new PageError(409, 'The account is no longer linked with this provider.')
+    const { username } = account
+    return goOn(
+      context,
+      reply,
+      `/admin/accounts/${username}`,
+      `${username} is no longer linked with the provider.`,
+    )
+  })
+
+  app.get<Route>('/admin/accounts/:username/password', async (request, reply) => {
+    const { username } = await accountOfPage(context, request.params.username)
+    const url = `/admin/accounts/${username}`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `Set a new password: ${username}?`,
+      explanation:
+        'The old password stops working, and all sessions of the account end. Tokens keep working, unless you end everything.',
+      action: `${url}/password`,
+      fields: {},
+      button: 'Set a new password',
+      ask: null,
+      choice: endEverythingChoice,
+      back: url,
+    })
+  })
+
+  app.post<Route>('/admin/accounts/:username/password', async (request, reply) => {
+    const { id, username } = await accountOfPage(context, request.params.username)
+    const password = makePassword()
+    const session = sessionOf(request)
+    const { end_everything } = readForm(PasswordForm, request)
+    const everythingBy = end_everything === 'yes' ? authorOf(request, session) : null
+    await resetPassword(db, actorOf(request, session.account.id), id, password, everythingBy)
+    const hasEndedEverything = everythingBy !== null
+    return passwordPage(reply, session, { username, password, isNew: false, hasEndedEverything })
+  })
+}
+
+/** Shows the page of an account, with the problem of a rejected form. */
+export async function showAccount(
+  context: AdminContext,
+  reply: FastifyReply,
+  username: string,
+  problem: AccountProblem | null,
+): Promise<FastifyReply> {
+  const session = context.sessionOf(reply.request)
+  const about = await accountOfPage(context, username)
+  const factors = await findFactors(context.db, about.id)
+  const identities = await listIdentities(context.db, about.id)
+  const access = await readAccountAccess(context.db, about.id)
+  const isOneself = about.id === session.account.id
+  return accountPage(reply, session, {
+    about,
+    factors,
+    identities,
+    access,
+    currentKey: session.idHash.toString('hex'),
+    isOneself,
+    problem,
+  })
+}
+
+async function showAccounts(
+  { db, sessionOf }: AdminContext,
+  reply: FastifyReply,
+  shown: {
+    search: string
+    after: string
+    form: z.output<typeof NewAccountForm>
+    problem: string | null
+  },
+): Promise<FastifyReply> {
+  const { search, after, ...rest } = shown
+  const found = await listAccounts(db, { after, limit: accountsPerPage + 1 }, search)
+  const accounts = found.slice(0, accountsPerPage)
+  return accountsPage(reply, sessionOf(reply.request), {
+    ...rest,
+    accounts,
+    search,
+    isContinued: after !== '',
+    next: found.length > accountsPerPage ? (accounts.at(-1)?.username ?? null) : null,
+  })
+}

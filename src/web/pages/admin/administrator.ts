@@ -1,0 +1,96 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type AccountDetails, findAccountDetails } from '../../../accounts/accounts.ts'
+import type { Session } from '../../../accounts/sessions.ts'
+import type { AppContext } from '../../../context.ts'
+import { brokenConstraint } from '../../../database/errors.ts'
+import { UnwritableMigration } from '../../../database/operator-migrations.ts'
+import { describeRule } from '../../../database/rules.ts'
+import { UnacceptableChange } from '../../../oauth/application-changes.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import type { Confirmation } from '../../pages.ts'
+import { readSession, requireProofFor } from '../../visitor.ts'
+import { mayOnSite } from '../permit.ts'
+
+/** Returns the session of the administrator who sent a request. */
+export type SessionOf = (request: FastifyRequest) => Session
+
+/** The context of the administration pages. */
+export interface AdminContext extends AppContext {
+  sessionOf: SessionOf
+}
+
+/**
+ * Responds with 404 on every URL of the scope to everybody but site administrators, before a body is read. A POST is
+ * judged again after its body has arrived. Returns a function that returns the session of an accepted request.
+ */
+export function onlyAdministrators(scope: FastifyInstance, context: AppContext): SessionOf {
+  const sessions = new WeakMap<FastifyRequest, Session>()
+  const judge = async (request: FastifyRequest) => {
+    const session = await readSession(context, request)
+    if (!session || !mayOnSite(session, 'readSite')) throw pageNotFound()
+    await requireProofFor('readSite', context, request, session, pageOf(request))
+    sessions.set(request, session)
+  }
+  scope.addHook('onRequest', judge)
+  // A slow body may arrive after the administrator was disabled or lost the role.
+  scope.addHook('preHandler', async (request) => {
+    if (request.method === 'POST') await judge(request)
+  })
+  return (request) => {
+    const session = sessions.get(request)
+    if (!session) throw pageNotFound()
+    return session
+  }
+}
+
+/** Returns the page of a request. For a POST to `/admin/accounts/ann/password` it is `/admin/accounts/ann`. */
+function pageOf({ method, routeOptions, url }: FastifyRequest): string {
+  if (method !== 'POST') return url
+  const isAboutOne = routeOptions.url?.split('/')[3]?.startsWith(':') === true
+  return url
+    .replace(/\?.*/s, '')
+    .split('/')
+    .slice(0, isAboutOne ? 4 : 3)
+    .join('/')
+}
+
+/** Finds the account of a URL. Throws the 404 page when it does not exist. */
+export async function accountOfPage({ db }: AdminContext, username: string): Promise<AccountDetails> {
+  // PostgreSQL cannot store NUL in text.
+  const found = username.includes('\0') ? null : await findAccountDetails(db, username)
+  if (!found) throw pageNotFound()
+  return found
+}
+
+/** The check box that ends everything of an account, not only its sessions. */
+export const endEverythingChoice: NonNullable<Confirmation['choice']> = {
+  name: 'end_everything',
+  label: 'End everything',
+  hint: 'Also revokes its tokens and applications, and the deploy tokens and invitations that it made. This cannot be undone, also not by enabling the account.',
+}
+
+/** Redirects to a page, which shows the sentence once. */
+export function goOn(
+  { config }: AppContext,
+  reply: FastifyReply,
+  url: string,
+  sentence: string,
+): FastifyReply {
+  leaveNotice(reply.request, reply, config, sentence)
+  return reply.redirect(url, 303)
+}
+
+/**
+ * Runs a change that writes a migration. Returns its result, or a sentence about the problem if nothing was changed.
+ */
+export async function orProblem<Result>(change: () => Promise<Result>): Promise<Result | string> {
+  try {
+    return await change()
+  } catch (error) {
+    if (error instanceof UnacceptableChange || error instanceof UnwritableMigration) return error.message
+    const rule = brokenConstraint(error)
+    if (rule === null) throw error
+    return describeRule(rule)
+  }
+}

@@ -1,0 +1,156 @@
+import { readFile as readWholeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import { writeAndApplyMigration } from '../../../database/operator-migrations.ts'
+import { scopeChoices } from '../../../domain/scope-descriptions.ts'
+import {
+  changeApplication,
+  deleteApplication,
+  prepareRegistration,
+  UnacceptableChange,
+} from '../../../oauth/application-changes.ts'
+import type { Application } from '../../../oauth/applications.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, text } from '../../forms.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
+import { page } from '../../pages.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
+import {
+  type ApplicationForm,
+  emptyApplicationForm,
+  findChanges,
+  formOfApplication,
+  readApplicationForm,
+  resourceScopeWords,
+} from './application-form.ts'
+import { applicationUrl, theApplication } from './applications.ts'
+
+const DeletionForm = z.object({ confirmed: text.transform((name) => name.trim()) })
+
+interface EditorContent {
+  /** Null for a new application. */
+  application: Application | null
+  form: ApplicationForm
+  choices: ReturnType<typeof scopeChoices>
+  resourceScopes: typeof resourceScopeWords
+  problem: string | null
+}
+
+const editorPage = page<EditorContent>('admin/application-editor')
+const secretPage = page<{
+  name: string
+  clientId: string
+  clientSecret: string
+  /** The file name of the migration that adds the application. Null after a rotation of the secret. */
+  migration: string | null
+  overlap: string | null
+}>('admin/client-secret')
+
+interface Route {
+  Params: { clientId: string }
+}
+
+/**
+ * `/admin/applications/new` registers an application as `svc application new --apply` does,
+ * `/admin/applications/<client_id>/edit` changes one as `svc application set` does, and `…/delete` deletes one. Each
+ * writes a migration, which can be downloaded.
+ */
+export async function applicationEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { config, db, sessionOf } = context
+
+  app.get('/admin/applications/new', async (_request, reply) =>
+    showEditor(context, reply, { application: null, form: emptyApplicationForm, problem: null }),
+  )
+
+  app.post('/admin/applications/new', async (request, reply) => {
+    const form = readApplicationForm(request)
+    const registered = await orProblem(async () => {
+      const { logo } = form
+      if (!logo) throw new UnacceptableChange('The application cannot be registered: the logo is missing.')
+      const prepared = prepareRegistration({ ...form, logo, description: form.description || null })
+      return {
+        ...prepared,
+        path: await writeAndApplyMigration(
+          db,
+          config,
+          actorOf(request, sessionOf(request).account.id),
+          prepared.what,
+          prepared.sql,
+        ),
+      }
+    })
+    if (typeof registered === 'string') {
+      return showEditor(context, reply.code(400), { application: null, form, problem: registered })
+    }
+    const { clientId, clientSecret, path } = registered
+    return secretPage(reply, sessionOf(request), {
+      name: form.name,
+      clientId,
+      clientSecret,
+      migration: basename(path),
+      overlap: null,
+    })
+  })
+
+  app.get<Route>('/admin/applications/:clientId/edit', async (request, reply) => {
+    const application = await theApplication(context, request.params.clientId)
+    return showEditor(context, reply, { application, form: formOfApplication(application), problem: null })
+  })
+
+  app.post<Route>('/admin/applications/:clientId/edit', async (request, reply) => {
+    const application = await theApplication(context, request.params.clientId)
+    const form = readApplicationForm(request)
+    const changes = findChanges(application, form)
+    const changed = await orProblem(async () => {
+      if (Object.keys(changes).length === 0) throw new UnacceptableChange('There is nothing to change.')
+      return changeApplication(
+        db,
+        config,
+        actorOf(request, sessionOf(request).account.id),
+        application.clientId,
+        changes,
+      )
+    })
+    if (changed === null) throw pageNotFound()
+    if (typeof changed === 'string') {
+      return showEditor(context, reply.code(400), { application, form, problem: changed })
+    }
+    const url = applicationUrl(application.clientId, changed.migration)
+    return goOn(context, reply, url, 'The application was changed. Tokens keep what was granted to them.')
+  })
+
+  app.post<Route>('/admin/applications/:clientId/delete', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { confirmed } = readForm(DeletionForm, request)
+    if (confirmed !== name) throw new PageError(400, `Nothing was deleted: type ${name} to delete it.`)
+    const actor = actorOf(request, sessionOf(request).account.id)
+    const deleted = await orProblem(() => deleteApplication(db, config, actor, clientId))
+    if (deleted === null) throw pageNotFound()
+    if (typeof deleted === 'string') throw new PageError(409, deleted)
+    return goOn(context, reply, '/admin/applications', `The application ${name} is deleted.`)
+  })
+
+  app.get<{ Params: { file: string } }>('/admin/applications/migrations/:file', async (request, reply) => {
+    const { file } = request.params
+    if (!/^\d{4}_[a-z0-9_]{1,120}\.sql$/.test(file)) throw pageNotFound()
+    const sql = await readWholeFile(join(config.migrationsDir, file)).catch(() => null)
+    if (!sql) throw pageNotFound()
+    return reply
+      .header('content-disposition', `attachment; filename="${file}"`)
+      .type('application/sql')
+      .send(sql)
+  })
+}
+
+function showEditor(
+  { sessionOf }: AdminContext,
+  reply: FastifyReply,
+  content: Pick<EditorContent, 'application' | 'form' | 'problem'>,
+): FastifyReply {
+  return editorPage(reply, sessionOf(reply.request), {
+    ...content,
+    choices: scopeChoices(),
+    resourceScopes: resourceScopeWords,
+  })
+}

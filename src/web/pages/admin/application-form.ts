@@ -1,0 +1,92 @@
+import type { FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'
+import { describeResourceScopeOfOthers } from '../../../domain/scope-descriptions.ts'
+import type { RegistrationForm } from '../../../oauth/application-changes.ts'
+import type { ApplicationChanges } from '../../../oauth/application-seed.ts'
+import type { Application } from '../../../oauth/applications.ts'
+import { readForm, text, textList } from '../../forms.ts'
+import { readFile } from '../../multipart-forms.ts'
+
+const checkbox = z.literal('yes').optional()
+
+const ApplicationFields = z.object({
+  name: text,
+  description: text,
+  website: text,
+  redirect_uri: text,
+  exact_redirect: checkbox,
+  resource_server: checkbox,
+  pending: checkbox,
+  scope: textList,
+  resource_scope: z.enum(resourceScopes).default('all'),
+})
+
+/** The fields of an application's form. */
+export interface ApplicationForm extends Omit<RegistrationForm, 'logo' | 'description'> {
+  description: string
+  /** Null when no file was chosen. */
+  logo: Buffer | null
+}
+
+/** The form of a new application. */
+export const emptyApplicationForm: ApplicationForm = {
+  name: '',
+  description: '',
+  website: '',
+  redirectUri: '',
+  exactRedirect: false,
+  isResourceServer: false,
+  status: 'approved',
+  scopes: [],
+  resourceScope: 'all',
+  logo: null,
+}
+
+/** The labels of the form for each Authorization Resource Scope of SPEC 2.1. */
+export const resourceScopeWords = resourceScopes.map((value: ResourceScope) => ({
+  value,
+  words: describeResourceScopeOfOthers(value),
+}))
+
+/** Reads the form as it was sent. Throws FormError for values that the page does not offer. */
+export function readApplicationForm(request: FastifyRequest): ApplicationForm {
+  const form = readForm(ApplicationFields, request)
+  return {
+    name: form.name,
+    // Browsers send line ends as CRLF.
+    description: form.description.replaceAll('\r\n', '\n'),
+    website: form.website,
+    redirectUri: form.redirect_uri,
+    exactRedirect: form.exact_redirect === 'yes',
+    isResourceServer: form.resource_server === 'yes',
+    status: form.pending === 'yes' ? 'pending' : 'approved',
+    scopes: form.scope,
+    resourceScope: form.resource_scope,
+    logo: readFile(request, 'logo'),
+  }
+}
+
+/** Returns a form with the values of an application. */
+export function formOfApplication(application: Application): ApplicationForm {
+  return { ...application, description: application.description ?? '', logo: null }
+}
+
+/** Returns the values that the form changes. Without a file, the logo stays. */
+export function findChanges(application: Application, form: ApplicationForm): ApplicationChanges {
+  const { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope } = form
+  const sent = { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope }
+  const changed = Object.entries(sent).filter(
+    ([key, value]) => application[key as keyof typeof sent] !== value,
+  )
+  const description = form.description || null
+  const isSameScopes =
+    form.scopes.length === application.scopes.length &&
+    form.scopes.every((scope) => application.scopes.includes(scope))
+  return {
+    ...(Object.fromEntries(changed) as Partial<typeof sent>),
+    ...(description !== application.description && { description }),
+    ...(!isSameScopes && { scopes: form.scopes }),
+    ...(form.logo && { logo: form.logo }),
+  }
+}

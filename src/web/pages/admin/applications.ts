@@ -1,0 +1,284 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { applicationActions, listIdentityEvents } from '../../../accounts/identity-events.ts'
+import { type Queryable, transaction } from '../../../database/database.ts'
+import { enforcedScopes } from '../../../domain/permissions.ts'
+import {
+  type DescribedScope,
+  describeResourceScopeOfOthers,
+  describeScopes,
+} from '../../../domain/scope-descriptions.ts'
+import { covers } from '../../../domain/scopes.ts'
+import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
+import { changeApplicationStatus, maxReasonCharacters } from '../../../oauth/application-changes.ts'
+import {
+  type Application,
+  type ApplicationStatus,
+  type ApplicationUse,
+  applicationStatuses,
+  countApplications,
+  findApplicationByClientId,
+  findApplicationUse,
+  findLogoForReview,
+  listApplications,
+  rotateClientSecret,
+} from '../../../oauth/applications.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { type ShownEvent, showEvent } from '../account/event-pages.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
+
+const applicationsPerPage = 50
+const eventsInHistory = 20
+
+/** The choices for how long the old secret works after a rotation, in seconds. */
+const overlaps = {
+  '0': 'not at all',
+  '3600': '1 hour',
+  '86400': '1 day',
+  '604800': '7 days',
+  '2592000': '30 days',
+}
+
+const statuses = z.enum(applicationStatuses)
+const ApplicationsQuery = z.object({ state: statuses.optional(), after: text })
+const MigrationQuery = z.object({ migration: text })
+const ReviewForm = z.object({
+  act: z.enum(['approve', 'suspend', 'decline']),
+  reason: text,
+  only_here: z.literal('yes').optional(),
+})
+const QuestionQuery = z.object({ act: z.enum(['suspend', 'decline']), reason: text })
+const RotationForm = z.object({
+  overlap_seconds: z.enum(Object.keys(overlaps) as [keyof typeof overlaps, ...(keyof typeof overlaps)[]]),
+})
+
+const applicationsPage = page<{
+  applications: Application[]
+  state: ApplicationStatus | null
+  counts: Partial<Record<ApplicationStatus, number>>
+  isContinued: boolean
+  /** The cursor of the next page: a client id. Null on the last page. */
+  next: string | null
+}>('admin/applications')
+
+interface ReviewContent {
+  application: Application
+  use: ApplicationUse
+  scopeGroups: { title: string; scopes: (DescribedScope & { enforcement: string })[] }[]
+  resourceScope: string
+  redirectHost: string
+  overlaps: typeof overlaps
+  /** The migration that the last change has written. */
+  migration: string | null
+  /** The reason of a rejected form. */
+  reason: string
+  problem: string | null
+  /** The latest actions of administrators, newest first. */
+  events: ShownEvent[]
+}
+
+const applicationPage = page<ReviewContent>('admin/application')
+const secretPage = page<{
+  name: string
+  clientId: string
+  clientSecret: string
+  migration: null
+  overlap: string
+}>('admin/client-secret')
+
+const states = { approve: 'approved', suspend: 'suspended', decline: 'declined' } as const
+const done = {
+  approved: 'is approved. People can authorize it.',
+  suspended: 'is suspended. None of its tokens works any more.',
+  declined: 'is declined. Nobody can authorize it.',
+} as const
+
+/** What is asked before an application is suspended or declined. */
+const questions = {
+  suspend: {
+    button: 'Suspend',
+    explanation:
+      'All its authorizations and tokens end at once. When it is approved again, people must authorize it again.',
+    isReasonOptional: true,
+  },
+  decline: {
+    button: 'Decline',
+    explanation: 'Nobody can authorize the application, and its tokens do not work.',
+    isReasonOptional: false,
+  },
+} as const
+
+interface Route {
+  Params: { clientId: string }
+}
+
+/** `/admin/applications` lists applications by state. `/admin/applications/<client_id>` reviews one (SPEC 1.6, 2.1). */
+export async function adminApplicationRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { config, db, sessionOf } = context
+
+  app.get('/admin/applications', async (request, reply) => {
+    const { state = null, after } = readQuery(ApplicationsQuery, request)
+    const part = { after: after || null, limit: applicationsPerPage + 1 }
+    const found = await listApplications(db, part, state)
+    const applications = found.slice(0, applicationsPerPage)
+    return applicationsPage(reply, sessionOf(request), {
+      applications,
+      state,
+      counts: await countApplications(db),
+      isContinued: after !== '',
+      next: found.length > applicationsPerPage ? (applications.at(-1)?.clientId ?? null) : null,
+    })
+  })
+
+  app.get<Route>('/admin/applications/:clientId', async (request, reply) => {
+    const application = await theApplication(context, request.params.clientId)
+    const { migration } = readQuery(MigrationQuery, request)
+    const shown = { migration: /^\d{4}_\w{1,120}\.sql$/.test(migration) ? migration : null }
+    return applicationPage(reply, sessionOf(request), await describe(context, application, shown))
+  })
+
+  app.get<Route>('/admin/applications/:clientId/logo', async (request, reply) => {
+    const { clientId } = await theApplication(context, request.params.clientId)
+    const logo = await findLogoForReview(db, clientId)
+    if (!logo) throw pageNotFound()
+    return setLogoHeaders(reply, logo).header('cache-control', 'no-store').send(logo.image)
+  })
+
+  app.get<Route>('/admin/applications/:clientId/ask', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { act, reason } = readQuery(QuestionQuery, request)
+    const { button, explanation, isReasonOptional } = questions[act]
+    const url = applicationUrl(clientId, null)
+    return confirmationPage(reply, sessionOf(request), {
+      title: `${button} ${name}?`,
+      explanation,
+      action: url,
+      fields: { act },
+      button,
+      ask: {
+        name: 'reason',
+        label: 'Reason, shown to administrators',
+        maxLength: maxReasonCharacters,
+        isOptional: isReasonOptional,
+        value: reason,
+      },
+      choice: {
+        name: 'only_here',
+        label: 'Change only this database',
+        hint: 'Otherwise a migration is written too.',
+      },
+      back: url,
+    })
+  })
+
+  app.post<Route>('/admin/applications/:clientId', async (request, reply) => {
+    const application = await theApplication(context, request.params.clientId)
+    const { clientId, name } = application
+    const { act, reason, only_here } = readForm(ReviewForm, request)
+    const status = states[act]
+    const actor = actorOf(request, sessionOf(request).account.id)
+    const isUnexplained = act === 'decline' && reason.trim() === ''
+    const changed = isUnexplained
+      ? 'Enter a reason for declining the application.'
+      : await orProblem(() =>
+          changeApplicationStatus(db, config, actor, clientId, {
+            verb: act,
+            status,
+            reason: (act === 'approve' ? '' : reason.trim()) || null,
+            isMigration: only_here !== 'yes',
+          }),
+        )
+    if (changed === null) throw pageNotFound()
+    if (typeof changed === 'string') {
+      const content = await describe(context, application, { reason, problem: changed })
+      return applicationPage(reply.code(400), sessionOf(request), content)
+    }
+    return goOn(context, reply, applicationUrl(clientId, changed.migration), `${name} ${done[status]}`)
+  })
+
+  app.get<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { overlap_seconds } = readQuery(RotationForm, request)
+    const url = applicationUrl(clientId, null)
+    const end =
+      overlap_seconds === '0' ? 'stops working at once' : `works for ${overlaps[overlap_seconds]} more`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `Generate a new secret for ${name}?`,
+      explanation: `The old secret ${end}. The new one is shown once.`,
+      action: `${url}/secret`,
+      fields: { overlap_seconds },
+      button: 'Generate new secret',
+      ask: null,
+      back: url,
+    })
+  })
+
+  app.post<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { overlap_seconds } = readForm(RotationForm, request)
+    const clientSecret = makeSecret('client')
+    const session = sessionOf(request)
+    const isRotated = await transaction(
+      db,
+      (tx) => rotateClientSecret(tx, clientId, hashSecret(clientSecret), Number(overlap_seconds)),
+      actorOf(request, session.account.id),
+    )
+    if (!isRotated) throw pageNotFound()
+    const overlap = overlaps[overlap_seconds]
+    return secretPage(reply, session, { name, clientId, clientSecret, migration: null, overlap })
+  })
+}
+
+/** Returns the URL of an application's page. The page offers the given migration for download. */
+export function applicationUrl(clientId: string, migration: string | null): string {
+  const name = migration?.split(/[/\\]/).at(-1)
+  return `/admin/applications/${clientId}${name ? `?migration=${encodeURIComponent(name)}` : ''}`
+}
+
+/** Finds the application with a client id. Throws the 404 page when there is none. */
+export async function theApplication({ db }: AdminContext, clientId: string): Promise<Application> {
+  const application = isClientId(clientId) ? await findApplicationByClientId(db, clientId) : null
+  if (!application) throw pageNotFound()
+  return application
+}
+
+async function describe(
+  { db }: AdminContext,
+  application: Application,
+  shown: Partial<Pick<ReviewContent, 'migration' | 'reason' | 'problem'>>,
+): Promise<ReviewContent> {
+  return {
+    migration: null,
+    reason: '',
+    problem: null,
+    ...shown,
+    application,
+    use: await findApplicationUse(db, application.id),
+    events: await readHistory(db, application.id),
+    scopeGroups: describeScopes(application.scopes).map(({ title, scopes }) => ({
+      title,
+      scopes: scopes.map((scope) => ({ ...scope, enforcement: describeEnforcement(scope.scope) })),
+    })),
+    resourceScope: describeResourceScopeOfOthers(application.resourceScope),
+    redirectHost: new URL(application.redirectUri).host,
+    overlaps,
+  }
+}
+
+/** Lists who registered, reviewed and changed an application. Consents are left out, because there may be millions. */
+async function readHistory(db: Queryable, applicationId: string): Promise<ShownEvent[]> {
+  const part = { after: null, limit: eventsInHistory }
+  return (await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)).map(showEvent)
+}
+
+/** Returns who checks a scope: svc, or a service that introspects the token. */
+function describeEnforcement(scope: string): string {
+  if (enforcedScopes.includes(scope)) return 'Enforced here'
+  return enforcedScopes.some((enforced) => covers([scope], enforced))
+    ? 'Reading is enforced here'
+    : 'For other services'
+}

@@ -1,0 +1,121 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import { findGroup, type Group, type ListedGroup, listGroups } from '../../../groups/groups.ts'
+import { type CountedRepository, listRepositories } from '../../../groups/repositories.ts'
+import { changeGroupName, removeGroup } from '../../../groups/tenancy.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { page } from '../../pages.ts'
+import { authorOf } from '../permit.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
+
+const rowsPerPage = 50
+
+const GroupsQuery = z.object({ group: text, q: text, after: text })
+const RepositoriesQuery = z.object({ q: text, after: text })
+const trimmed = text.transform((value) => value.trim())
+const RenameForm = z.object({ group: text, name: trimmed })
+const DeleteForm = z.object({ group: text, confirmed: trimmed, with_repositories: text })
+
+const groupsPage = page<{
+  groups: ListedGroup[]
+  search: string
+  isContinued: boolean
+  /** The cursor of the next page: a name. Null on the last page. */
+  next: string | null
+}>('admin/groups')
+const repositoriesPage = page<{
+  repositories: CountedRepository[]
+  search: string
+  isContinued: boolean
+  /** The cursor of the next page: a path. Null on the last page. */
+  next: string | null
+}>('admin/repositories')
+const groupPage = page<{
+  group: Group
+  repositories: CountedRepository[]
+  isContinued: boolean
+  next: string | null
+  problem: { form: 'rename' | 'delete'; sentence: string } | null
+}>('admin/group')
+
+/**
+ * `/admin/groups` lists all groups. With `?group=` it shows one, with its repositories and forms to rename and delete
+ * it. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it on its pages.
+ */
+export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { db, sessionOf } = context
+
+  app.get('/admin/groups', async (request, reply) => {
+    const { group: name, q, after } = readQuery(GroupsQuery, request)
+    if (name !== '') return showGroup(reply, await theGroup(name), { after, problem: null })
+    const search = q.trim().slice(0, 64)
+    const found = await listGroups(db, { after, limit: rowsPerPage + 1 }, search)
+    const groups = found.slice(0, rowsPerPage)
+    const next = found.length > rowsPerPage ? (groups.at(-1)?.name ?? null) : null
+    return groupsPage(reply, sessionOf(request), { groups, search, isContinued: after !== '', next })
+  })
+
+  app.get('/admin/repositories', async (request, reply) => {
+    const { q, after } = readQuery(RepositoriesQuery, request)
+    const search = q.trim().slice(0, 200)
+    const found = await listRepositories(db, null, { after, limit: rowsPerPage + 1 }, search)
+    const repositories = found.slice(0, rowsPerPage)
+    const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
+    const isContinued = after !== ''
+    return repositoriesPage(reply, sessionOf(request), { repositories, search, isContinued, next })
+  })
+
+  app.post('/admin/groups/rename', async (request, reply) => {
+    const { group: name, name: newName } = readForm(RenameForm, request)
+    const group = await theGroup(name)
+    const author = authorOf(request, sessionOf(request))
+    const changed = await orProblem(() => changeGroupName(db, author, group, newName))
+    if (typeof changed === 'string') {
+      return showGroup(reply.code(400), group, { after: '', problem: { form: 'rename', sentence: changed } })
+    }
+    const sentence = `The group ${name} is now ${newName}. Its documents are rendered again in the background.`
+    return goOn(context, reply, groupUrl(newName), sentence)
+  })
+
+  app.post('/admin/groups/delete', async (request, reply) => {
+    const { group: name, confirmed, with_repositories } = readForm(DeleteForm, request)
+    const group = await theGroup(name)
+    const refuse = (status: number, sentence: string) =>
+      showGroup(reply.code(status), group, { after: '', problem: { form: 'delete', sentence } })
+    if (confirmed !== name) return refuse(400, `Nothing was deleted: type ${name} to delete it.`)
+    const author = authorOf(request, sessionOf(request))
+    const withRepositories = with_repositories !== ''
+    const { isDeleted, repositories } = await removeGroup(db, author, group, { withRepositories })
+    if (!isDeleted) {
+      const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
+      return refuse(
+        409,
+        `Nothing was deleted: the group has ${count}, those that can be restored included. Tick the box to delete them for good.`,
+      )
+    }
+    return goOn(context, reply, '/admin/groups', `The group ${name} is deleted.`)
+  })
+
+  async function theGroup(name: string): Promise<Group> {
+    const group = await findGroup(db, name)
+    if (!group) throw pageNotFound()
+    return group
+  }
+
+  async function showGroup(
+    reply: FastifyReply,
+    group: Group,
+    { after, problem }: { after: string; problem: { form: 'rename' | 'delete'; sentence: string } | null },
+  ): Promise<FastifyReply> {
+    const found = await listRepositories(db, group.id, { after, limit: rowsPerPage + 1 })
+    const repositories = found.slice(0, rowsPerPage)
+    const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
+    const isContinued = after !== ''
+    return groupPage(reply, sessionOf(reply.request), { group, repositories, isContinued, next, problem })
+  }
+}
+
+function groupUrl(name: string): string {
+  return `/admin/groups?${new URLSearchParams({ group: name })}`
+}

@@ -1,0 +1,37 @@
+import type { FastifyInstance } from 'fastify'
+import type { AppContext } from '../../../context.ts'
+import { maxLogoBytes } from '../../../oauth/application-rules.ts'
+import { acceptMultipart } from '../../multipart-forms.ts'
+import { wrongMethod } from '../../page-error.ts'
+import { pagePolicy, servePages } from '../../page-scope.ts'
+import { refuseOtherMethods } from '../../unmatched-requests.ts'
+import { siteInvitationRoutes } from '../group/invitations.ts'
+import { accountAccessRoutes } from './account-access.ts'
+import { accountActRoutes } from './account-acts.ts'
+import { accountEditingRoutes } from './account-editing.ts'
+import { adminAccountRoutes } from './accounts.ts'
+import { onlyAdministrators } from './administrator.ts'
+import { applicationEditingRoutes } from './application-editing.ts'
+import { adminApplicationRoutes } from './applications.ts'
+import { adminEventRoutes } from './events.ts'
+import { adminGroupRoutes } from './group-list.ts'
+import { systemRoutes } from './system.ts'
+
+/** `/admin`: administration in the browser, for site administrators. Everybody else gets 404. */
+export async function administration(app: FastifyInstance, context: AppContext): Promise<void> {
+  await servePages(app, context.config, pagePolicy)
+  acceptMultipart(app, { maxFileBytes: maxLogoBytes })
+  const admin = { ...context, sessionOf: onlyAdministrators(app, context) }
+  await refuseOtherMethods(app, wrongMethod, async () => {
+    await systemRoutes(app, admin)
+    await adminAccountRoutes(app, admin)
+    await accountActRoutes(app, admin)
+    await accountEditingRoutes(app, admin)
+    await accountAccessRoutes(app, admin)
+    await siteInvitationRoutes(app, admin)
+    await adminApplicationRoutes(app, admin)
+    await applicationEditingRoutes(app, admin)
+    await adminGroupRoutes(app, admin)
+    await adminEventRoutes(app, admin)
+  })
+}

@@ -1,0 +1,221 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import MarkdownIt, { type Token } from 'markdown-it'
+import { z } from 'zod'
+import { projectRoot } from '../../config.ts'
+import { hasTag, tagOf } from '../conditional-requests.ts'
+import { readQuery, text } from '../forms.ts'
+import { pageNotFound } from '../page-error.ts'
+import { nobody, page } from '../pages.ts'
+import { readSession } from '../visitor.ts'
+import { describeOperations, type OperationGroup } from './api-reference.ts'
+import { type ApiViewer, serveApiViewer } from './api-viewer.ts'
+import type { PagesContext } from './permit.ts'
+
+/** A part of a document below a heading. */
+interface Section {
+  id: string
+  title: string
+  /** The text of the section, without markup. */
+  text: string
+}
+
+/** A section that a search found. */
+export interface FoundSection {
+  name: string
+  documentTitle: string
+  id: string
+  title: string
+  /** The text around the first match. */
+  excerpt: string
+}
+
+/** The maximum number of sections that a search shows. People add words to find fewer. */
+const maxFound = 30
+const excerptCharacters = 160
+
+/** What each document is about, for the list. Its order is that of the list: what most people need comes first. */
+const summaries = {
+  'packages.md': 'Tokens, Composer, CI, uploads, deletion, and packages from other registries.',
+  'oauth-applications.md':
+    'For developers of applications that act for a person: register, authorize, exchange, refresh.',
+  'api.md': 'How programs authenticate, read lists page by page, and handle errors and limits.',
+  'operations.md': 'Install, configure, watch, back up, upgrade and move an installation.',
+  'monitoring.md': 'Health checks, metrics, rules for alerts, and a dashboard.',
+  'second-factor.md': 'Authenticator apps, passkeys and recovery codes, and how a group requires them.',
+  'nginx.md': 'A tested configuration of nginx as the https proxy in front of svc.',
+  'object-storage.md': 'Keep archives in a bucket of any store with the S3 API.',
+  'scaling.md': 'What to add when one process is no longer enough, with measurements.',
+  'performance.md': 'What a request costs, as measured, and how to measure it on your machine.',
+  'architecture.md':
+    'The parts of svc, the life of a token, a push and a pull. For people who change the code.',
+  'decisions.md': 'Choices that the specification leaves open, and what svc does.',
+}
+
+const DocsQuery = z.object({ q: text })
+
+/** A file of docs/, rendered. */
+interface Document {
+  /** The name in its URL: `nginx` for `docs/nginx.md`. */
+  name: string
+  title: string
+  /** What the document is about, in one line. Empty when nobody wrote it. */
+  summary: string
+  html: string
+  /** Its sections, for the table of contents. */
+  sections: Section[]
+}
+
+const docsPage = page<{
+  documents: Document[]
+  search: string
+  /** Null without a search. */
+  found: FoundSection[] | null
+}>('pages/docs')
+const documentPage = page<{ documents: Document[]; document: Document }>('pages/document')
+const referencePage = page<{ reference: string; viewer: ApiViewer }>('pages/api-reference')
+
+/** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
+export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const documents = await readDocuments()
+  const viewer = await serveApiViewer(app)
+  let reference: Promise<string> | undefined
+
+  app.get('/docs', async (request, reply) => {
+    const session = await readSession(context, request)
+    const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
+    const found = search === '' ? null : searchDocuments(documents, search)
+    return docsPage(reply, session ?? nobody, { documents, search, found })
+  })
+
+  /** Renders the endpoints, which takes longer than the rest of the page. They are the same for everybody. */
+  async function renderReference(): Promise<string> {
+    const groups: OperationGroup[] = describeOperations(await context.describeApi())
+    return app.view('pages/api-endpoints', { groups })
+  }
+
+  app.get('/docs/api', { onSend: tagPage }, async (request, reply) => {
+    const session = await readSession(context, request)
+    // A failure is not cached: the next request tries again.
+    reference ??= renderReference().catch((error: unknown) => {
+      reference = undefined
+      throw error
+    })
+    return referencePage(reply, session ?? nobody, { reference: await reference, viewer })
+  })
+
+  app.get<{ Params: { name: string } }>('/docs/:name', async (request, reply) => {
+    const session = await readSession(context, request)
+    const document = documents.find(({ name }) => name === request.params.name)
+    if (!document) throw pageNotFound()
+    return documentPage(reply, session ?? nobody, { documents, document })
+  })
+}
+
+/** Adds an entity tag to a page, and sends 304 to a browser that has this page already. */
+async function tagPage(request: FastifyRequest, reply: FastifyReply, body: unknown): Promise<unknown> {
+  if (reply.statusCode !== 200 || typeof body !== 'string') return body
+  const etag = tagOf(body)
+  reply.headers({ 'cache-control': 'private, no-cache', etag })
+  if (!hasTag(request.headers['if-none-match'], etag)) return body
+  reply.code(304)
+  return null
+}
+
+/** `/docs/api` is the URL of the API reference, so the guide `docs/api.md` gets another name. */
+const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace(/\.md$/, ''))
+
+async function readDocuments(): Promise<Document[]> {
+  const folder = resolve(projectRoot, 'docs')
+  const files = (await readdir(folder)).filter((file) => file.endsWith('.md'))
+  const known = Object.entries(summaries)
+  const others = files.filter((file) => !(file in summaries)).sort()
+  return Promise.all(
+    [...known, ...others.map((file) => [file, ''] as const)].map(async ([file, summary]) => ({
+      ...renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8')),
+      summary,
+    })),
+  )
+}
+
+/** Renders a document. Its headings get ids, and links to other documents point to their pages. */
+export function renderDocsPage(name: string, text: string): Omit<Document, 'summary'> {
+  const markdown = new MarkdownIt({ html: false, linkify: false })
+  const tokens = markdown.parse(text, {})
+  const known = new Set<string>()
+  let section: Section = { id: '', title: '', text: '' }
+  const sections: Document['sections'] = []
+  let title = name
+  tokens.forEach((token, i) => {
+    for (const child of token.children ?? []) leadToPage(child)
+    if (token.type === 'inline' || token.type === 'fence')
+      section.text += `${textOf(token) || token.content} `
+    if (token.type !== 'heading_open') return
+    const words = textOf(tokens[i + 1])
+    if (token.tag === 'h1') title = words
+    const id = idOf(words, known)
+    token.attrSet('id', id)
+    if (token.tag === 'h2') {
+      section = { id, title: words, text: '' }
+      sections.push(section)
+    }
+  })
+  // With `tabindex`, people without a mouse can scroll a wide table or code block.
+  const html = markdown.renderer
+    .render(tokens, markdown.options, {})
+    .replaceAll('<pre>', '<pre tabindex="0">')
+    .replaceAll('<table>', '<div class="scroll" tabindex="0"><table>')
+    .replaceAll('</table>', '</table></div>')
+  return { name, title, html, sections }
+}
+
+/** Finds the sections that have all words. Sections with a word in their title come first. */
+export function searchDocuments(
+  documents: readonly Pick<Document, 'name' | 'title' | 'sections'>[],
+  search: string,
+): FoundSection[] {
+  const words = search.toLowerCase().split(/\s+/)
+  const has = (text: string, word: string) => text.toLowerCase().includes(word)
+  const found = documents.flatMap(({ name, title: documentTitle, sections }) =>
+    sections
+      .filter(({ title, text }) => words.every((word) => has(`${documentTitle} ${title} ${text}`, word)))
+      .map(({ id, title, text }) => {
+        const excerpt = excerptAround(text, words[0] ?? '')
+        return { name, documentTitle, id, title, excerpt, inTitle: words.some((word) => has(title, word)) }
+      }),
+  )
+  return found.toSorted((a, b) => Number(b.inTitle) - Number(a.inTitle)).slice(0, maxFound)
+}
+
+/** Returns the text around the first match of a word. It starts and ends with a whole word. */
+function excerptAround(text: string, word: string): string {
+  const start = Math.max(text.toLowerCase().indexOf(word) - excerptCharacters / 2, 0)
+  const excerpt = text.slice(start, start + excerptCharacters)
+  const fromWord = start === 0 ? excerpt : excerpt.replace(/^\S*\s/, '')
+  return (start + excerptCharacters >= text.length ? fromWord : fromWord.replace(/\s\S*$/, '')).trim()
+}
+
+function textOf(token: Token | undefined): string {
+  const text = ({ type, content }: Token) => (type === 'softbreak' || type === 'hardbreak' ? ' ' : content)
+  return (token?.children ?? []).map(text).join('')
+}
+
+/** Returns the id that GitHub gives to a heading. A repeated id gets a number. */
+function idOf(words: string, known: Set<string>): string {
+  const base = words
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+    .trim()
+    .replace(/\s/g, '-')
+  let id = base
+  for (let n = 1; known.has(id); n++) id = `${base}-${n}`
+  known.add(id)
+  return id
+}
+
+function leadToPage(token: Token): void {
+  if (token.type !== 'link_open') return
+  const [, file, anchor = ''] = /^([\w-]+\.md)(#.*)?$/.exec(String(token.attrGet('href'))) ?? []
+  if (file !== undefined) token.attrSet('href', `/docs/${nameOf(file)}${anchor}`)
+}

@@ -1,0 +1,77 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { GroupBytes } from '../../../archives/tables/archives.ts'
+import { isAtLeast } from '../../../domain/permissions.ts'
+import {
+  type AccessibleRepository,
+  accountPrincipal,
+  listRepositoriesOfGroup,
+} from '../../../groups/accessible-repositories.ts'
+import { type DeletedRepository, listDeletedRepositories } from '../../../groups/deleted-repositories.ts'
+import { findVisibleGroup, type VisibleGroup } from '../../../groups/groups.ts'
+import { restoreRepository } from '../../../groups/tenancy.ts'
+import { addContents, maxCounted, type RepositoryContent } from '../../../packages/tables/dashboard.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { nobody, page } from '../../pages.ts'
+import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { authorOf, changing, managedGroup, type PagesContext } from '../permit.ts'
+
+const repositoriesPerPage = 50
+/** The maximum number of deleted repositories on the page. The others are in the API. */
+const maxDeleted = 100
+
+const groupPage = page<{
+  group: VisibleGroup
+  isAdmin: boolean
+  /** The bytes of its archives and their maximum, null for none. Null for visitors without a role on the group. */
+  storage: (GroupBytes & { max: number | null }) | null
+  repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
+  /** Those that can be restored. Empty for visitors who may not restore them. */
+  deleted: DeletedRepository[]
+  maxCounted: number
+  isContinued: boolean
+  /** The cursor of the next page: a name. Null on the last page. */
+  next: string | null
+}>('pages/group')
+
+const GroupQuery = z.object({ after: text })
+const RestoreForm = z.object({ name: text })
+
+/** `/<group>`: the repositories of a group that the visitor may see. Admins restore deleted ones. */
+export async function groupPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db, room } = context
+
+  app.get<{ Params: { group: string } }>('/:group', async (request, reply) => {
+    const session = await readSession(context, request)
+    const accountId = session?.account.id ?? null
+    const group = await findVisibleGroup(db, request.params.group, accountId)
+    if (!group) throw pageNotFound()
+    const { after } = readQuery(GroupQuery, request)
+    const part = { after, limit: repositoriesPerPage + 1 }
+    const found = await listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part)
+    const repositories = found.slice(0, repositoriesPerPage)
+    const isAdmin = isAtLeast(group.role, 'admin')
+    return groupPage(reply, session ?? nobody, {
+      group,
+      isAdmin,
+      deleted: isAdmin ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted }) : [],
+      storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
+      repositories: await addContents(db, repositories),
+      maxCounted,
+      isContinued: after !== '',
+      next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
+    })
+  })
+
+  app.post<{ Params: { group: string } }>('/:group/-/restore', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, `/${request.params.group}`)
+    const group = await managedGroup(db, request.params.group, session, 'restoreRepository')
+    const { name } = readForm(RestoreForm, request)
+    const path = await changing(() => restoreRepository(db, authorOf(request, session), group, name))
+    leaveNotice(request, reply, config, `Repository ${path} restored.`)
+    return reply.redirect(`/${path}`, 303)
+  })
+}

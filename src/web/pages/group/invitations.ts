@@ -1,0 +1,197 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { type ListedInvitation, listInvitations, withdrawInvitation } from '../../../accounts/invitations.ts'
+import { countInvitation, explainNoNewAccounts, invite } from '../../../accounts/invite.ts'
+import type { Session } from '../../../accounts/sessions.ts'
+import type { AppContext } from '../../../context.ts'
+import { brokenConstraint } from '../../../database/errors.ts'
+import { describeRule } from '../../../database/rules.ts'
+import { type Role, roles } from '../../../domain/permissions.ts'
+import { rowId } from '../../../domain/row-id.ts'
+import type { VisibleGroup } from '../../../groups/groups.ts'
+import { actorOf } from '../../actor.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { authorOf, managedGroup, type PagesContext } from '../permit.ts'
+
+const invitationsPerPage = 50
+
+const ListQuery = z.object({ after: text })
+const InvitationForm = z.object({
+  email: text.transform((email) => email.trim()),
+  role: z.enum(roles).default('guest'),
+})
+const WithdrawalForm = z.object({ id: rowId })
+
+/** The target of invitations: a group, or the whole server. */
+interface Place {
+  group: VisibleGroup | null
+}
+
+const invitationsPage = page<{
+  group: VisibleGroup | null
+  url: string
+  invitations: ListedInvitation[]
+  next: string | null
+  roles: readonly Role[]
+  hasMail: boolean
+  /** Whether only administrators create accounts (SIGN_UP=closed). */
+  isSignUpClosed: boolean
+  /** Why an invitation cannot create an account; null when it can. */
+  noNewAccounts: string | null
+  form: { email: string; role: Role }
+  problem: string | null
+}>('pages/invitations')
+const newInvitationPage = page<{
+  url: string
+  group: string | null
+  link: string
+  email: string | null
+  expiresAt: Date
+}>('pages/new-invitation')
+
+/** `/<group>/-/invitations`: invitations to a group, for its admins. */
+export async function groupInvitationRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  interface Route {
+    Params: { group: string }
+  }
+  const { db } = context
+  const pages = invitationPages(context)
+  const urlOf = ({ params }: FastifyRequest<Route>) => `/${params.group}/-/invitations`
+
+  app.get<Route>('/:group/-/invitations', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const group = await managedGroup(db, request.params.group, session, 'readGroup')
+    return pages.show(request, reply, session, { group })
+  })
+  app.post<Route>('/:group/-/invitations', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
+    const group = await managedGroup(db, request.params.group, session, 'invite')
+    await requireProofFor('invite', context, request, session, urlOf(request))
+    return pages.make(request, reply, session, { group })
+  })
+  app.get<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const group = await managedGroup(db, request.params.group, session, 'manageGroup')
+    return pages.ask(request, reply, session, { group })
+  })
+  app.post<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
+    const group = await managedGroup(db, request.params.group, session, 'manageGroup')
+    return pages.withdraw(request, reply, session, { group })
+  })
+}
+
+/** `/admin/invitations`: all invitations, for site administrators. New ones are for accounts without a group. */
+export async function siteInvitationRoutes(
+  app: FastifyInstance,
+  context: AppContext & { sessionOf: (request: FastifyRequest) => Session },
+): Promise<void> {
+  const { sessionOf } = context
+  const pages = invitationPages(context)
+  const place = { group: null }
+  app.get('/admin/invitations', (request, reply) => pages.show(request, reply, sessionOf(request), place))
+  app.post('/admin/invitations', (request, reply) => pages.make(request, reply, sessionOf(request), place))
+  app.get('/admin/invitations/withdraw', (request, reply) =>
+    pages.ask(request, reply, sessionOf(request), place),
+  )
+  app.post('/admin/invitations/withdraw', (request, reply) =>
+    pages.withdraw(request, reply, sessionOf(request), place),
+  )
+}
+
+function invitationPages({ config, db }: AppContext) {
+  const emptyForm = { email: '', role: 'developer' as Role }
+
+  async function list(
+    reply: FastifyReply,
+    session: Session,
+    { group }: Place,
+    shown: { after: string; form: { email: string; role: Role }; problem: string | null },
+  ): Promise<FastifyReply> {
+    const part = { after: shown.after, limit: invitationsPerPage + 1 }
+    const found = await listInvitations(db, group?.id ?? null, part)
+    const invitations = found.slice(0, invitationsPerPage)
+    return invitationsPage(reply, session, {
+      ...shown,
+      group,
+      url: urlOf({ group }),
+      invitations,
+      next: found.length > invitationsPerPage ? (invitations.at(-1)?.id ?? null) : null,
+      roles,
+      hasMail: config.mail !== null,
+      isSignUpClosed: config.signUp === 'closed',
+      noNewAccounts: explainNoNewAccounts(config),
+    })
+  }
+
+  return {
+    show(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+      const { after } = readQuery(ListQuery, request)
+      return list(reply, session, place, { after, form: emptyForm, problem: null })
+    },
+
+    async make(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+      const form = readForm(InvitationForm, request)
+      const { group } = place
+      const refuse = (status: number, problem: string) =>
+        list(reply.code(status), session, place, { after: '', form, problem })
+      const obstacle = group === null ? explainNoNewAccounts(config) : null
+      if (obstacle !== null) return refuse(403, `${obstacle}.`)
+      const blockedSeconds = await countInvitation(db, session.account.id)
+      if (blockedSeconds > 0) {
+        reply.header('retry-after', `${blockedSeconds}`)
+        return refuse(429, 'You have reached the limit of invitations for today. Try again tomorrow.')
+      }
+      const email = form.email || null
+      const target = group && { groupId: group.id, role: form.role }
+      const who = { author: authorOf(request, session), actor: actorOf(request, session.account.id) }
+      try {
+        const { url, expiresAt } = await invite(db, config, who, { email, target })
+        if (url !== null) {
+          const back = urlOf(place)
+          const about = { group: group?.name ?? null, link: url, email, expiresAt }
+          return newInvitationPage(reply, session, { ...about, url: back })
+        }
+      } catch (error) {
+        const rule = brokenConstraint(error)
+        if (rule === null) throw error
+        return refuse(400, describeRule(rule))
+      }
+      leaveNotice(request, reply, config, `A mail to ${email} is being sent.`)
+      return reply.redirect(urlOf(place), 303)
+    },
+
+    ask(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+      const { id } = readQuery(WithdrawalForm, request)
+      return confirmationPage(reply, session, {
+        title: 'Withdraw the invitation?',
+        explanation: 'Its link stops working at once.',
+        action: `${urlOf(place)}/withdraw`,
+        fields: { id },
+        button: 'Withdraw',
+        ask: null,
+        back: urlOf(place),
+      })
+    },
+
+    async withdraw(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+      const { id } = readForm(WithdrawalForm, request)
+      const actor = actorOf(request, session.account.id)
+      if (!(await withdrawInvitation(db, actor, id, place.group?.id ?? null))) throw pageNotFound()
+      leaveNotice(request, reply, config, 'The invitation was withdrawn. Its link no longer works.')
+      return reply.redirect(urlOf(place), 303)
+    },
+  }
+}
+
+function urlOf({ group }: Place): string {
+  return group === null ? '/admin/invitations' : `/${group.name}/-/invitations`
+}

@@ -1,0 +1,236 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { findAccountByUsername } from '../../../accounts/accounts.ts'
+import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
+import type { Session } from '../../../accounts/sessions.ts'
+import { type Role, roles } from '../../../domain/permissions.ts'
+import { isFactorRequired, type VisibleGroup } from '../../../groups/groups.ts'
+import { findGroupMember, listGroupMembers, listMembers } from '../../../groups/members.ts'
+import { changeMember, type MemberChange } from '../../../groups/membership.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
+import { requireFactorOfMembers } from '../../../groups/tenancy.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { PageError } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import type { PagesContext } from '../permit.ts'
+import { authorOf, managedGroup, permittedRepository } from '../permit.ts'
+
+const membersPerPage = 100
+
+/** A group or a repository whose members are shown. */
+interface Place {
+  /** `acme` or `acme/php`. */
+  path: string
+  /** Null for a repository. */
+  group: VisibleGroup | null
+  /** Null for a group. */
+  repository: VisibleRepository | null
+  target: MemberChange['place']
+}
+
+interface ShownMember {
+  username: string
+  displayName: string
+  role: Role
+  /** The role that this page can change. Null on a repository's page for members of the group. */
+  ownRole: Role | null
+  /** The sign-in provider that made the account a member of the group. Null on the page of a repository. */
+  provider: string | null
+}
+
+interface MemberChoice {
+  username: string
+  role: Role
+}
+
+const membersPage = page<{
+  place: Place
+  repository: VisibleRepository | null
+  members: ShownMember[]
+  roles: readonly Role[]
+  /** What was refused in the form of a new member, and in the row of a member. Null when another form was sent. */
+  form: MemberChoice | null
+  row: MemberChoice | null
+  problem: string | null
+  next: string | null
+  /** Whether members need a second factor; null on the page of a repository. */
+  requiresFactor: boolean | null
+}>('pages/members')
+
+const MembersQuery = z.object({ after: text })
+const UsernameQuery = z.object({ username: text })
+const username = text.transform((name) => name.trim())
+/** `row` is for the form in the row of a member. */
+const MemberForm = z.object({ username, role: z.enum(roles), row: z.literal('yes').optional() })
+const RuleForm = z.object({ second_factor: z.enum(['required', 'optional']) })
+const RemovalForm = z.object({ username })
+
+type MembersRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
+
+/** `/<group>/-/members` and `/<group>/<name>/-/members`: roles on a whole group, and on one repository. */
+export async function memberPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db } = context
+
+  for (const url of ['/:group/-/members', '/:group/:name/-/members']) {
+    app.get<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply)
+      const place = await placeOf(request, session, 'readSettings')
+      const { after } = readQuery(MembersQuery, request)
+      return showMembers(reply, session, place, { after, problem: null })
+    })
+
+    app.post<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply, membersUrl(request.params))
+      const place = await placeOf(request, session, 'manage')
+      const { row, ...form } = readForm(MemberForm, request)
+      if (form.role === 'admin') {
+        const act = place.group === null ? 'appointAdmin' : 'appointGroupAdmin'
+        await requireProofFor(act, context, request, session, membersUrl(request.params))
+      }
+      // Another admin may have removed the member since this page was loaded. The row must not add the member again.
+      const problem = await change(request, session, place, { ...form, mustBeMember: row !== undefined })
+      if (problem !== null) {
+        const shown = row ? { row: form } : { form }
+        return showMembers(reply.code(400), session, place, { ...shown, problem })
+      }
+      leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
+      return reply.redirect(membersUrl(request.params), 303)
+    })
+
+    app.get<{ Params: MembersRequest['params'] }>(`${url}/remove`, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply)
+      const place = await placeOf(request, session, 'manage')
+      const { username } = readQuery(UsernameQuery, request)
+      const back = membersUrl(request.params)
+      const provider = await providerOf(place, username)
+      return confirmationPage(reply, session, {
+        title: `Remove ${username} from ${place.path}?`,
+        explanation: `The role ends at once, also for tokens and applications of this account.${
+          provider === null
+            ? ''
+            : ` The sign-in provider ${provider} gives a role again at the next sign-in, unless you remove the person from the group there first.`
+        }`,
+        action: `${back}/remove`,
+        fields: { username },
+        button: 'Remove',
+        ask: null,
+        back,
+      })
+    })
+
+    app.post<{ Params: MembersRequest['params'] }>(`${url}/remove`, async (request, reply) => {
+      const session = await readSession(context, request)
+      const back = membersUrl(request.params)
+      if (!session) return redirectToSignIn(context, request, reply, back)
+      const place = await placeOf(request, session, 'manage')
+      const { username } = readForm(RemovalForm, request)
+      const problem = await change(request, session, place, { username, role: 'none' })
+      if (problem !== null) return showMembers(reply.code(400), session, place, { problem })
+      leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
+      // People who removed their own role may no longer see this page.
+      return reply.redirect(username === session.account.username ? '/' : back, 303)
+    })
+  }
+
+  app.post<{ Params: { group: string } }>('/:group/-/members/second-factor', async (request, reply) => {
+    const session = await readSession(context, request)
+    const { group: name } = request.params
+    const back = membersUrl({ group: name })
+    if (!session) return redirectToSignIn(context, request, reply, back)
+    const group = await managedGroup(db, name, session, 'waiveSecondFactor')
+    await requireProofFor('waiveSecondFactor', context, request, session, back)
+    const isRequired = readForm(RuleForm, request).second_factor === 'required'
+    if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
+      throw new PageError(
+        409,
+        'Add a second factor to your own account first. Otherwise you would lose your role in this group.',
+      )
+    }
+    await requireFactorOfMembers(db, authorOf(request, session), group, isRequired)
+    const what = isRequired ? 'requires' : 'does not require'
+    leaveNotice(request, reply, config, `${name} ${what} a second factor of its members.`)
+    return reply.redirect(back, 303)
+  })
+
+  async function placeOf(
+    { params }: MembersRequest,
+    session: Session,
+    act: 'readSettings' | 'manage',
+  ): Promise<Place> {
+    const { group, name } = params
+    if (name === undefined) {
+      const managed = await managedGroup(db, group, session, act === 'manage' ? 'manageGroup' : 'readGroup')
+      return { path: group, group: managed, repository: null, target: { groupId: managed.id } }
+    }
+    const repository = await permittedRepository(db, { group, name }, session, act)
+    return { path: repository.path, group: null, repository, target: { repositoryId: repository.id } }
+  }
+
+  /** Changes a role. Returns null, or the reason why it was rejected. */
+  async function change(
+    request: FastifyRequest,
+    session: Session,
+    { path, target }: Place,
+    {
+      username: name,
+      role,
+      mustBeMember = false,
+    }: { username: string; role: Role | 'none'; mustBeMember?: boolean },
+  ): Promise<string | null> {
+    const account = await findAccountByUsername(db, name)
+    if (!account) return `There is no account “${name}”.`
+    const made = { place: target, account, role, mustBeMember }
+    const outcome = await changeMember(db, authorOf(request, session), made)
+    if (outcome === 'last-admin')
+      return `${name} is the last admin of ${path}. Make someone else admin first.`
+    return outcome === 'unchanged' ? `${name} has no direct role in ${path}.` : null
+  }
+
+  /** Returns the sign-in provider that made an account a member of the group. Null when a person did. */
+  async function providerOf({ target }: Place, name: string): Promise<string | null> {
+    if (!('groupId' in target)) return null
+    return (await findGroupMember(db, target.groupId, name))?.provider ?? null
+  }
+
+  async function showMembers(
+    reply: FastifyReply,
+    session: Session,
+    place: Place,
+    {
+      after = '',
+      ...shown
+    }: { after?: string; form?: MemberChoice; row?: MemberChoice; problem: string | null },
+  ): Promise<FastifyReply> {
+    const found = await list(place, { after, limit: membersPerPage + 1 })
+    const members = found.slice(0, membersPerPage)
+    return membersPage(reply, session, {
+      form: null,
+      row: null,
+      ...shown,
+      place,
+      repository: place.repository,
+      members,
+      roles,
+      next: found.length > membersPerPage ? (members.at(-1)?.username ?? null) : null,
+      requiresFactor: 'groupId' in place.target ? await isFactorRequired(db, place.target.groupId) : null,
+    })
+  }
+
+  async function list({ target }: Place, part: { after: string; limit: number }): Promise<ShownMember[]> {
+    if ('groupId' in target) {
+      const found = await listGroupMembers(db, target.groupId, part)
+      return found.map((member) => ({ ...member, ownRole: member.role }))
+    }
+    const found = await listMembers(db, target.repositoryId, part)
+    return found.map((member) => ({ ...member, ownRole: member.repositoryRole, provider: null }))
+  }
+}
+
+function membersUrl({ group, name }: MembersRequest['params']): string {
+  return name === undefined ? `/${group}/-/members` : `/${group}/${name}/-/members`
+}

@@ -1,0 +1,116 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../../../accounts/sessions.ts'
+import { brokenConstraint } from '../../../database/errors.ts'
+import { describeRule } from '../../../database/rules.ts'
+import { visibilities } from '../../../domain/permissions.ts'
+import { restorableDays } from '../../../groups/deleted-repositories.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
+import { changeRepositoryName, removeRepository, setRepository } from '../../../groups/tenancy.ts'
+import { readForm, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { page } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import type { PagesContext } from '../permit.ts'
+import { authorOf, permittedRepository } from '../permit.ts'
+
+/** A form that was rejected, and the reason. */
+interface Refused {
+  form: 'details' | 'rename' | 'delete'
+  problem: string
+  /** The new name that was entered. */
+  name?: string
+}
+
+const settingsPage = page<{ repository: VisibleRepository; refused: Refused | null }>(
+  'pages/repository-settings',
+)
+
+const SettingsForm = z.object({
+  description: text.transform((description) => description.trim()),
+  visibility: z.enum(visibilities),
+})
+const RenameForm = z.object({ name: text.transform((name) => name.trim()) })
+const DeletionForm = z.object({ path: text.transform((path) => path.trim()) })
+
+interface Route {
+  Params: { group: string; name: string }
+}
+
+/** `/<group>/<name>/-/settings`: description, visibility, name, and deleting the repository. */
+export async function repositorySettingsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db } = context
+  const url = '/:group/:name/-/settings'
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const repository = await permittedRepository(db, request.params, session, 'manage')
+    return settingsPage(reply, session, { repository, refused: null })
+  })
+
+  app.post<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    const repository = await permittedRepository(db, request.params, session, 'manage')
+    const form = readForm(SettingsForm, request)
+    if (form.visibility === 'public' && repository.visibility !== 'public') {
+      await requireProofFor('makePublic', context, request, session, settingsUrl(request.params))
+    }
+    try {
+      const changed = await setRepository(db, authorOf(request, session), repository.id, form)
+      if (!changed) throw pageNotFound()
+    } catch (error) {
+      const constraint = brokenConstraint(error)
+      if (constraint === null) throw error
+      const refused = { form: 'details', problem: describeRule(constraint) } as const
+      return refuse(reply, session, { ...repository, ...form }, refused)
+    }
+    leaveNotice(request, reply, config, 'The settings were saved.')
+    return reply.redirect(settingsUrl(request.params), 303)
+  })
+
+  app.post<Route>(`${url}/rename`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    const repository = await permittedRepository(db, request.params, session, 'manage')
+    const { name } = readForm(RenameForm, request)
+    try {
+      const isRenamed = await changeRepositoryName(db, authorOf(request, session), repository.id, name)
+      if (!isRenamed) throw pageNotFound()
+    } catch (error) {
+      const constraint = brokenConstraint(error)
+      if (constraint === null) throw error
+      const problem = `Nothing was renamed. ${describeRule(constraint)}`
+      return refuse(reply, session, repository, { form: 'rename', problem, name })
+    }
+    const { group } = request.params
+    leaveNotice(request, reply, config, `The repository is now ${group}/${name}. Its old URLs keep working.`)
+    return reply.redirect(settingsUrl({ group, name }), 303)
+  })
+
+  app.post<Route>(`${url}/delete`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    await requireProofFor('deleteRepository', context, request, session, settingsUrl(request.params))
+    const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
+    if (readForm(DeletionForm, request).path !== repository.path) {
+      const problem = `Nothing was deleted: type ${repository.path} to delete it.`
+      return refuse(reply, session, repository, { form: 'delete', problem })
+    }
+    const isDeleted = await removeRepository(db, authorOf(request, session), repository)
+    if (!isDeleted) throw pageNotFound()
+    const restoring = `An admin of the group can restore it for ${restorableDays} days, on the page of the group.`
+    leaveNotice(request, reply, config, `Repository ${repository.path} deleted. ${restoring}`)
+    return reply.redirect('/', 303)
+  })
+}
+
+function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, refused: Refused) {
+  return settingsPage(reply.code(400), session, { repository, refused })
+}
+
+function settingsUrl({ group, name }: Route['Params']): string {
+  return `/${group}/${name}/-/settings`
+}

@@ -1,0 +1,269 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../../../accounts/sessions.ts'
+import type { RepositoryAct } from '../../../domain/permissions.ts'
+import { errcode, RegistryError } from '../../../domain/registry-error.ts'
+import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
+import type { Author } from '../../../packages/tables/events.ts'
+import { acceptArchives } from '../../../upstreams/accept-archives.ts'
+import { claimVendorByHand, releaseVendorByHand } from '../../../upstreams/claims.ts'
+import {
+  addUpstream,
+  approvePackages,
+  removeUpstream,
+  requestPackage,
+  setUpstream,
+} from '../../../upstreams/configure.ts'
+import { decideContest } from '../../../upstreams/contested-names.ts'
+import { findUpstream, upstreamModes } from '../../../upstreams/tables/upstreams.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { confirmationPage } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import type { PagesContext } from '../permit.ts'
+import { authorOf, managedGroup, permittedRepository } from '../permit.ts'
+import { type RefusedForm, showUpstreams, type UpstreamFields } from './upstreams-page.ts'
+
+const trimmed = text.transform((value) => value.trim())
+const wholeNumber = z
+  .string()
+  .regex(/^\d{1,6}$/)
+  .transform(Number)
+const UpstreamsQuery = z.object({ q: trimmed, after: text })
+const UpstreamForm = z.object({
+  url: trimmed,
+  name: trimmed,
+  mode: z.enum(upstreamModes),
+  allow: text,
+  deny: text,
+  exempt: text,
+  minimum_age_hours: wholeNumber.default(0),
+  keeps_source: text,
+  position: wholeNumber.optional(),
+})
+const NameQuery = z.object({ name: text, release: text })
+const RemovalForm = z.object({ name: text, release: text })
+const PackagesForm = z.object({ packages: text })
+const ArchiveForm = z.object({ package: text, version: text })
+const DecisionForm = z.object({ package: text, upstream: text })
+const PackageForm = z.object({ package: trimmed })
+const VendorForm = z.object({ vendor: trimmed, exceptions: text, force: text })
+const VendorQuery = z.object({ vendor: text })
+
+/** The limit is the same in the API. */
+const maxApprovals = 1000
+
+interface Route {
+  Params: { group: string; name: string }
+}
+
+/** A request of a signed-in person, after the permission check. */
+interface Visit {
+  request: FastifyRequest<Route>
+  reply: FastifyReply
+  session: Session
+  repository: VisibleRepository
+  /** The repository and the author of a change. */
+  change: { repositoryId: string; author: Author }
+  /** The URL of the page. */
+  home: string
+}
+
+/**
+ * `/<group>/<name>/-/upstreams`: the mirrored packages for everyone who may pull, requests and approvals of packages,
+ * and for admins the upstreams and the vendors of the group.
+ */
+export async function upstreamPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db, upstreamClient } = context
+  const url = '/:group/:name/-/upstreams'
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+    if (!repository) {
+      if (!session) return redirectToSignIn(context, request, reply)
+      throw pageNotFound()
+    }
+    const { q: search, after } = readQuery(UpstreamsQuery, request)
+    return showUpstreams(db, reply, session, repository, { search, after, refused: null })
+  })
+
+  route('post', '/request', 'pull', async (visit) => {
+    const { package: name } = readForm(PackageForm, visit.request)
+    return changing(visit, { form: 'request', entered: name }, async () =>
+      (await requestPackage(db, visit.change, name))
+        ? `The approval of ${name} is requested.`
+        : `${name} is approved or requested already.`,
+    )
+  })
+
+  route('post', '/approve', 'manage', async (visit) => {
+    const { packages } = readForm(PackagesForm, visit.request)
+    const names = packages.split(/[\s,]+/).filter((name) => name !== '')
+    return changing(visit, { form: 'approve', entered: packages }, async () => {
+      if (names.length > maxApprovals) {
+        throw new RegistryError(errcode.invalidArgument, `more than ${maxApprovals} packages at once`)
+      }
+      const approved = await approvePackages(db, visit.change, names)
+      return approved.length > 0 ? `Approved: ${approved.join(', ')}.` : 'Nothing was left to approve.'
+    })
+  })
+
+  route('post', '/accept', 'acceptArchives', async (visit) => {
+    const { package: packageName, version } = readForm(ArchiveForm, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      await acceptArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
+      return `The new bytes of ${packageName} ${version} are accepted. The next request fetches them.`
+    })
+  })
+
+  route('post', '/decide', 'decideContest', async (visit) => {
+    const { package: packageName, upstream: upstreamName } = readForm(DecisionForm, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      await decideContest(db, visit.change, { packageName, upstreamName })
+      return `${packageName} comes from ${upstreamName}.`
+    })
+  })
+
+  route('post', '', 'manage', async (visit) => {
+    const { fields, settings } = readUpstreamForm(visit.request)
+    const { url, name } = fields
+    return changing(visit, { form: 'add', upstream: fields }, async () => {
+      const wanted = { url, ...(name !== '' && { name }), ...settings }
+      const added = await addUpstream(context, upstreamClient, visit.change, wanted)
+      return `The upstream ${added.name} was added.`
+    })
+  })
+
+  route('post', '/set', 'manage', async (visit) => {
+    const { fields, settings } = readUpstreamForm(visit.request)
+    return changing(visit, { form: 'set', upstream: fields }, async () => {
+      await setUpstream(db, visit.change, fields.name, settings)
+      return `The upstream ${fields.name} was changed.`
+    })
+  })
+
+  route('get', '/remove', 'removeUpstream', async ({ request, reply, session, repository, home }) => {
+    const { name, release } = readQuery(NameQuery, request)
+    const upstream = await findUpstream(db, repository.id, name)
+    if (!upstream) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Remove the upstream ${name}?`,
+      explanation: release
+        ? 'Other upstreams may then serve packages of the same names, with other content.'
+        : 'Its packages are no longer offered, and no other upstream serves these names. Stored archives still install from lock files.',
+      action: `${home}/remove`,
+      fields: { name, ...(release && { release }) },
+      button: 'Remove',
+      ask: null,
+      back: home,
+    })
+  })
+
+  route('post', '/remove', 'removeUpstream', async (visit) => {
+    const { name, release } = readForm(RemovalForm, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      await removeUpstream(db, visit.change, name, { releasesNames: release !== '' })
+      return `The upstream ${name} was removed.`
+    })
+  })
+
+  route('post', '/claim', 'manage', async (visit) => {
+    const group = await managedGroup(db, visit.request.params.group, visit.session, 'manageGroup')
+    const { vendor, exceptions, force } = readForm(VendorForm, visit.request)
+    return changing(visit, { form: 'claim', entered: vendor, exceptions }, async () => {
+      const claim = { vendor, exceptions: linesOf(exceptions), force: force !== '' }
+      await claimVendorByHand(db, visit.change.author, group, claim)
+      return `The vendor ${vendor} belongs to ${group.name}.`
+    })
+  })
+
+  route('get', '/release', 'manage', async ({ request, reply, session, home }) => {
+    await managedGroup(db, request.params.group, session, 'releaseVendor')
+    await requireProofFor('releaseVendor', context, request, session)
+    const { vendor } = readQuery(VendorQuery, request)
+    return confirmationPage(reply, session, {
+      title: `Release the vendor ${vendor}?`,
+      explanation: `Upstreams may then serve packages of ${vendor} in every repository of the group.`,
+      action: `${home}/release`,
+      fields: { vendor },
+      button: 'Release',
+      ask: null,
+      back: home,
+    })
+  })
+
+  route('post', '/release', 'manage', async (visit) => {
+    const group = await managedGroup(db, visit.request.params.group, visit.session, 'releaseVendor')
+    await requireProofFor('releaseVendor', context, visit.request, visit.session, visit.home)
+    const { vendor } = readForm(VendorQuery, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      await releaseVendorByHand(db, visit.change.author, group, vendor)
+      return `The vendor ${vendor} no longer belongs to ${group.name}.`
+    })
+  })
+
+  /** Adds a route for signed-in people whose role allows the act. */
+  function route(
+    method: 'get' | 'post',
+    path: string,
+    act: RepositoryAct,
+    handle: (visit: Visit) => Promise<FastifyReply>,
+  ): void {
+    app[method]<Route>(`${url}${path}`, async (request, reply) => {
+      const session = await readSession(context, request)
+      const home = `/${request.params.group}/${request.params.name}/-/upstreams`
+      if (!session) return redirectToSignIn(context, request, reply, home)
+      const repository = await permittedRepository(db, request.params, session, act)
+      const back = method === 'post' ? home : request.url
+      await requireProofFor(act, context, request, session, back)
+      const change = { repositoryId: repository.id, author: authorOf(request, session) }
+      return handle({ request, reply, session, repository, change, home })
+    })
+  }
+
+  /** Makes a change and leaves its sentence as a notice. Errors of the registry are shown at the form. */
+  async function changing(
+    { request, reply, session, repository, home }: Visit,
+    refused: Omit<RefusedForm, 'problem'>,
+    change: () => Promise<string>,
+  ): Promise<FastifyReply> {
+    try {
+      leaveNotice(request, reply, config, await change())
+    } catch (error) {
+      if (!(error instanceof RegistryError)) throw error
+      const shown = {
+        search: '',
+        after: '',
+        refused: { ...refused, problem: `Nothing was changed: ${error.errmsg}.` },
+      }
+      return showUpstreams(db, reply.code(error.status), session, repository, shown)
+    }
+    return reply.redirect(home, 303)
+  }
+}
+
+/** Returns the form of an upstream, both as it was entered and as settings. */
+function readUpstreamForm(request: FastifyRequest) {
+  const entered = readForm(UpstreamForm, request)
+  const { minimum_age_hours: minimumAgeHours, keeps_source: kept, position, ...form } = entered
+  const keepsSource = kept !== ''
+  const fields: UpstreamFields = { ...form, minimumAgeHours, keepsSource, position: position ?? '' }
+  const settings = {
+    mode: form.mode,
+    allow: linesOf(form.allow),
+    deny: linesOf(form.deny),
+    exempt: linesOf(form.exempt),
+    minimumAgeHours,
+    keepsSource,
+    ...(position !== undefined && { position }),
+  }
+  return { fields, settings }
+}
+
+/** The constraint of a pattern may contain spaces, so only a line end separates patterns. */
+function linesOf(value: string): string[] {
+  const lines = value.split(/[\r\n]+/).map((line) => line.trim())
+  return lines.filter((line) => line !== '')
+}

@@ -1,0 +1,135 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import { listSiteAdministrators } from '../../accounts/accounts.ts'
+import { hasLiveToken, listExpiringTokens } from '../../accounts/personal-tokens.ts'
+import type { Session } from '../../accounts/sessions.ts'
+import type { AppContext } from '../../context.ts'
+import {
+  type AccessibleGroup,
+  type AccessibleRepository,
+  accountPrincipal,
+  listAccessibleGroups,
+  listAccessibleRepositories,
+} from '../../groups/accessible-repositories.ts'
+import { listExpiringDeployTokens } from '../../groups/deploy-tokens.ts'
+import {
+  addContents,
+  listRecentPackageEvents,
+  maxCounted,
+  type PackageEvent,
+  type RepositoryContent,
+} from '../../packages/tables/dashboard.ts'
+import { readQuery, text } from '../forms.ts'
+import { page } from '../pages.ts'
+import { readSession } from '../visitor.ts'
+import { describeRegistryEvent } from './group/activity.ts'
+
+const repositoriesPerPage = 50
+const maxGroups = 12
+const maxEvents = 10
+/** The page shows tokens that expire within this many days, so that people can replace them in time. */
+const expiryDays = 14
+const maxTokens = 5
+const maxAdministrators = 3
+
+const frontPage = page<object>('pages/front')
+const listPage = page<RepositoryList>('pages/my-repositories')
+const dashboardPage = page<
+  RepositoryList & {
+    groups: AccessibleGroup[]
+    /** By the name of the group. Null when the page does not list all repositories of the account. */
+    contentOfGroups: Map<string, RepositoryContent> | null
+    hasMoreGroups: boolean
+    events: (PackageEvent & { sentence: string })[]
+    expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
+    /** Deploy tokens of the groups that the account administers. */
+    expiringDeployTokens: { group: string; name: string; expiresAt: Date; isExpired: boolean }[]
+    /** Whether the account has a valid token. */
+    hasToken: boolean
+    /** The people who can give access. Empty when the account can already see a repository. */
+    administrators: string[]
+  }
+>('pages/home')
+
+interface RepositoryList {
+  repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
+  maxCounted: number
+  search: string
+  /** The cursor of the next page: a path. Null on the last page. */
+  next: string | null
+}
+
+const HomeQuery = z.object({ q: text, after: text })
+
+/** `GET /`: the dashboard of the signed-in account, or the front page for other visitors. */
+export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  app.get('/', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return frontPage(reply, null, {})
+    const { q, after } = readQuery(HomeQuery, request)
+    const search = q.trim().slice(0, 200)
+    const list = await readList(context, session, search, after)
+    if (search !== '' || after !== '') return listPage(reply, session, list)
+    return showDashboard(context, reply, session, list)
+  })
+}
+
+async function readList(
+  { db }: AppContext,
+  session: Session,
+  search: string,
+  after: string,
+): Promise<RepositoryList> {
+  const part = { search, after, limit: repositoriesPerPage + 1 }
+  const found = await listAccessibleRepositories(db, accountPrincipal(session.account.id), part)
+  const repositories = found.slice(0, repositoriesPerPage)
+  return {
+    repositories: await addContents(db, repositories),
+    maxCounted,
+    search,
+    next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path ?? null) : null,
+  }
+}
+
+async function showDashboard(
+  { db }: AppContext,
+  reply: FastifyReply,
+  session: Session,
+  list: RepositoryList,
+): Promise<FastifyReply> {
+  const { id } = session.account
+  const [groups, events, expiring, expiringDeployTokens, hasToken, administrators] = await Promise.all([
+    listAccessibleGroups(db, accountPrincipal(id), { after: null, limit: maxGroups + 1 }),
+    listRecentPackageEvents(db, id, maxEvents),
+    listExpiringTokens(db, id, expiryDays, maxTokens),
+    listExpiringDeployTokens(db, id, expiryDays, maxTokens),
+    hasLiveToken(db, id),
+    list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
+  ])
+  return dashboardPage(reply, session, {
+    ...list,
+    groups: groups.slice(0, maxGroups),
+    contentOfGroups: list.next === null ? sumByGroup(list.repositories) : null,
+    hasMoreGroups: groups.length > maxGroups,
+    events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
+    expiring,
+    expiringDeployTokens,
+    hasToken,
+    administrators,
+  })
+}
+
+/** Adds up the contents of the repositories of each group. So a group shows no more than its repositories do. */
+function sumByGroup(repositories: RepositoryList['repositories']): Map<string, RepositoryContent> {
+  const sums = new Map<string, RepositoryContent>()
+  for (const { path, content } of repositories) {
+    const group = path.split('/')[0] as string
+    const { packages, lastPublishedAt } = sums.get(group) ?? { packages: 0, lastPublishedAt: null }
+    const latest = Math.max(lastPublishedAt?.getTime() ?? 0, content?.lastPublishedAt?.getTime() ?? 0)
+    sums.set(group, {
+      packages: packages + (content?.packages ?? 0),
+      lastPublishedAt: latest === 0 ? null : new Date(latest),
+    })
+  }
+  return sums
+}

@@ -1,0 +1,42 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../../context.ts'
+import { listPackageEvents } from '../../../packages/tables/events.ts'
+import { readQuery, text } from '../../forms.ts'
+import { nobody, page } from '../../pages.ts'
+import { type ShownRegistryEvent, showRegistryEvent } from '../group/activity.ts'
+import { may } from '../permit.ts'
+import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
+
+const eventsPerPage = 50
+
+const packageActivityPage = page<
+  PackageView & {
+    events: ShownRegistryEvent[]
+    /** Whether tokens and client IPs are shown. */
+    maySeeOrigins: boolean
+    isContinued: boolean
+    next: string | null
+  }
+>('pages/package-activity')
+
+const ActivityQuery = z.object({ after: text })
+
+/** `…/-/activity`: what was done to a package, latest first. Only admins see tokens and client IPs. */
+export async function packageActivityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  app.get<PackageRoute>(`${packagePath}/-/activity`, async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { after } = readQuery(ActivityQuery, request)
+    const part = { after, limit: eventsPerPage + 1 }
+    const readerId = view.session?.account.id ?? null
+    const found = await listPackageEvents(context.db, view.repository.id, view.about.name, part, readerId)
+    const events = found.slice(0, eventsPerPage)
+    return packageActivityPage(reply, view.session ?? nobody, {
+      ...view,
+      events: events.map(showRegistryEvent),
+      maySeeOrigins: may(view.repository, view.session, 'readSettings'),
+      isContinued: after !== '',
+      next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
+    })
+  })
+}

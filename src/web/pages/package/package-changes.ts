@@ -1,0 +1,228 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../../../accounts/sessions.ts'
+import { isPackageName } from '../../../composer/package-name.ts'
+import type { RepositoryAct } from '../../../domain/permissions.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
+import {
+  maxQuarantineReasonCharacters,
+  QuarantineReason,
+} from '../../../packages/lifecycle/advisory-draft.ts'
+import type { VersionChange } from '../../../packages/lifecycle/change.ts'
+import { deleteVersion, restoreVersion } from '../../../packages/lifecycle/deletion.ts'
+import { liftQuarantine, quarantineVersion, setAbandoned } from '../../../packages/lifecycle/warn.ts'
+import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
+import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
+import { confirmationPage, nobody, page } from '../../pages.ts'
+import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import type { PagesContext } from '../permit.ts'
+import { authorOf, changing, may, permittedRepository } from '../permit.ts'
+import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
+
+const versionsPerPage = 60
+
+const versionsPage = page<
+  PackageView & {
+    versions: ListedVersion[]
+    mayPush: boolean
+    mayDelete: boolean
+    mayManage: boolean
+    isContinued: boolean
+    next: string | null
+    /** Why the form that marks the package as abandoned was rejected, and the replacement that was entered. */
+    refused: { problem: string; replacement: string } | null
+  }
+>('pages/versions')
+
+type Route = PackageRoute
+
+/** A change of one version: the required role, the question on the page, and the function that makes the change. */
+interface VersionAct {
+  act: RepositoryAct
+  title: (version: string) => string
+  explanation: string
+  button: string
+  done: (version: string) => string
+  /** What differs for a version that is quarantined too. */
+  ifQuarantined?: { explanation: string; done: (version: string) => string }
+  asksReason?: true
+  run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
+}
+
+/** The roles are those of the API: people who may push can quarantine, and only admins can release (CONTRACT 6.5). */
+const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', VersionAct> = {
+  delete: {
+    act: 'deletePackage',
+    title: (version) => `Delete version ${version}?`,
+    explanation:
+      'Composer no longer finds the version. Lock files can still install it, and its number stays taken. You can restore it.',
+    button: 'Delete',
+    done: (version) => `Version ${version} deleted.`,
+    run: deleteVersion,
+  },
+  restore: {
+    act: 'restorePackage',
+    title: (version) => `Restore version ${version}?`,
+    explanation: 'Composer finds the version again.',
+    button: 'Restore',
+    done: (version) => `Version ${version} restored.`,
+    ifQuarantined: {
+      explanation: 'The version is quarantined, so Composer finds it again only when its quarantine ends.',
+      done: (version) => `Version ${version} restored. It is quarantined, so Composer does not find it.`,
+    },
+    run: restoreVersion,
+  },
+  quarantine: {
+    act: 'push',
+    title: (version) => `Quarantine version ${version}?`,
+    explanation:
+      'No client can install the version, not even from a lock file. Only an admin can release it again.',
+    button: 'Quarantine',
+    done: (version) => `Version ${version} is quarantined.`,
+    asksReason: true,
+    run: quarantineVersion,
+  },
+  release: {
+    act: 'releaseVersion',
+    title: (version) => `Release version ${version} from quarantine?`,
+    explanation: 'Clients can install the version again.',
+    button: 'Release',
+    done: (version) => `Version ${version} is no longer quarantined.`,
+    run: liftQuarantine,
+  },
+}
+
+const VersionsQuery = z.object({ after: text })
+const VersionForm = z.object({ version: text, reason: text.transform((reason) => reason.trim()) })
+const AbandonForm = z.object({
+  abandoned: z.enum(['yes', 'no']),
+  replacement: text.transform((name) => name.trim().toLowerCase()),
+})
+
+/**
+ * `…/packages/<vendor>/<package>/-/versions`: the versions of a package and the changes that members can make. Its form
+ * also marks a package as abandoned. People who may publish also see deleted versions.
+ */
+export async function packageChangeRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db, changes } = context
+  const url = `${packagePath}/-/versions`
+
+  app.get<Route>(url, async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { after } = readQuery(VersionsQuery, request)
+    return showVersions(reply, view, { after, refused: null })
+  })
+
+  for (const [name, known] of Object.entries(versionActs)) {
+    app.get<Route>(`${url}/${name}`, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply)
+      const { about } = await packageOf(request, session, known.act)
+      const { version } = readQuery(VersionForm, request)
+      const found = await findVersion(db, about.id, version)
+      if (!found) throw pageNotFound()
+      const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
+      await requireProofFor(known.act, context, request, session)
+      return confirmationPage(reply, session, {
+        title: known.title(version),
+        explanation,
+        action: `${versionsUrl(request.params)}/${name}`,
+        fields: { version },
+        button: known.button,
+        ask: known.asksReason
+          ? {
+              name: 'reason',
+              label: 'Reason, shown to everyone who installs it',
+              maxLength: maxQuarantineReasonCharacters,
+            }
+          : null,
+        back: versionsUrl(request.params),
+      })
+    })
+
+    app.post<Route>(`${url}/${name}`, async (request, reply) => {
+      const session = await readSession(context, request)
+      const back = versionsUrl(request.params)
+      if (!session) return redirectToSignIn(context, request, reply, back)
+      const { repository, about } = await packageOf(request, session, known.act)
+      const { version, reason } = readForm(VersionForm, request)
+      await requireProofFor(known.act, context, request, session, back)
+      if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
+        throw new PageError(
+          400,
+          `Give a reason of at most ${maxQuarantineReasonCharacters} characters, on one line.`,
+        )
+      }
+      const change = { ...changeOf(request, session, repository, about), version }
+      await changing(() => known.run(changes, change, reason))
+      const found = await findVersion(db, about.id, version)
+      const { done } = found?.quarantinedAt ? { ...known, ...known.ifQuarantined } : known
+      leaveNotice(request, reply, config, done(version))
+      return reply.redirect(back, 303)
+    })
+  }
+
+  app.post<Route>(`${url}/abandon`, async (request, reply) => {
+    const session = await readSession(context, request)
+    const back = versionsUrl(request.params)
+    if (!session) return redirectToSignIn(context, request, reply, back)
+    const { repository, about } = await packageOf(request, session, 'push')
+    const { abandoned, replacement } = readForm(AbandonForm, request)
+    const isAbandoned = abandoned === 'yes'
+    if (isAbandoned && replacement !== '' && (!isPackageName(replacement) || replacement === about.name)) {
+      const problem = 'The replacement must be the name of another package, such as acme/greeter.'
+      const view = await findPackageView(context, request)
+      return showVersions(reply.code(400), view, { after: '', refused: { problem, replacement } })
+    }
+    const change = changeOf(request, session, repository, about)
+    await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
+    const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
+    leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
+    return reply.redirect(back, 303)
+  })
+
+  async function showVersions(
+    reply: FastifyReply,
+    view: PackageView,
+    { after, refused }: { after: string; refused: { problem: string; replacement: string } | null },
+  ): Promise<FastifyReply> {
+    const { session, repository, about } = view
+    const mayPush = may(repository, session, 'push')
+    const part = { after, limit: versionsPerPage + 1 }
+    const found = await listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part)
+    const versions = found.slice(0, versionsPerPage)
+    return versionsPage(reply, session ?? nobody, {
+      ...view,
+      versions,
+      mayPush,
+      mayDelete: may(repository, session, 'deletePackage'),
+      mayManage: may(repository, session, 'manage'),
+      isContinued: after !== '',
+      next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
+      refused,
+    })
+  }
+
+  async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: RepositoryAct) {
+    const repository = await permittedRepository(db, params, session, act)
+    const about = await findPackageSummary(db, repository.id, `${params.vendor}/${params.package}`)
+    if (!about) throw pageNotFound()
+    return { repository, about }
+  }
+
+  function changeOf(
+    request: FastifyRequest,
+    session: Session,
+    { id: repositoryId }: VisibleRepository,
+    { name: packageName }: PackageSummary,
+  ) {
+    return { repositoryId, packageName, author: authorOf(request, session), baseUrl: config.baseUrl }
+  }
+}
+
+function versionsUrl({ group, name, vendor, package: own }: Route['Params']): string {
+  return `/${group}/${name}/packages/${vendor}/${own}/-/versions`
+}

@@ -1,0 +1,275 @@
+import { basename, extname } from 'node:path/posix'
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
+import type { ArchiveFile, AtPath, DirectoryEntry } from '../../../archives/archive-tasks.ts'
+import type { AppContext } from '../../../context.ts'
+import { revealText } from '../../../domain/plain-text.ts'
+import { openReadCache } from '../../../domain/read-cache.ts'
+import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
+import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
+import { readQuery, text } from '../../forms.ts'
+import type { HeavyPages } from '../../heavy-pages.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
+import { nobody, page } from '../../pages.ts'
+import {
+  findPackageView,
+  findShownVersion,
+  listOfferedVersions,
+  type PackageRoute,
+  type PackageView,
+  packagePath,
+  readingArchive,
+  refuseQuarantined,
+} from './package-view.ts'
+
+/** The maximum number of names of a directory on a page. */
+const namesPerPage = 300
+/** Larger files are not shown. */
+const maxTextBytes = 1024 * 1024
+const maxImageBytes = 2 * 1024 * 1024
+/** The maximum size of the escaped text of a file on a page. */
+const maxShownBytes = 72 * 1024
+/** The bytes that a page adds to each line, for its number and a link. */
+const lineBytes = 80
+
+/** The size of the coloured code in memory. */
+const maxCachedBytes = 16 * 1024 * 1024
+
+/** Lines of HTML with colours. */
+interface ColouredCode {
+  lines: string[]
+}
+
+/** A line of a file. */
+interface ShownLine {
+  number: number
+  /** Escaped, with colours if the language is known. */
+  html: string
+}
+
+/** A file with the values that its page shows. */
+interface ShownFile {
+  size: number
+  kind: ArchiveFile['kind']
+  /** Null for a file that is not text, is too large, or cannot be read. The target of a link has one line. */
+  lines: ShownLine[] | null
+  isImage: boolean
+  /** The number of the first line that is shown. */
+  line: number
+  /** The first line of the next page. Null on the last page. */
+  nextLine: number | null
+}
+
+const filesPage = page<
+  PackageView & {
+    shown: DescribedVersion
+    offered: ListedVersion[]
+    /** The path of the file or directory; '' for the root. */
+    filePath: string
+    entries: DirectoryEntry[]
+    nextName: number | null
+    file: ShownFile | null
+    maxTextBytes: number
+  }
+>('pages/files')
+
+const FilesQuery = z.object({
+  version: text,
+  path: text,
+  line: z.coerce.number().int().min(1).max(10_000_000).default(1),
+  from: z.coerce.number().int().min(0).max(100_000).default(0),
+})
+const RawQuery = z.object({ version: text, path: text })
+
+/**
+ * `…/-/files`: the files of a version's archive. Text is always escaped into a page. Only images have their own URL,
+ * `…/-/files/image`. They are sandboxed, so no file of an archive runs in the origin of this server.
+ */
+export async function fileRoutes(
+  app: FastifyInstance,
+  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer; heavy: HeavyPages },
+): Promise<void> {
+  const { archives, readmes, heavy } = context
+  const coloured = openReadCache<ColouredCode, { content: string; language: string }>({
+    maxSize: maxCachedBytes,
+    sizeOf: ({ lines }) => lines.reduce((sum, line) => sum + line.length * 2 + 32, 1),
+    // Without colours, because the thread was busy: the next request tries again.
+    read: async (_file, { content, language }) => {
+      const lines = await readmes.highlight(content, language)
+      return lines ? { lines } : undefined
+    },
+  })
+
+  const showFiles = heavy<PackageRoute>(async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { version, path, line, from } = readQuery(FilesQuery, request)
+    const shown = await findShownVersion(context, view, version)
+    refuseQuarantined(view, shown)
+    const found = await foundIn(archives, shown, path, { from, limit: namesPerPage })
+    if (!found) throw pageNotFound()
+    const { file = null, entries = [] } = found
+    return filesPage(reply, view.session ?? nobody, {
+      ...view,
+      shown,
+      offered: await listOfferedVersions(context, view),
+      filePath: path,
+      entries,
+      nextName: found.entries && found.isContinued ? from + namesPerPage : null,
+      file: file ? await show(shown, file, line) : null,
+      maxTextBytes,
+    })
+  })
+  app.get<PackageRoute>(`${packagePath}/-/files`, showFiles)
+
+  const sendImage = heavy<PackageRoute>(async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { version, path } = readQuery(RawQuery, request)
+    const shown = await findShownVersion(context, view, version)
+    refuseQuarantined(view, shown)
+    const found = (await foundIn(archives, shown, path))?.file
+    const file = found?.kind === 'file' ? found : undefined
+    const bytes = file && (await readingArchive(() => archives.read(shown.sha256, file, maxImageBytes)))
+    const type = bytes && imageTypeOf(path, bytes)
+    if (!type) throw pageNotFound()
+    const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
+    return reply
+      .headers({
+        'content-security-policy': "sandbox; default-src 'none'",
+        'cross-origin-resource-policy': 'same-origin',
+        'cache-control': isPublic ? 'public, max-age=3600' : 'private, max-age=300',
+        etag: `"${shown.sha256.slice(0, 32)}-${file?.crc32.toString(16)}"`,
+      })
+      .type(type)
+      .send(bytes)
+  })
+  app.get<PackageRoute>(`${packagePath}/-/files/image`, sendImage)
+
+  async function show({ sha256 }: DescribedVersion, file: ArchiveFile, line: number): Promise<ShownFile> {
+    const { size, kind, path } = file
+    const bytes = await readingArchive(() => archives.read(sha256, file, maxTextBytes))
+    const content = bytes && decodeText(bytes)
+    const isImage = /\.(?:png|jpe?g|gif|webp|svg)$/i.test(path) && size <= maxImageBytes && kind === 'file'
+    if (content === null) return { size, kind, lines: null, isImage, line, nextLine: null }
+    const language = kind === 'file' ? languageOf(path) : null
+    const key = `${sha256} ${path}`
+    const code = language && (await coloured.fetch(key, { context: { content, language } }))
+    const part = code ? partOf(code.lines, line) : partOf(content.split('\n'), line, escapeHtml)
+    return { size, kind, isImage, line, ...part }
+  }
+}
+
+/**
+ * Returns what is at a path of a version: a file, or a part of a directory. Null when there is nothing. Throws 404 when the
+ * archive store does not have the archive.
+ */
+export async function foundIn(
+  archives: ArchiveBrowser,
+  { sha256, version }: ListedVersion,
+  path: string,
+  part?: { from: number; limit: number },
+): Promise<AtPath | null> {
+  const found = await readingArchive(() => archives.look(sha256, path, part))
+  if (found === 'missing') throw new PageError(404, `The archive of version ${version} is no longer stored.`)
+  return found
+}
+
+/** Returns bytes as text. Null when they are not UTF-8, or contain NUL. */
+function decodeText(bytes: Buffer): string | null {
+  try {
+    const decoded = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    return decoded.includes('\0') ? null : decoded
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Returns as many whole lines of HTML as fit on a page, beginning with `firstLine`. A line that is too long for a page
+ * is cut.
+ */
+function partOf(
+  lines: readonly string[],
+  firstLine: number,
+  toHtml = (line: string) => line,
+): Pick<ShownFile, 'lines' | 'nextLine'> {
+  const shown: ShownLine[] = []
+  let bytes = 0
+  for (let number = firstLine; number <= lines.length; number += 1) {
+    // Bidirectional controls can make code look different from what PHP runs.
+    const html = revealText(toHtml(lines[number - 1] ?? ''))
+    bytes += Buffer.byteLength(html) + lineBytes
+    if (bytes <= maxShownBytes) shown.push({ number, html })
+    else if (shown.length > 0) return { lines: shown, nextLine: number }
+    else
+      return { lines: [{ number, html: cutLine(html) }], nextLine: number < lines.length ? number + 1 : null }
+  }
+  // A newline ends the last line.
+  if (shown.at(-1)?.html === '') shown.pop()
+  return { lines: shown, nextLine: null }
+}
+
+/** Returns the beginning of a line, without colours and without a cut entity. */
+function cutLine(html: string): string {
+  const text = html.replaceAll(/<[^>]*>/g, '').slice(0, maxShownBytes / 4)
+  return `${text.replace(/&[^;]*$/, '')}…`
+}
+
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+function escapeHtml(line: string): string {
+  return line.replaceAll(/[&<>"']/g, (character) => entities[character] ?? character)
+}
+
+/** The extensions of files that get colours, by language. */
+const extensions: Record<string, string[]> = {
+  php: ['php', 'phtml', 'inc'],
+  json: ['json', 'lock'],
+  xml: ['xml', 'html', 'svg', 'xlf', 'xsd'],
+  javascript: ['js', 'mjs', 'cjs', 'jsx'],
+  typescript: ['ts', 'tsx'],
+  yaml: ['yml', 'yaml', 'neon'],
+  bash: ['sh', 'bash'],
+  python: ['py'],
+  css: ['css'],
+  sql: ['sql'],
+  twig: ['twig'],
+  ini: ['ini'],
+  diff: ['diff', 'patch'],
+}
+
+/** Returns the language of a file by its name: `php` for `src/A.php`, `xml` for `phpunit.xml.dist`. Null for others. */
+function languageOf(path: string): string | null {
+  if (basename(path) === 'Dockerfile') return 'dockerfile'
+  const extension = extname(path.replace(/\.dist$/, ''))
+    .slice(1)
+    .toLowerCase()
+  return Object.keys(extensions).find((language) => extensions[language]?.includes(extension)) ?? null
+}
+
+/** The images that are served, by extension, with the content type and a check of the first bytes. */
+const imageTypes: Record<string, { type: string; begins: (bytes: Buffer) => boolean }> = {
+  '.png': { type: 'image/png', begins: startsWith('\x89PNG\r\n\x1a\n') },
+  '.gif': { type: 'image/gif', begins: (bytes) => /^GIF8[79]a$/.test(bytes.toString('latin1', 0, 6)) },
+  '.webp': { type: 'image/webp', begins: (bytes) => /^RIFF.{4}WEBP$/s.test(bytes.toString('latin1', 0, 12)) },
+  '.jpg': { type: 'image/jpeg', begins: startsWith('\xff\xd8\xff') },
+  '.jpeg': { type: 'image/jpeg', begins: startsWith('\xff\xd8\xff') },
+  // An SVG in a page runs no scripts. When it is opened directly, the policy of the response sandboxes it.
+  '.svg': { type: 'image/svg+xml', begins: (bytes) => /^\ufeff?\s*</.test(bytes.toString('utf8', 0, 100)) },
+}
+
+/** Returns the content type of an image of an archive. Null for other extensions, and for bytes of another type. */
+function imageTypeOf(path: string, bytes: Buffer): string | null {
+  const known = imageTypes[extname(path).toLowerCase()]
+  return known?.begins(bytes) ? known.type : null
+}
+
+function startsWith(signature: string): (bytes: Buffer) => boolean {
+  return (bytes) => bytes.toString('latin1', 0, signature.length) === signature
+}

@@ -1,0 +1,84 @@
+import type { FastifyRequest } from 'fastify'
+import type { Session } from '../../../accounts/sessions.ts'
+import type { AppContext } from '../../../context.ts'
+import { RegistryError } from '../../../domain/registry-error.ts'
+import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
+import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
+import {
+  type DescribedVersion,
+  findDescribedVersion,
+  type ListedVersion,
+  listVersions,
+} from '../../../packages/tables/listed-versions.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
+import { readSession } from '../../visitor.ts'
+import { may } from '../permit.ts'
+
+/** A route below the page of a package. */
+export interface PackageRoute {
+  Params: { group: string; name: string; vendor: string; package: string }
+}
+
+/** A package with the access of one reader. */
+export interface PackageView {
+  /** Null when the reader is not signed in. */
+  session: Session | null
+  repository: VisibleRepository
+  about: PackageSummary
+}
+
+/** The URL pattern of a package's page. */
+export const packagePath = '/:group/:name/packages/:vendor/:package'
+
+/** Finds the package of a URL. Throws 404 when the reader may not see its repository. */
+export async function findPackageView(
+  context: AppContext,
+  request: FastifyRequest<PackageRoute>,
+): Promise<PackageView> {
+  const { params } = request
+  const session = await readSession(context, request)
+  const repository = await findVisibleRepository(context.db, params, session?.account.id ?? null)
+  const about =
+    repository && (await findPackageSummary(context.db, repository.id, `${params.vendor}/${params.package}`))
+  if (!repository || !about) throw pageNotFound()
+  return { session, repository, about }
+}
+
+/** Finds a version that is not deleted; the latest one for ''. Throws 404 when there is none. */
+export async function findShownVersion(
+  { db }: AppContext,
+  { about }: PackageView,
+  version: string,
+): Promise<DescribedVersion> {
+  const shown = await findDescribedVersion(db, about.id, version || null)
+  if (!shown) throw pageNotFound()
+  return shown
+}
+
+/** Throws 403 for the contents of a version in quarantine, unless the reader may publish versions. */
+export function refuseQuarantined({ session, repository }: PackageView, version: ListedVersion): void {
+  if (version.quarantinedAt === null || may(repository, session, 'push')) return
+  throw new PageError(403, `Version ${version.version} is quarantined, so its files are not shown.`)
+}
+
+/** Reads from the archive store. Throws an error page for a damaged archive and for an unreachable store. */
+export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
+  try {
+    return await reading()
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error
+    const isDown = error.status >= 500
+    const message = isDown
+      ? 'The archive store cannot be reached. Please try again later.'
+      : 'This archive cannot be read.'
+    throw new PageError(isDown ? 503 : 404, message)
+  }
+}
+
+/** The maximum number of versions that a field offers. People can type others. */
+const offeredVersions = 50
+
+/** Lists the newest versions, for a field in which people choose one. */
+export function listOfferedVersions({ db }: AppContext, { about }: PackageView): Promise<ListedVersion[]> {
+  return listVersions(db, about.id, 'undeleted', { after: null, limit: offeredVersions })
+}

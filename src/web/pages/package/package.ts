@@ -1,0 +1,110 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { openArchiveStore } from '../../../archives/store-owner.ts'
+import type { AppContext } from '../../../context.ts'
+import { resolveFiles } from '../../../packages/readmes/file-links.ts'
+import { loadReadme, type ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
+import type { FoundRequirement } from '../../../packages/tables/dependencies.ts'
+import { listRequirementPlaces } from '../../../packages/tables/dependencies.ts'
+import { listPackageDays } from '../../../packages/tables/downloads.ts'
+import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
+import { countAdvisories } from '../../../packages/tables/package-warnings.ts'
+import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
+import { readQuery, text } from '../../forms.ts'
+import { linkToFeed, nobody, page } from '../../pages.ts'
+import { type ManifestSummary, readManifest } from '../manifest.ts'
+import {
+  findPackageView,
+  findShownVersion,
+  listOfferedVersions,
+  type PackageRoute,
+  type PackageView,
+  packagePath,
+} from './package-view.ts'
+
+/** The number of days, and of versions, in the charts. */
+const chartDays = 30
+const chartVersions = 12
+
+/** A bar of a chart. */
+interface Bar {
+  label: string
+  count: number
+}
+
+const packagePage = page<
+  PackageView & {
+    shown: DescribedVersion
+    offered: ListedVersion[]
+    manifest: ManifestSummary
+    advisories: number
+    /** The package that replaces an abandoned one. Null when it is not found. */
+    replacement: FoundRequirement | null
+    readme: RenderedReadme
+    /** Downloads of the package by day. */
+    days: Bar[]
+    /** Downloads of the newest versions, from the oldest to the newest. */
+    versionBars: Bar[]
+    /** The URL of this page, for badges on other sites. Null for a private repository. */
+    badgeUrl: string | null
+  }
+>('pages/package')
+
+const PackageQuery = z.object({ version: text })
+
+/** `GET /<group>/<name>/packages/<vendor>/<package>`: the README of a version and how to install it (CONTRACT 4.4). */
+export async function packagePageRoutes(
+  app: FastifyInstance,
+  context: AppContext & { readmes: ReadmeRenderer },
+): Promise<void> {
+  const { config, db, readmes } = context
+  const archives = await openArchiveStore(config)
+
+  app.get<PackageRoute>(packagePath, async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
+    const offered = await listOfferedVersions(context, view)
+    const days = await listPackageDays(db, view.about.id, chartDays)
+    const newest = offered.slice(0, chartVersions).toReversed()
+    const readme = await loadReadme({ db, archives, readmes }, shown)
+    linkToFeed(reply, `/${view.repository.path}/packages/${view.about.name}/-/feed.atom`)
+    return packagePage(reply, view.session ?? nobody, {
+      ...view,
+      shown,
+      offered,
+      days: days.map(({ day, count }) => ({ label: day, count })),
+      versionBars: newest.map(({ version, downloads }) => ({ label: version, count: downloads })),
+      badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
+      manifest: readManifest(shown.metadata),
+      advisories: await countAdvisories(db, view.about.id),
+      replacement: await findReplacement(view),
+      readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
+    })
+  })
+
+  function urlOf({ repository, about }: PackageView): string {
+    return `${config.baseUrl}/${repository.path}/packages/${about.name}`
+  }
+
+  async function findReplacement({
+    session,
+    repository,
+    about,
+  }: PackageView): Promise<FoundRequirement | null> {
+    if (about.replacement === null) return null
+    const reader = { accountId: session?.account.id ?? null, repositoryId: repository.id }
+    return (await listRequirementPlaces(db, reader, [about.replacement]))[0] ?? null
+  }
+}
+
+/** Makes links and images of the README point to the files of its version. */
+function withFiles(
+  readme: RenderedReadme,
+  { repository, about }: PackageView,
+  { version }: DescribedVersion,
+): RenderedReadme {
+  const files = `/${repository.path}/packages/${about.name}/-/files`
+  const query = `version=${encodeURIComponent(version)}&path=`
+  const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
+  return { ...readme, content: resolveFiles(readme.content, urls) }
+}

@@ -1,0 +1,323 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../../../accounts/sessions.ts'
+import type { ArchiveStore, ReceivedArchive } from '../../../archives/archive-store.ts'
+import type { JudgedArchive } from '../../../archives/judge-archive.ts'
+import { judgeUpload } from '../../../archives/judge-upload.ts'
+import { keepArchiveFor } from '../../../archives/keep-archive.ts'
+import { discardArchive, receiveArchive } from '../../../archives/local-store.ts'
+import { transaction } from '../../../database/database.ts'
+import { RegistryError } from '../../../domain/registry-error.ts'
+import { limitConcurrency } from '../../../domain/time-slices.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
+import { publishArchive } from '../../../packages/publish-archive.ts'
+import {
+  type BrowserUpload,
+  deleteUpload,
+  discardUpload,
+  findFullUploads,
+  findUpload,
+  insertUpload,
+  listUploads,
+  lockUploads,
+} from '../../../packages/tables/browser-uploads.ts'
+import { refuseMirroredVendor } from '../../../upstreams/claims.ts'
+import { requireUploadRate } from '../../client-errors.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
+import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { type ManifestSummary, readManifest } from '../manifest.ts'
+import { authorOf, type PagesContext, permittedRepository } from '../permit.ts'
+import { readingArchive } from './package-view.ts'
+import { type ReceivedForm, receiveForm } from './upload-form.ts'
+import {
+  addRefusals,
+  describeFull,
+  type Preview,
+  previewOf,
+  type Refusal,
+  refusalOf,
+} from './upload-preview.ts'
+
+/** The unpublished uploads of an account may take this many times MAX_ARCHIVE_BYTES. */
+const maxArchivesOfBytes = 10
+/** The maximum number of concurrent checks. Each blocks the event loop for short times, like those of the registry. */
+const maxJudgedAtOnce = 2
+
+const uploadPage = page<{
+  repository: VisibleRepository
+  uploads: BrowserUpload[]
+  maxBytes: number
+  problem: Refusal | null
+}>('pages/upload')
+
+const previewPage = page<{
+  repository: VisibleRepository
+  upload: BrowserUpload
+  /** Null when composer.json has no readable name. */
+  packageName: string | null
+  chosenVersion: string
+  manifest: ManifestSummary | null
+  entryCount: number
+  inflatedBytes: number
+  warnings: readonly string[]
+  /** Whether the same bytes are already published. */
+  isRepeated: boolean
+  problem: Refusal | null
+}>('pages/upload-preview')
+
+const PreviewQuery = z.object({ version: text })
+const DecisionForm = z.object({ version: text, act: z.enum(['publish', 'discard']) })
+
+interface Route {
+  Params: { group: string; name: string; id: string }
+}
+
+/**
+ * `/<group>/<name>/-/upload`: publishing in the browser. The person uploads a zip. A page then shows what would be
+ * published for the chosen version. Publishing follows the rules of the upload endpoint. Until then, the archive store
+ * keeps the bytes and the database keeps the rest, so any process can continue.
+ */
+export async function uploadPageRoutes(
+  app: FastifyInstance,
+  context: PagesContext & { archives: ArchiveStore },
+): Promise<void> {
+  const { config, db, archives, room } = context
+  const inTurn = limitConcurrency(maxJudgedAtOnce)
+  const url = '/:group/:name/-/upload'
+  const bytesOfAccount = maxArchivesOfBytes * config.maxArchiveBytes
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const repository = await permittedRepository(db, request.params, session, 'push')
+    return showForm(reply, session, repository, null)
+  })
+
+  await app.register(async (scope) => {
+    scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest) =>
+      receiveForm(context, request),
+    )
+    // Delete the received file of a form that is rejected later.
+    scope.addHook('onResponse', async ({ body }) => {
+      const archive = (body as Partial<ReceivedForm> | undefined)?.archive
+      if (archive) await discardArchive(archive)
+    })
+    scope.post<Route>(
+      url,
+      {
+        // Check permissions before the body is read, so that people without them upload no archive.
+        onRequest: async (request, reply) => {
+          const session = await readSession(context, request)
+          if (!session) return redirectToSignIn(context, request, reply, uploadUrl(request.params))
+          const repository = await permittedRepository(db, request.params, session, 'push')
+          await refuseFull(session, 0)
+          try {
+            await room.requireDatabaseRoom()
+            await room.requireGroupRoom(repository.id, Number(request.headers['content-length'] ?? 0))
+          } catch (error) {
+            if (!(error instanceof RegistryError)) throw error
+            return refuse(request, reply, session, repository, error)
+          }
+          requireUploadRate(request.raw)
+          request.setDecorator('uploader', { session, repository })
+          return undefined
+        },
+      },
+      async (request, reply) => {
+        const { session, repository } = request.getDecorator<{
+          session: Session
+          repository: VisibleRepository
+        }>('uploader')
+        const { archive, fileName, problem } = request.body as ReceivedForm
+        if (problem) return refuse(request, reply, session, repository, problem)
+        if (!archive) {
+          const refusal = { message: 'Choose a zip file.', details: [] }
+          return showForm(reply.code(400), session, repository, refusal)
+        }
+        try {
+          await inTurn(() => judgeUpload(archive.path))
+          // Store the bytes before the row that names them, and commit the row before the browser gets the response.
+          const id = await keepArchiveFor(db, archives, archive, () =>
+            transaction(db, async (tx) => {
+              const { sha256, size } = archive
+              await lockUploads(tx, session.account.id)
+              await refuseFull(session, size, tx)
+              const upload = {
+                accountId: session.account.id,
+                repositoryId: repository.id,
+                fileName,
+                sha256,
+                size,
+              }
+              return insertUpload(tx, upload)
+            }),
+          )
+          return reply.redirect(`${uploadUrl(request.params)}/${id}`, 303)
+        } catch (error) {
+          if (!(error instanceof RegistryError)) throw error
+          return refuse(request, reply, session, repository, error)
+        }
+      },
+    )
+    scope.decorateRequest('uploader', null)
+  })
+
+  app.get<Route>(`${url}/:id`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { repository, upload } = await uploadOf(request, session)
+    const { version } = readQuery(PreviewQuery, request)
+    return withArchive(upload, async (received, judged) => {
+      const asked = { version: version.trim(), fileName: upload.fileName }
+      const preview = previewOf(repository.id, judged, asked)
+      return show(reply, session, repository, upload, await addRefusals(db, preview, received))
+    })
+  })
+
+  app.post<Route>(`${url}/:id`, async (request, reply) => {
+    const session = await readSession(context, request)
+    const own = `${uploadUrl(request.params)}/${request.params.id}`
+    if (!session) return redirectToSignIn(context, request, reply, own)
+    const { repository, upload } = await uploadOf(request, session)
+    const form = readForm(DecisionForm, request)
+    if (form.act === 'discard') {
+      await discardUpload(db, upload.id)
+      leaveNotice(request, reply, config, 'The upload was discarded.')
+      return reply.redirect(uploadUrl(request.params), 303)
+    }
+    return withArchive(upload, async (received, judged) => {
+      const asked = { version: form.version.trim(), fileName: upload.fileName }
+      const preview = previewOf(repository.id, judged, asked)
+      const { target, manifest, problem } = preview
+      if (!target || !manifest) {
+        return show(reply.code(problem?.status ?? 400), session, repository, upload, preview)
+      }
+      try {
+        await refuseMirroredVendor(db, repository.id, target.packageName)
+        const author = authorOf(request, session)
+        const outcome = await publishArchive(context, target, received, { judged, manifest, author })
+        await deleteUpload(db, upload.id)
+        const name = `${target.packageName} ${target.version.version}`
+        const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
+        leaveNotice(request, reply, config, notice)
+      } catch (error) {
+        if (!(error instanceof RegistryError)) throw error
+        return show(reply.code(error.status), session, repository, upload, { ...preview, problem: error })
+      }
+      const query = new URLSearchParams({ version: target.version.version })
+      return reply.redirect(`/${repository.path}/packages/${target.packageName}?${query}`, 303)
+    })
+  })
+
+  app.get<Route>(`${url}/:id/discard`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { upload } = await uploadOf(request, session)
+    const { version } = readQuery(PreviewQuery, request)
+    const own = `${uploadUrl(request.params)}/${upload.id}`
+    return confirmationPage(reply, session, {
+      title: `Discard ${upload.fileName || 'the upload'}?`,
+      explanation: 'Nothing of it is published. To publish it later, upload it again.',
+      action: own,
+      fields: { act: 'discard' },
+      button: 'Discard',
+      ask: null,
+      back: version ? `${own}?${new URLSearchParams({ version })}` : own,
+    })
+  })
+
+  async function uploadOf({ params }: FastifyRequest<Route>, session: Session) {
+    const repository = await permittedRepository(db, params, session, 'push')
+    const owner = { accountId: session.account.id, repositoryId: repository.id }
+    const upload = await findUpload(db, owner, params.id)
+    if (!upload) throw pageNotFound()
+    return { repository, upload }
+  }
+
+  async function refuseFull(
+    session: Session,
+    bytes: number,
+    queryable: Parameters<typeof findFullUploads>[0] = db,
+  ) {
+    const full = await findFullUploads(queryable, session.account.id, { bytes, maxBytes: bytesOfAccount })
+    if (full) throw new PageError(429, describeFull(full, bytesOfAccount))
+  }
+
+  /** Copies an upload from the store into a temporary file, as the upload endpoint receives it, and checks it again. */
+  async function withArchive<T>(
+    { sha256, size }: BrowserUpload,
+    work: (received: ReceivedArchive, judged: JudgedArchive) => Promise<T>,
+  ): Promise<T> {
+    const { received, judged } = await inTurn(() => readingArchive(() => fetchUpload(sha256, size)))
+    try {
+      return await work(received, judged)
+    } finally {
+      await discardArchive(received)
+    }
+  }
+
+  async function fetchUpload(sha256: string, size: number) {
+    const opened = await archives.read(sha256)
+    if (!opened) throw new PageError(410, 'The uploaded file is no longer stored. Upload it again.')
+    const receiving = receiveArchive(archives, opened.bytes, { maxBytes: size })
+    const received = await receiving.finally(() => opened.bytes.destroy())
+    try {
+      if (received.sha256 !== sha256) throw new Error(`the stored upload ${sha256} is damaged`)
+      return { received, judged: await judgeUpload(received.path) }
+    } catch (error) {
+      await discardArchive(received)
+      throw error
+    }
+  }
+
+  /** Shows the form with the reason. Logs it when it is one of the server. */
+  function refuse(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    session: Session,
+    repository: VisibleRepository,
+    problem: RegistryError,
+  ): Promise<FastifyReply> {
+    if (problem.status >= 500) request.log.error({ err: problem, req: request }, 'an upload failed')
+    return showForm(reply.code(problem.status), session, repository, refusalOf(problem))
+  }
+
+  async function showForm(
+    reply: FastifyReply,
+    session: Session,
+    repository: VisibleRepository,
+    problem: Refusal | null,
+  ): Promise<FastifyReply> {
+    const owner = { accountId: session.account.id, repositoryId: repository.id }
+    const uploads = await listUploads(db, owner)
+    return uploadPage(reply, session, { repository, uploads, maxBytes: config.maxArchiveBytes, problem })
+  }
+
+  function show(
+    reply: FastifyReply,
+    session: Session,
+    repository: VisibleRepository,
+    upload: BrowserUpload,
+    { version, packageName, judged, manifest, problem, isRepeated }: Preview,
+  ): FastifyReply {
+    return previewPage(reply, session, {
+      repository,
+      upload,
+      packageName,
+      chosenVersion: version,
+      manifest: manifest && readManifest(manifest.metadata),
+      entryCount: judged.entryCount,
+      inflatedBytes: judged.inflatedBytes,
+      warnings: manifest?.warnings ?? judged.warnings,
+      isRepeated,
+      problem: problem && refusalOf(problem),
+    })
+  }
+}
+
+function uploadUrl({ group, name }: { group: string; name: string }): string {
+  return `/${group}/${name}/-/upload`
+}

@@ -1,0 +1,90 @@
+import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
+import { openArchiveBrowser } from '../../archives/archive-files.ts'
+import { openArchiveStore } from '../../archives/store-owner.ts'
+import { findCurrentPath } from '../../groups/repositories.ts'
+import { openHeavyPages } from '../heavy-pages.ts'
+import { PageError, pageNotFound, wrongMethod } from '../page-error.ts'
+import { pagePolicy, servePages, showError } from '../page-scope.ts'
+import { refuseOtherMethods } from '../unmatched-requests.ts'
+import { readSession } from '../visitor.ts'
+import { docsRoutes } from './docs.ts'
+import { activityRoutes } from './group/activity.ts'
+import { deployTokenPageRoutes } from './group/deploy-tokens.ts'
+import { groupPageRoutes } from './group/group.ts'
+import { groupInvitationRoutes } from './group/invitations.ts'
+import { memberPageRoutes } from './group/members.ts'
+import { repositoryPageRoutes } from './group/repository.ts'
+import { repositorySettingsRoutes } from './group/repository-settings.ts'
+import { upstreamPageRoutes } from './group/upstreams.ts'
+import { homeRoutes } from './home.ts'
+import { newRoutes } from './new.ts'
+import { packagePageRoutes } from './package/package.ts'
+import { packageActivityRoutes } from './package/package-activity.ts'
+import { packageAdvisoryRoutes } from './package/package-advisories.ts'
+import { badgeRoutes } from './package/package-badge.ts'
+import { packageChangeRoutes } from './package/package-changes.ts'
+import { compareRoutes } from './package/package-compare.ts'
+import { dependencyRoutes } from './package/package-dependencies.ts'
+import { downloadRoutes } from './package/package-download.ts'
+import { fileRoutes } from './package/package-files.ts'
+import { uploadPageRoutes } from './package/upload.ts'
+import type { PagesContext } from './permit.ts'
+import { searchPageRoutes } from './search.ts'
+
+/** The pages for people who use the registries (CONTRACT 4.4). */
+export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
+  await servePages(app, context.config, pagePolicy, async (error, request, reply) => {
+    const url = await findRenamed(context, error, request)
+    return url === null ? showError(error, request, reply) : reply.redirect(url, 301)
+  })
+  const store = await openArchiveStore(context.config)
+  const archives = openArchiveBrowser(store)
+  const heavy = openHeavyPages()
+  app.addHook('onRequest', async (request) => {
+    // PostgreSQL cannot store NUL in text, so no name contains one.
+    if (request.url.includes('%00')) throw pageNotFound()
+  })
+  await refuseOtherMethods(app, wrongMethod, async () => {
+    await homeRoutes(app, context)
+    await searchPageRoutes(app, context)
+    await newRoutes(app, context)
+    await docsRoutes(app, context)
+    await groupPageRoutes(app, context)
+    await memberPageRoutes(app, context)
+    await groupInvitationRoutes(app, context)
+    await deployTokenPageRoutes(app, context)
+    await repositorySettingsRoutes(app, context)
+    await activityRoutes(app, context)
+    await upstreamPageRoutes(app, context)
+    await repositoryPageRoutes(app, context)
+    await packagePageRoutes(app, context)
+    await packageChangeRoutes(app, context)
+    await packageAdvisoryRoutes(app, context)
+    await dependencyRoutes(app, context)
+    await fileRoutes(app, { ...context, archives, heavy })
+    await compareRoutes(app, { ...context, archives, heavy })
+    await packageActivityRoutes(app, context)
+    await badgeRoutes(app, context)
+    await downloadRoutes(app, { ...context, store })
+    await uploadPageRoutes(app, { ...context, archives: store })
+  })
+}
+
+/**
+ * Returns the new URL of a page below the old name of a group or repository. Null when the visitor may see none with
+ * this name.
+ */
+async function findRenamed(
+  context: PagesContext,
+  error: FastifyError,
+  request: FastifyRequest,
+): Promise<string | null> {
+  const { group, name } = (request.params ?? {}) as Partial<Record<string, string>>
+  const isMissing = error instanceof PageError && error.status === 404 && request.method === 'GET'
+  if (!isMissing || group === undefined) return null
+  const oldPath = name === undefined ? `/${group}` : `/${group}/${name}`
+  if (!request.url.startsWith(oldPath) || request.url.includes('%00')) return null
+  const session = await readSession(context, request)
+  const path = await findCurrentPath(context.db, { group, name: name ?? null }, session?.account.id ?? null)
+  return path === null ? null : `/${path}${request.url.slice(oldPath.length)}`
+}

@@ -1,0 +1,107 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { noPasswordHere } from '../../../accounts/passwords.ts'
+import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
+import { allowsPasskeys } from '../../../accounts/second-factor/passkey-ceremony.ts'
+import type { Config } from '../../../config.ts'
+import type { AppContext } from '../../../context.ts'
+import { clearCookie } from '../../cookies.ts'
+import { csrfToken } from '../../csrf.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveFarewell } from '../../notice.ts'
+import { page } from '../../pages.ts'
+import { readSession, redirectToSignIn, withReturn } from '../../visitor.ts'
+import {
+  checkSignIn,
+  completeSignIn,
+  endSession,
+  noteRefusedSignIn,
+  redirectBack,
+  renewPasswordHash,
+} from './sign-in.ts'
+import { signInOriginOf } from './sign-in-memory.ts'
+import { redirectToSecondStep } from './waiting-step.ts'
+
+interface LoginForm {
+  /** The page to return to, as `signPage` returned it; empty for the home page. */
+  returnId: string
+  /** The username or email that was entered. */
+  login: string
+  problem: string | null
+}
+
+const loginPage = page<
+  LoginForm & {
+    providers: readonly { name: string; label: string }[]
+    passwordSignIn: Config['passwordSignIn']
+    /** Null where browsers do not allow passkeys. */
+    passkeyUrl: string | null
+  }
+>('accounts/login')
+
+const LoginQuery = z.object({ return: text, page: text })
+const PasswordForm = z.object({
+  return: text,
+  username: text.transform((name) => name.trim()),
+  password: text,
+})
+
+/** `/login` and `/logout`: sign in and out (CONTRACT 4.2, 8.4). */
+export async function loginRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/login', async (request, reply) => {
+    const { return: returnId, page: from } = readQuery(LoginQuery, request)
+    // The “Sign in” link of a page names the page. The server signs the path, if it is one of this site.
+    if (from !== '') return redirectToSignIn(context, request, reply, from)
+    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
+    return showLogin(context, request, reply, { returnId, login: '', problem: null })
+  })
+
+  app.post('/login', async (request, reply) => {
+    const { return: returnId, username: login, password } = readForm(PasswordForm, request)
+    if (config.passwordSignIn === 'off') {
+      const problem = noPasswordHere(config)
+      return showLogin(context, request, reply.code(403), { returnId, login, problem })
+    }
+    const checked = await checkSignIn(db, login, password, signInOriginOf(request, config), config)
+    if ('problem' in checked) {
+      await noteRefusedSignIn(db, request, login, checked)
+      reply.code(checked.status).headers(checked.headers)
+      // Everybody gets the hint, so that it does not show who is an administrator.
+      const needsHint = checked.status === 403 && config.passwordSignIn === 'admins'
+      const problem = needsHint ? `${checked.problem} ${noPasswordHere(config)}` : checked.problem
+      return showLogin(context, request, reply, { returnId, login, problem })
+    }
+    if (hasFactor(await findFactors(db, checked.accountId))) {
+      const credentials = await renewPasswordHash(db, checked, password)
+      return redirectToSecondStep(context, reply, credentials, returnId)
+    }
+    if (!(await completeSignIn(context, request, reply, checked, { method: 'password' }))) {
+      const problem = 'The password was changed a moment ago. Sign in with the new one.'
+      return showLogin(context, request, reply.code(403), { returnId, login, problem })
+    }
+    await renewPasswordHash(db, checked, password)
+    return redirectBack(context, reply, returnId)
+  })
+
+  app.post('/logout', async (request, reply) => {
+    await endSession(context, request)
+    clearCookie(reply, config, 'session')
+    leaveFarewell(reply, config, 'signed-out')
+    return reply.redirect('/', 303)
+  })
+}
+
+/** Shows the sign-in page: the providers, and the form with the entered name and the problem. */
+export function showLogin(
+  { config }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  form: LoginForm,
+): FastifyReply {
+  const { providers, passwordSignIn } = config
+  const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
+  const passkeyUrl = allowsPasskeys(config) ? withReturn('/login/passkey', form.returnId) : null
+  return loginPage(reply, visitor, { ...form, providers, passwordSignIn, passkeyUrl })
+}

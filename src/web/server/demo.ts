@@ -1,0 +1,120 @@
+import { readFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import type pg from 'pg'
+import { findAccountByUsername, insertAccount, setPasswordHash } from '../../accounts/accounts.ts'
+import { hashPassword } from '../../accounts/passwords.ts'
+import { insertPersonalToken, revokePersonalTokenByName } from '../../accounts/personal-tokens.ts'
+import { deleteAllSessions } from '../../accounts/sessions.ts'
+import { projectRoot } from '../../config.ts'
+import { transaction } from '../../database/database.ts'
+import { hashSecret, makeClientId, makePassword, makeSecret } from '../../domain/secrets.ts'
+import { insertGroup } from '../../groups/groups.ts'
+import { findRepositoryByPath, insertRepository } from '../../groups/repositories.ts'
+import { insertApplication, listApplications, rotateClientSecret } from '../../oauth/applications.ts'
+
+/** A demo with its secrets. Only their hashes are stored. */
+export interface Demo {
+  username: string
+  password: string
+  repository: string
+  clientId: string
+  clientSecret: string
+  token: string
+}
+
+const name = 'demo'
+const applicationName = 'Demo Application'
+const tokenDays = 90
+
+/**
+ * Creates the demo of a fresh installation in one transaction (CONTRACT 2.1): an account, a group with a private
+ * repository, an approved application with a loopback Redirect URL, and a personal access token. `last` runs before the
+ * commit. Throws when the demo exists already, or when `last` throws.
+ */
+export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async () => {}): Promise<Demo> {
+  const password = makePassword()
+  const clientId = makeClientId()
+  const clientSecret = makeSecret('client')
+  const token = makeSecret('personal')
+  const passwordHash = await hashPassword(password)
+  const logo = await readFile(resolve(projectRoot, 'views/demo-logo.png'))
+  const repository = await transaction(pool, async (tx) => {
+    if (await findAccountByUsername(tx, name)) {
+      throw new Error(
+        'The demo exists already. svc demo --reset gives it a new password, secret and token, and prints them.',
+      )
+    }
+    const accountId = await insertAccount(tx, {
+      username: name,
+      displayName: 'Demo',
+      email: 'demo@example.com',
+      isAdmin: false,
+      passwordHash,
+    })
+    const group = await insertGroup(tx, name, accountId)
+    const { path } = await insertRepository(tx, { groupId: group.id, name: 'php', visibility: 'private' })
+    await insertApplication(tx, {
+      clientId,
+      name: applicationName,
+      description: 'Shows how an application gets a token. It runs on your own machine.',
+      website: 'http://127.0.0.1/',
+      redirectUri: 'http://127.0.0.1/callback',
+      exactRedirect: false,
+      logo,
+      scopes: ['account-profile:r', 'account-email:r', 'registry-package:rw'],
+      resourceScope: 'all',
+      status: 'approved',
+      isResourceServer: false,
+      secretHash: hashSecret(clientSecret),
+    })
+    await insertDemoToken(tx, accountId, token)
+    await last()
+    return path
+  })
+  return { username: name, password, repository, clientId, clientSecret, token }
+}
+
+/**
+ * Gives the demo a new password, client secret and personal access token; the old ones stop working at once. Throws
+ * when a part of the demo is missing.
+ */
+export async function resetDemo(pool: pg.Pool): Promise<Demo> {
+  const password = makePassword()
+  const clientSecret = makeSecret('client')
+  const token = makeSecret('personal')
+  const passwordHash = await hashPassword(password)
+  return transaction(pool, async (tx) => {
+    const account = await findAccountByUsername(tx, name)
+    const repository = await findRepositoryByPath(tx, `${name}/php`)
+    const application = (await listApplications(tx)).find((one) => one.name === applicationName)
+    if (!account || !repository || !application) {
+      throw new Error('The demo is incomplete: its account, repository or application is missing.')
+    }
+    await setPasswordHash(tx, account.id, passwordHash)
+    await deleteAllSessions(tx, account.id)
+    await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
+    await revokePersonalTokenByName(tx, account.id, name)
+    await insertDemoToken(tx, account.id, token)
+    return {
+      username: name,
+      password,
+      repository: repository.path,
+      clientId: application.clientId,
+      clientSecret,
+      token,
+    }
+  })
+}
+
+async function insertDemoToken(tx: pg.PoolClient, accountId: string, token: string): Promise<void> {
+  await insertPersonalToken(tx, {
+    accountId,
+    name,
+    tokenHash: hashSecret(token),
+    scopes: ['registry-package:rw'],
+    resourceScope: 'all',
+    repositoryIds: [],
+    isAdmin: false,
+    expiry: { inDays: tokenDays },
+  })
+}

@@ -1,0 +1,109 @@
+import { deleteExpiredVerifications, verificationMail } from '../../accounts/email-verifications.ts'
+import { deleteExpiredAttempts } from '../../accounts/failure-limit.ts'
+import { deleteFormerCounts, sweepIdentityEventsJob } from '../../accounts/identity-events.ts'
+import { deleteExpiredInvitations } from '../../accounts/invitations.ts'
+import { invitationMail } from '../../accounts/invite.ts'
+import { passwordResetMail, requestPasswordResetJob } from '../../accounts/password-reset-mail.ts'
+import { deleteExpiredResets } from '../../accounts/password-resets.ts'
+import {
+  confirmationMail,
+  deleteExpiredConfirmationLinks,
+} from '../../accounts/second-factor/confirmation-links.ts'
+import { deleteExpiredChallenges } from '../../accounts/second-factor/passkey-challenges.ts'
+import { deleteExpiredSteps } from '../../accounts/second-factor/sign-in-steps.ts'
+import { logIdentityEventsJob, securityNotice } from '../../accounts/security-notices.ts'
+import { deleteExpiredSessions } from '../../accounts/sessions.ts'
+import { knownAddressMail, requestSignUpJob } from '../../accounts/sign-ups.ts'
+import { deleteExpiredProof, deleteExpiredSignIns } from '../../accounts/single-sign-on/pending-sign-ins.ts'
+import { noteExpiringTokensJob, tokenExpiryMail } from '../../accounts/token-expiry-notices.ts'
+import { collectGarbageJob } from '../../archives/collect-garbage.ts'
+import { removePurgedJob } from '../../archives/remove-purged.ts'
+import { scrubArchivesJob } from '../../archives/scrub-archives.ts'
+import { removeExpiredRepositoriesJob } from '../../groups/tenancy.ts'
+import { sweepJob } from '../../jobs/expired-rows.ts'
+import type { Job } from '../../jobs/job.ts'
+import { sendMailJob } from '../../mail/mail-queue.ts'
+import { deleteExpiredRequests } from '../../oauth/authorization-requests.ts'
+import { noteExchangesJob } from '../../oauth/exchange-events.ts'
+import {
+  deleteEndedAuthorizations,
+  deleteEndedGrants,
+  deleteSupersededGrants,
+} from '../../oauth/grant-sweeps.ts'
+import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
+import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
+import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
+import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
+import { listDependenciesJob } from '../../packages/tables/dependencies.ts'
+import { rankPackagesJob, rollDownloadsJob } from '../../packages/tables/downloads.ts'
+import { sweepEventsJob } from '../../packages/tables/sweep-events.ts'
+import {
+  askEarlierUpstream,
+  askEarlierUpstreams,
+  followFeeds,
+  followSlowUpstream,
+  followUpstream,
+  refreshUpstream,
+  releaseUnusedArchives,
+  renderDueMirrors,
+} from '../../upstreams/follow-feeds.ts'
+import { deleteExpiredMisses } from '../../upstreams/tables/upstream-documents.ts'
+
+/** Every background job of the server. `jobs/job.ts` describes how to add one. */
+export const jobs: readonly Job[] = [
+  sweepJob([
+    wipeSeals,
+    deleteExpiredPairs,
+    deleteExpiredCodes,
+    deleteEndedGrants,
+    deleteEndedAuthorizations,
+    deleteSupersededGrants,
+    deleteExpiredRequests,
+    deleteExpiredSessions,
+    deleteExpiredResets,
+    deleteExpiredVerifications,
+    deleteExpiredConfirmationLinks,
+    deleteExpiredSteps,
+    deleteExpiredChallenges,
+    deleteExpiredSignIns,
+    deleteExpiredProof,
+    deleteExpiredInvitations,
+    deleteExpiredAttempts,
+    deleteFormerCounts,
+    deleteExpiredMisses,
+    deleteExpiredUploads,
+  ]),
+  removeExpiredRepositoriesJob,
+  collectGarbageJob,
+  removePurgedJob as Job,
+  scrubArchivesJob,
+  renderOutdatedJob,
+  rollDownloadsJob,
+  rankPackagesJob,
+  sweepEventsJob,
+  listDependenciesJob,
+  renderReadmesJob,
+  followFeeds,
+  followUpstream as Job,
+  followSlowUpstream as Job,
+  refreshUpstream as Job,
+  askEarlierUpstreams,
+  askEarlierUpstream as Job,
+  renderDueMirrors,
+  releaseUnusedArchives,
+  sweepIdentityEventsJob,
+  logIdentityEventsJob,
+  noteExchangesJob,
+  requestPasswordResetJob as Job,
+  requestSignUpJob as Job,
+  noteExpiringTokensJob,
+  sendMailJob([
+    verificationMail,
+    confirmationMail,
+    passwordResetMail,
+    securityNotice,
+    tokenExpiryMail,
+    invitationMail,
+    knownAddressMail,
+  ]),
+]

@@ -1,0 +1,93 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { findSession, type Session } from '../accounts/sessions.ts'
+import type { AppContext } from '../context.ts'
+import { networkOf } from '../domain/client-ip.ts'
+import { type Act, needsProof } from '../domain/permissions.ts'
+import { readCookie } from './cookies.ts'
+import { PageRedirect } from './page-error.ts'
+import { signAuthorizationLink, signPage } from './pages/sign-in/return-path.ts'
+
+/**
+ * Returns the session of the request's browser. Null when nobody is signed in. If the person must have a second
+ * factor and has none, it throws PageRedirect to the page that sets one up, unless `mayLackFactor`.
+ */
+export async function readSession(
+  context: AppContext,
+  request: FastifyRequest,
+  { mayLackFactor = false } = {},
+): Promise<Session | null> {
+  const { config, db } = context
+  const id = readCookie(request, config, 'session')
+  if (id === null) return null
+  const session = await findSession(db, id, networkOf(request.ip), config.requireSecondFactor)
+  if (!session?.lacksFactor || mayLackFactor) return session
+  throw new PageRedirect(withReturn('/settings/second-factor', (await signRequest(context, request)) ?? ''))
+}
+
+/**
+ * Throws PageRedirect to the page that asks for a password or second factor, when the session's last proof of identity
+ * is older than 15 minutes. Call it before a sensitive action. The browser then returns to the page. For a POST, pass
+ * the page of its form. That page says that nothing was done yet.
+ */
+export async function requireConfirmation(
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page = request.url,
+): Promise<void> {
+  if (session.isConfirmed) return
+  const isForm = request.method === 'POST'
+  const id = await signPage(context.db, page)
+  throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
+}
+
+/**
+ * Throws PageRedirect to the page that asks for a proof of identity, when the act needs a recent one. `page` is the page
+ * of the form, as in `requireConfirmation`.
+ */
+export async function requireProofFor(
+  act: Act,
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page = request.url,
+): Promise<void> {
+  if (needsProof(act)) await requireConfirmation(context, request, session, page)
+}
+
+/** Signs the path of a request, to return to it. Nothing returns to a form: people open its page again from the menu. */
+async function signRequest({ db }: AppContext, request: FastifyRequest): Promise<string | null> {
+  if (request.method !== 'GET') return null
+  const isLink = request.routeOptions.url === '/oauth2/auth'
+  return isLink ? signAuthorizationLink(db, request.url) : signPage(db, request.url)
+}
+
+/** Adds the page to return to, and the parameters `more`, to a path. An empty page is left out. */
+export function withReturn(path: string, returnId: string, more: Record<string, string> = {}): string {
+  const query = new URLSearchParams({ ...(returnId === '' ? {} : { return: returnId }), ...more }).toString()
+  return query === '' ? path : `${path}?${query}`
+}
+
+/**
+ * Redirects the browser to the sign-in, and then to the page. For a POST, pass the page of its form, because the
+ * browser sends a GET after the sign-in.
+ */
+export async function redirectToSignIn(
+  { db }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  page = request.url,
+): Promise<FastifyReply> {
+  const id = await signPage(db, page)
+  return reply.redirect(withReturn('/login', id ?? ''), 303)
+}
+
+/** Like `redirectToSignIn`, for a link to the authorization endpoint whose client and redirect URI are checked. */
+export async function redirectLinkToSignIn(
+  { db }: AppContext,
+  reply: FastifyReply,
+  link: string,
+): Promise<FastifyReply> {
+  const id = await signAuthorizationLink(db, link)
+  return reply.redirect(withReturn('/login', id ?? ''), 303)
+}

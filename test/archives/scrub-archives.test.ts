@@ -1,0 +1,192 @@
+import { appendFile, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { ArchiveStore } from '../../src/archives/archive-store.ts'
+import { keepArchive } from '../../src/archives/keep-archive.ts'
+import { receiveArchive } from '../../src/archives/local-store.ts'
+import { scrubArchivesJob } from '../../src/archives/scrub-archives.ts'
+import { openOwnStore } from '../../src/archives/store-owner.ts'
+import { verifyArchives } from '../../src/archives/verify-archives.ts'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import { openLog } from '../../src/web/server/log.ts'
+import { anAdministrator } from '../support/admin-actors.ts'
+import { aCaller } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { databaseUrl, runSvc } from '../support/program.ts'
+
+const t = useApp()
+let store: ArchiveStore
+beforeEach(async () => {
+  await rm(join(t.config.dataDir, 'archives'), { recursive: true, force: true })
+  await t.db.query('delete from package_version')
+  await t.db.query('delete from archive')
+  await t.db.query('delete from stored_archive')
+  store = await openOwnStore(t.db, t.config)
+})
+
+const pathOf = (sha256: string) => join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+const log = openLog('silent')
+const run = (signal = new AbortController().signal) => scrubArchivesJob.run({ ...t, log }, undefined, signal)
+
+/** Publishes versions of a package. Returns the hashes of their archives. */
+async function published(count: number): Promise<string[]> {
+  const { push } = await aCaller(t)
+  const hashes: string[] = []
+  for (let i = 0; i < count; i += 1) {
+    const pushed = await push(`1.${i}.0`, { manifest: { description: Math.random().toString() } })
+    hashes.push((pushed.json() as { sha256: string }).sha256)
+  }
+  return hashes
+}
+
+/** Lets the last check of archives be so many days ago. */
+const age = (days: number, hashes: readonly string[]) =>
+  t.db.query(
+    `update stored_archive set checked_at = now() - make_interval(days => $1) where encode(sha256, 'hex') = any ($2)`,
+    [days, hashes],
+  )
+
+async function problemOf(sha256: string) {
+  const { rows } = await t.db.query<{ problem: string | null; isRecent: boolean }>(
+    `select problem, checked_at > now() - interval '1 minute' as "isRecent" from stored_archive where encode(sha256, 'hex') = $1`,
+    [sha256],
+  )
+  return rows[0]
+}
+
+describe('the job scrub-archives', () => {
+  it('stores which archives are damaged, missing, or of another size, and which are intact', async () => {
+    const [good = '', changed = '', gone = '', resized = ''] = await published(4)
+    const bytes = await readFile(pathOf(changed))
+    bytes[20] = ~(bytes[20] ?? 0)
+    await writeFile(pathOf(changed), bytes)
+    await rm(pathOf(gone))
+    await t.db.query(`update stored_archive set size = size + 1 where encode(sha256, 'hex') = $1`, [resized])
+    await age(31, [good, changed, gone, resized])
+    await run()
+    expect(await Promise.all([good, changed, gone, resized].map(problemOf))).toEqual([
+      { problem: null, isRecent: true },
+      { problem: 'damaged', isRecent: true },
+      { problem: 'missing', isRecent: true },
+      { problem: 'wrong size', isRecent: true },
+    ])
+  })
+
+  it('reads only archives that nobody has compared for ARCHIVE_CHECK_DAYS', async () => {
+    const [recent = '', old = ''] = await published(2)
+    await appendFile(pathOf(recent), 'x')
+    await appendFile(pathOf(old), 'x')
+    await age(29, [recent])
+    await age(31, [old])
+    await run()
+    expect([(await problemOf(recent))?.problem, (await problemOf(old))?.problem]).toEqual([null, 'damaged'])
+  })
+
+  it('continues after a stop with the archives that it has not read', async () => {
+    const hashes = await published(3)
+    await age(31, hashes)
+    const stop = new AbortController()
+    stop.abort(new Error('stopped'))
+    await expect(run(stop.signal)).rejects.toThrow('stopped')
+    const [first = ''] = hashes
+    await age(1, [first])
+    await run()
+    const checked = await Promise.all(hashes.map(problemOf))
+    expect(checked.map((row) => row?.isRecent)).toEqual([false, true, true])
+  })
+
+  it('looks at a damaged archive again, so that a repair by hand is noticed', async () => {
+    const [sha256 = ''] = await published(1)
+    const bytes = await readFile(pathOf(sha256))
+    await truncate(pathOf(sha256), 10)
+    await age(31, [sha256])
+    await run()
+    await writeFile(pathOf(sha256), bytes)
+    await run()
+    expect((await problemOf(sha256))?.problem).toBe('damaged')
+    await t.db.query(`update stored_archive set checked_at = now() - interval '1 hour'`)
+    await run()
+    expect((await problemOf(sha256))?.problem).toBeNull()
+  })
+
+  it('counts no archive as missing while the volume is not mounted', async () => {
+    const [sha256 = ''] = await published(1)
+    await age(31, [sha256])
+    await rename(join(t.config.dataDir, 'archives'), join(t.config.dataDir, 'elsewhere'))
+    try {
+      await expect(run()).rejects.toThrow('is it still mounted?')
+      expect((await problemOf(sha256))?.problem).toBeNull()
+    } finally {
+      await rm(join(t.config.dataDir, 'archives'), { recursive: true, force: true })
+      await rename(join(t.config.dataDir, 'elsewhere'), join(t.config.dataDir, 'archives'))
+    }
+  })
+
+  it('runs on the schedule of the server', async () => {
+    const { jobs } = await import('../../src/web/server/jobs.ts')
+    expect(jobs).toContain(scrubArchivesJob)
+    await t.db.query(`insert into job (name, key) values ('scrub-archives', '')`)
+    const [sha256 = ''] = await published(1)
+    await age(31, [sha256])
+    await runDueJobs(t, [scrubArchivesJob], log)
+    expect((await problemOf(sha256))?.isRecent).toBe(true)
+  })
+
+  it('has its result in svc system and at /admin/system, until the archive is good again', async () => {
+    const [sha256 = '', purged = ''] = await published(2)
+    const bytes = await readFile(pathOf(sha256))
+    for (const one of [sha256, purged]) await rm(pathOf(one))
+    await age(31, [sha256, purged])
+    await run()
+    await t.db.query(
+      `update package_version set purged_at = now(), deleted_at = now() where encode(sha256, 'hex') = $1`,
+      [purged],
+    )
+    const system = () =>
+      runSvc(['system'], { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
+    expect((await system()).stdout).toContain('1 damaged or missing. Run svc verify-archives --repair')
+    const { cookie } = await anAdministrator(t)
+    const page = async () => (await t.app.inject({ url: '/admin/system', headers: { cookie } })).body
+    expect(await page()).toContain('1 archive is damaged or missing.')
+    const received = await receiveArchive(store, Readable.from([bytes]), { maxBytes: 1e6 })
+    await keepArchive(t.db, store, received)
+    expect(await page()).not.toContain('damaged or missing')
+    expect((await system()).stdout).not.toContain('damaged or missing')
+  })
+})
+
+describe('verifyArchives', () => {
+  it('stores what it finds, as the job does', async () => {
+    const [good = '', changed = '', gone = ''] = await published(3)
+    await age(31, [good, changed, gone])
+    await appendFile(pathOf(changed), 'x')
+    await rm(pathOf(gone))
+    await verifyArchives(t.db, store)
+    expect(await Promise.all([good, changed, gone].map(problemOf))).toEqual([
+      { problem: null, isRecent: true },
+      { problem: 'damaged', isRecent: true },
+      { problem: 'missing', isRecent: true },
+    ])
+  })
+
+  it('names an archive that the disk cannot read, and reads the others', async () => {
+    const [good = '', unreadable = ''] = await published(2)
+    const failing: ArchiveStore = {
+      ...store,
+      async read(sha256, range) {
+        if (sha256 !== unreadable) return store.read(sha256, range)
+        const error = Object.assign(new Error('EIO: i/o error, read'), { code: 'EIO', syscall: 'read' })
+        const bytes = new Readable({
+          read() {
+            this.destroy(error)
+          },
+        })
+        return { size: 1, bytes }
+      },
+    }
+    const { archives, problems } = await verifyArchives(t.db, failing)
+    expect([archives, problems]).toMatchObject([2, [{ sha256: unreadable, problem: 'damaged' }]])
+    expect((await problemOf(good))?.problem).toBeNull()
+  })
+})

@@ -1,0 +1,290 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import {
+  fullCredential,
+  judge,
+  type ResourceScope,
+  type Role,
+  roles,
+  type Visibility,
+  visibilities,
+} from '../../src/domain/permissions.ts'
+import { allScopes, covers, coversAll } from '../../src/domain/scopes.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
+import {
+  accountPrincipal,
+  isGroupVisible,
+  listAccessibleGroups,
+  listAccessibleRepositories,
+  listNamedRepositories,
+  listRepositoriesOfGroup,
+  type Principal,
+} from '../../src/groups/accessible-repositories.ts'
+import { findVisibleRepository } from '../../src/groups/repositories.ts'
+import { readPicker } from '../../src/groups/repository-choices.ts'
+import {
+  approveAuthorizationRequest,
+  insertAuthorizationRequest,
+} from '../../src/oauth/authorization-requests.ts'
+import { renameTokenHolder } from '../../src/web/api/token-holders.ts'
+import {
+  type AccountActor,
+  aGroup,
+  aGroupMember,
+  aMember,
+  aName,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+} from '../support/actors.ts'
+import { useDatabase } from '../support/database.ts'
+import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+
+const t = useDatabase()
+let application: ApplicationActor | undefined
+const all = { after: null, limit: 100 }
+
+interface Case {
+  groupRole: Role | null
+  repositoryRole: Role | null
+  isAdmin: boolean
+  visibility: Visibility
+}
+
+const nothingOrRole = [null, ...roles]
+const cases: Case[] = visibilities.flatMap((visibility) => [
+  ...nothingOrRole.flatMap((groupRole) =>
+    nothingOrRole.map((repositoryRole) => ({ groupRole, repositoryRole, isAdmin: false, visibility })),
+  ),
+  { groupRole: null, repositoryRole: null, isAdmin: true, visibility },
+])
+
+function roleOf({ groupRole, repositoryRole, isAdmin }: Case): Role | null {
+  const strength = Math.max(
+    ...[groupRole, repositoryRole].map((role) => (role ? roles.indexOf(role) : -1)),
+    isAdmin ? 2 : -1,
+  )
+  return roles[strength] ?? null
+}
+
+describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
+  let account: AccountActor
+  let repository: Awaited<ReturnType<typeof aRepository>>
+  let principals: [string, Principal][]
+  const role = roleOf(one)
+
+  beforeAll(async () => {
+    repository = await aRepository(t.db, { visibility: one.visibility })
+    const other = await aRepository(t.db)
+    account = await anAccount(t.db, { isAdmin: one.isAdmin })
+    if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
+    if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
+    const principal = (resourceScope: ResourceScope, ids: string[] = [], isSiteAdmin = true): Principal => ({
+      accountId: account.id,
+      resourceScope,
+      repositoryIds: ids,
+      deploy: null,
+      isSiteAdmin,
+    })
+    principals = [
+      ['all', principal('all')],
+      ['public', principal('public')],
+      ['all, with an id left over', principal('all', [other.id])],
+      ['this one', principal('specified', [repository.id])],
+      ['this one and another', principal('specified', [other.id, repository.id])],
+      ['another one', principal('specified', [other.id])],
+      ['none', principal('specified')],
+      ['all, as a member', principal('all', [], false)],
+      ['this one, as a member', principal('specified', [repository.id], false)],
+    ]
+  })
+
+  it('agrees with judge(), for every resource scope', async () => {
+    const group = repository.group.name
+    for (const [what, principal] of principals) {
+      const isAdmin = one.isAdmin && principal.isSiteAdmin
+      const role = roleOf({ ...one, isAdmin })
+      const held = { id: repository.id, visibility: one.visibility, role }
+      const token = { kind: 'personal' as const, scopes: ['repo-basic-info:r'], ...principal }
+      const verdict = judge(token, held, 'describe')
+      const isListed = role !== null && verdict === 'allowed'
+      const hasThis = (found: { path: string; role: Role | null }[]) =>
+        found.filter(({ path }) => path === repository.path).map((each) => each.role)
+
+      const name = repository.path.split('/')[1] ?? ''
+      const listed = await listAccessibleRepositories(t.db, principal, { ...all, search: name })
+      expect([what, hasThis(listed)]).toEqual([what, isListed ? [role] : []])
+      const ofGroup = await listRepositoriesOfGroup(t.db, principal, group, all)
+      expect([what, hasThis(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [role]])
+
+      const isMember = one.groupRole !== null || isAdmin
+      const isGroupListed = isListed || (principal.resourceScope === 'all' && isMember)
+      const groups = await listAccessibleGroups(t.db, principal, {
+        after: `${group.slice(0, -1)}`,
+        limit: 1000,
+      })
+      expect([what, groups.some((each) => each.name === group)]).toEqual([what, isGroupListed])
+      const isSeen = await isGroupVisible(t.db, principal, group)
+      expect([what, isSeen]).toEqual([what, isGroupListed || one.visibility === 'public'])
+    }
+  })
+
+  it('agrees with judge(), for a signed-in account', async () => {
+    const [group = '', name = ''] = repository.path.split('/')
+    const session = fullCredential('session', one.isAdmin)
+    const isVisible =
+      judge(session, { id: repository.id, visibility: one.visibility, role }, 'describe') !== 'hidden'
+    const visible = await findVisibleRepository(t.db, { group, name }, account.id)
+    expect(visible?.role).toBe(isVisible ? role : undefined)
+    const anybody = await findVisibleRepository(t.db, { group, name }, null)
+    expect(anybody !== null).toBe(one.visibility === 'public')
+
+    // A token for chosen repositories reaches only those of a member.
+    const ownRole = roleOf({ ...one, isAdmin: false })
+    const named = await listNamedRepositories(t.db, account.id, [
+      repository.path,
+      repository.path,
+      'x/y',
+      `${repository.path}/z`,
+    ])
+    expect(named.map((each) => [each.path, each.role])).toEqual(ownRole ? [[repository.path, ownRole]] : [])
+    for (const chosen of [[], [repository.path]]) {
+      const { choices } = await readPicker(t.db, account.id, { search: name, chosen })
+      expect(choices.map(({ path, isChosen }) => [path, isChosen])).toEqual(
+        ownRole ? [[repository.path, chosen.length > 0]] : [],
+      )
+    }
+  })
+})
+
+describe.each(visibilities)(
+  'the SQL of the permission rule, for deploy tokens and a %s repository',
+  (visibility) => {
+    it.each(['guest', 'developer'] as const)('agrees with judge(), for a %s', async (role) => {
+      const repository = await aRepository(t.db, { visibility })
+      const sister = await aRepository(t.db, { group: repository.group })
+      const elsewhere = await aRepository(t.db, { visibility })
+      const principal = (own: { id: string }, ids: string[] | 'all'): Principal => ({
+        accountId: null,
+        resourceScope: ids === 'all' ? 'all' : 'specified',
+        repositoryIds: ids === 'all' ? [] : ids,
+        deploy: { groupId: own.id, role },
+        isSiteAdmin: false,
+      })
+      const { group } = repository
+      const name = repository.path.split('/')[1] ?? ''
+      const principals: [string, Principal, Role | null][] = [
+        ['the group', principal(group, 'all'), role],
+        ['this one', principal(group, [repository.id]), role],
+        ['another one of the group', principal(group, [sister.id]), role],
+        ['none', principal(group, []), role],
+        ['another group', principal(elsewhere.group, 'all'), null],
+        ['this one, by another group', principal(elsewhere.group, [repository.id]), null],
+      ]
+      for (const [what, own, held] of principals) {
+        const token = { kind: 'deploy' as const, scopes: ['repo-basic-info:r'], ...own }
+        const verdict = judge(token, { id: repository.id, visibility, role: held }, 'describe')
+        const isListed = held !== null && verdict === 'allowed'
+        const rolesOf = (found: { path: string; role: Role | null }[]) =>
+          found.filter(({ path }) => path === repository.path).map((each) => each.role)
+        const listed = await listAccessibleRepositories(t.db, own, { ...all, search: name })
+        expect([what, rolesOf(listed)]).toEqual([what, isListed ? [held] : []])
+        const ofGroup = await listRepositoriesOfGroup(t.db, own, group.name, all)
+        expect([what, rolesOf(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [held]])
+        const groups = await listAccessibleGroups(t.db, own, { after: group.name.slice(0, -1), limit: 1000 })
+        const isGroupListed = what !== 'none' && held !== null
+        expect([what, groups.some((each) => each.name === group.name)]).toEqual([what, isGroupListed])
+        const isSeen = await isGroupVisible(t.db, own, group.name)
+        expect([what, isSeen]).toEqual([what, isGroupListed || visibility === 'public'])
+      }
+    })
+  },
+)
+
+describe('approving a request', () => {
+  it.each(cases)('lets an account choose a repository that it is a member of, for %j', async (one) => {
+    const repository = await aRepository(t.db, { visibility: one.visibility })
+    const account = await anAccount(t.db, { isAdmin: one.isAdmin })
+    if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
+    if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
+    application ??= await anApplication(t.db, { resourceScope: 'specified' })
+    const idHash = hashSecret(aName('request'))
+    await insertAuthorizationRequest(t.db, idHash, {
+      accountId: account.id,
+      applicationId: application.id,
+      link: '/oauth2/auth',
+      redirectUri: application.redirectUri,
+      state: null,
+      scopes: application.scopes,
+      resourceScope: 'specified',
+      codeChallenge: null,
+    })
+    const code = { hash: hashSecret(aName('code')), lifetimeSeconds: 60 }
+    const decision = await approveAuthorizationRequest(t.db, idHash, account.id, [repository.path], code)
+    // An application never has the right of a site administrator.
+    const role = roleOf({ ...one, isAdmin: false })
+    expect(decision !== null).toBe(role !== null)
+    const { rows } = await t.db.query(
+      'select repository_ids as ids from authorization_grant where account_id = $1',
+      [account.id],
+    )
+    expect(rows).toEqual(role === null ? [] : [{ ids: [repository.id] }])
+  })
+})
+
+describe('the SQL of scopes', () => {
+  it('agrees with coversAll(), for every pair', async () => {
+    for (const granted of allScopes) {
+      const { rows } = await t.db.query<{ asked: string; verdict: boolean }>(
+        'select asked, covers_all(array[$1], array[asked]) as verdict from unnest($2::text[]) as asked',
+        [granted, allScopes],
+      )
+      for (const { asked, verdict } of rows) {
+        expect([granted, asked, verdict]).toEqual([granted, asked, coversAll([granted], [asked])])
+      }
+    }
+  })
+
+  it('lets a token rename its account with the scope that covers it, and no other', async () => {
+    const account = await anAccount(t.db)
+    for (const scope of allScopes) {
+      const token = await aPersonalToken(t.db, account, { scopes: [scope] })
+      const renamed = await renameTokenHolder(t.db, hashSecret(token), scope)
+      expect([scope, renamed !== null]).toEqual([scope, covers([scope], 'account-profile:rw')])
+    }
+  })
+})
+
+describe('lists of repositories and groups', () => {
+  it.each([
+    ['a member of the group', false],
+    ['a site administrator', true],
+  ])('of %s come in parts, in the order of their names, each once', async (_who, isAdmin) => {
+    const account = await anAccount(t.db, { isAdmin })
+    const groups = await Promise.all(Array.from({ length: 3 }, () => aGroup(t.db)))
+    for (const group of groups) {
+      if (!isAdmin) await aGroupMember(t.db, account, group, 'guest')
+      for (let i = 0; i < 7; i += 1) {
+        const repository = await aRepository(t.db, { group })
+        if (!isAdmin && i % 2 === 0) await aMember(t.db, account, repository, 'admin')
+      }
+    }
+    const paths: string[] = []
+    for (let after: string | null = null; ; ) {
+      const part = await listAccessibleRepositories(t.db, accountPrincipal(account.id), { after, limit: 4 })
+      paths.push(...part.map(({ path }) => path))
+      if (part.length < 4) break
+      after = paths.at(-1) ?? null
+    }
+    const { rows } = await t.db.query<{ path: string }>(
+      `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
+        where $1 or g.id = any($2) order by g.name, r.name`,
+      [isAdmin, groups.map(({ id }) => id)],
+    )
+    expect(paths).toEqual(rows.map(({ path }) => path))
+    const names = (
+      await listAccessibleGroups(t.db, accountPrincipal(account.id), { after: null, limit: 1000 })
+    ).map(({ name }) => name)
+    expect(names).toEqual(expect.arrayContaining(groups.map(({ name }) => name)))
+    expect(new Set(names).size).toBe(names.length)
+  })
+})

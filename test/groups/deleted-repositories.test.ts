@@ -1,0 +1,319 @@
+import { describe, expect, it } from 'vitest'
+import { measureGroup } from '../../src/archives/tables/archives.ts'
+import {
+  accountPrincipal,
+  listAccessibleRepositories,
+  searchRepositories,
+} from '../../src/groups/accessible-repositories.ts'
+import { listDeletedRepositories } from '../../src/groups/deleted-repositories.ts'
+import { findGroup } from '../../src/groups/groups.ts'
+import { findRepositoryByPath, listRepositories } from '../../src/groups/repositories.ts'
+import {
+  addRepository,
+  changeGroupName,
+  changeRepositoryName,
+  removeExpiredRepositoriesJob,
+  removeGroup,
+  removeRepository,
+  restoreRepository,
+} from '../../src/groups/tenancy.ts'
+import type { JobContext } from '../../src/jobs/job.ts'
+import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
+import { searchAllPackages } from '../../src/packages/tables/found-packages.ts'
+import { releaseVendorByHand } from '../../src/upstreams/claims.ts'
+import { listUpstreams, listUpstreamsToFollow } from '../../src/upstreams/tables/upstreams.ts'
+import {
+  aDeployToken,
+  aGroup,
+  aGroupMember,
+  aName,
+  anAccount,
+  anAdminToken,
+  aPersonalToken,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { callApi } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher, basic } from '../support/registry-actors.ts'
+
+const t = useApp({ GROUP_MAX_REPOSITORIES: '2', UPSTREAM_HTTP: 'true' })
+const part = { after: null, limit: 100 }
+
+/** A public repository with a version, its group, an admin of the group, and acts on the repository. */
+async function aPublished() {
+  const group = await aGroup(t.db)
+  const repository = await aRepository(t.db, { group, visibility: 'public' })
+  const publisher = await aPublisher(t, { repository })
+  await publisher.push('1.0.0', { name: `${group.name}/lib` })
+  const admin = await anAccount(t.db)
+  await aGroupMember(t.db, admin, group, 'admin')
+  const name = repository.path.split('/')[1] ?? ''
+  return {
+    ...publisher,
+    group,
+    repository,
+    name,
+    admin,
+    document: `p2/${group.name}/lib.json`,
+    remove: () => removeRepository(t.db, commandLine, repository),
+    restore: () => restoreRepository(t.db, commandLine, group, name),
+    expire: () =>
+      t.db.query(`update repository set deleted_at = deleted_at - interval '14 days' where id = $1`, [
+        repository.id,
+      ]),
+  }
+}
+type Published = Awaited<ReturnType<typeof aPublished>>
+
+const removeExpired = () =>
+  removeExpiredRepositoriesJob.run(t as unknown as JobContext, {}, new AbortController().signal)
+
+/** Who pulls from the repository, reads its page, or finds it in the API. */
+async function seen({ repository: { path }, document, group, account }: Published) {
+  const root = await anAccount(t.db, { isAdmin: true })
+  const secrets = {
+    nobody: null,
+    member: await aPersonalToken(t.db, account, { scopes: ['registry-package:rw', 'repo-basic-info:r'] }),
+    deploy: await aDeployToken(t.db, group),
+    admin: await anAdminToken(t.db, root, { scopes: ['registry-package:rw', 'repo-basic-info:r'] }),
+  }
+  const cookie = await signIn(t.app, root)
+  const statuses: Record<string, number> = {}
+  for (const [who, secret] of Object.entries(secrets)) {
+    const authorization = secret && basic(secret)
+    for (const url of ['packages.json', document]) {
+      const response = await t.app.inject({
+        url: `/${path}/-/packages/${url}`,
+        headers: authorization === null ? {} : { authorization },
+      })
+      statuses[`${who} ${url}`] = response.statusCode
+    }
+    if (secret)
+      statuses[`${who} api`] = (await callApi(t, secret, 'GET', `/api/repositories/${path}`)).statusCode
+  }
+  for (const url of [`/${path}`, `/${path}/packages/${group.name}/lib`, `/${path}/-/settings`]) {
+    statuses[`page ${url}`] = (await t.app.inject({ url, headers: { cookie } })).statusCode
+  }
+  return Object.values(statuses)
+}
+
+/** Where lists and searches name the repository or its package, for a site administrator and for a member. */
+async function listed({ repository, group, account }: Published) {
+  const root = await anAccount(t.db, { isAdmin: true })
+  const found: string[] = []
+  for (const { id } of [root, account]) {
+    const own = await listAccessibleRepositories(t.db, accountPrincipal(id), { ...part, limit: 1000 })
+    found.push(...own.map(({ path }) => path))
+    found.push(...(await searchRepositories(t.db, id, group.name, 100)).map(({ path }) => path))
+    found.push(...(await searchAllPackages(t.db, id, group.name, 100)).map((one) => one.repositoryPath))
+    const { body } = await t.app.inject({
+      url: `/search?q=${group.name}`,
+      headers: { cookie: await signIn(t.app, id === root.id ? root : account) },
+    })
+    if (body.includes(`href="/${repository.path}`)) found.push(repository.path)
+  }
+  found.push(...(await listRepositories(t.db, group.id, part)).map(({ path }) => path))
+  if ((await findRepositoryByPath(t.db, repository.path)) !== null) found.push(repository.path)
+  return found.filter((path) => path === repository.path).length
+}
+
+describe('a deleted repository', () => {
+  it('is invisible to everybody, and comes back as it was', async () => {
+    const published = await aPublished()
+    expect(new Set(await seen(published))).toEqual(new Set([200]))
+    const before = await listed(published)
+    expect(before).toBeGreaterThan(8)
+
+    await published.remove()
+    // Without credentials, a request for a repository that does not exist gets 401.
+    expect(new Set(await seen(published))).toEqual(new Set([401, 404]))
+    expect(await listed(published)).toBe(0)
+    expect((await published.push('1.1.0')).statusCode).toBe(404)
+
+    expect(await published.restore()).toBe(published.repository.path)
+    expect(new Set(await seen(published))).toEqual(new Set([200]))
+    expect(await listed(published)).toBe(before)
+    expect((await published.push('1.1.0')).statusCode).toBe(201)
+  })
+
+  it('is not found by its former name', async () => {
+    const published = await aPublished()
+    const former = published.repository.path
+    const newName = aName('renamed')
+    await changeRepositoryName(t.db, commandLine, published.repository.id, newName)
+    const pull = async () => (await published.ask('packages.json')).statusCode
+    const page = async () => (await t.app.inject({ url: `/${former}` })).statusCode
+    expect([await pull(), await page()]).toEqual([200, 301])
+    await published.remove()
+    expect([await pull(), await page()]).toEqual([404, 404])
+    await restoreRepository(t.db, commandLine, published.group, newName)
+    expect([await pull(), await page()]).toEqual([200, 301])
+  })
+
+  it('keeps its name, also from repositories that are created or renamed during the deletion', async () => {
+    const taken = { constraint: 'repository_name_is_of_a_deleted_one' }
+    const { group, name, remove } = await aPublished()
+    const other = await aRepository(t.db, { group })
+    const draft = { groupId: group.id, name, visibility: 'private' } as const
+    const add = () => addRepository(t, commandLine, draft)
+    const [removed, ...added] = await Promise.allSettled([remove(), add(), add(), add()])
+    expect(removed.status).toBe('fulfilled')
+    expect(added.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+    await expect(add()).rejects.toMatchObject(taken)
+    await expect(changeRepositoryName(t.db, commandLine, other.id, name)).rejects.toMatchObject(taken)
+  })
+
+  it('counts for the limits and the bytes of its group', async () => {
+    const { group, admin, remove } = await aPublished()
+    const bytes = await measureGroup(t.db, group.id)
+    await remove()
+    expect(bytes.stored).toBeGreaterThan(0)
+    expect(await measureGroup(t.db, group.id)).toEqual(bytes)
+    const author = { accountId: admin.id, token: null, ip: null }
+    const add = () =>
+      addRepository(t, author, { groupId: group.id, name: aName('repo'), visibility: 'private' })
+    await add()
+    await expect(add()).rejects.toThrow('the group has the maximum of 2 repositories')
+  })
+
+  it('keeps the names of its packages from upstreams', async () => {
+    const { group, remove } = await aPublished()
+    await remove()
+    await t.db.query('update vendor_claim set by_hand = true where group_id = $1', [group.id])
+    await expect(releaseVendorByHand(t.db, commandLine, group, group.name)).rejects.toThrow('published')
+  })
+
+  it('asks its upstreams for nothing, and has those again that it had', async () => {
+    const { repository, remove, restore } = await aPublished()
+    const { rows } = await t.db.query<{ id: string }>(
+      `insert into upstream (repository_id, name, url, position, root, removed_at)
+       select $1, name, 'https://' || name || '.example.com', 1, '{"changesUrl":"https://x.example.com"}', removed
+         from (values ('active', null::timestamptz), ('former', now())) as u (name, removed)
+       returning id`,
+      [repository.id],
+    )
+    const followed = async () =>
+      (await listUpstreamsToFollow(t.db)).filter(({ id }) => rows.some((row) => row.id === id)).length
+    expect(await followed()).toBe(1)
+    await remove()
+    expect(await followed()).toBe(0)
+    await restore()
+    expect((await listUpstreams(t.db, repository.id)).map(({ name }) => name)).toEqual(['active'])
+  })
+
+  it('has the URLs of a group that was renamed in the meantime', async () => {
+    const { group, name, document, authorization, remove } = await aPublished()
+    await remove()
+    const newName = aName('renamed')
+    await changeGroupName(t.db, commandLine, group, newName)
+    await restoreRepository(t.db, commandLine, { ...group, name: newName }, name)
+    const { rowCount } = await t.db.query(`select from job where name = 'render-outdated-documents'`)
+    expect(rowCount).toBeGreaterThan(0)
+    await rerenderDocuments(t.db, t.config.baseUrl)
+    for (const url of ['packages.json', document]) {
+      const path = `/${newName}/${name}/-/packages/`
+      const { body } = await t.app.inject({ url: `${path}${url}`, headers: { authorization } })
+      expect(body).toContain(path)
+      expect(body).not.toContain(`/${group.name}/${name}/`)
+    }
+  })
+
+  it('is restored by one of twenty racing requests', async () => {
+    const { repository, remove, restore } = await aPublished()
+    await remove()
+    const restored = await Promise.allSettled(Array.from({ length: 20 }, restore))
+    expect(restored.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    const { rows } = await t.db.query(
+      `select count(*)::int from registry_event where repository_id = $1 and action = 'restore-repository'`,
+      [repository.id],
+    )
+    expect(rows).toEqual([{ count: 1 }])
+  })
+
+  it('is removed for good with its packages after 14 days, and its name is free', async () => {
+    const [old, recent] = [await aPublished(), await aPublished()]
+    for (const { remove } of [old, recent]) await remove()
+    await old.expire()
+    expect(await listDeletedRepositories(t.db, old.group.id, part)).toEqual([])
+    await expect(old.restore()).rejects.toThrow(`${old.group.name} has no deleted repository ${old.name}`)
+    await removeExpired()
+    const { rows } = await t.db.query('select repository_id from package where repository_id in ($1, $2)', [
+      old.repository.id,
+      recent.repository.id,
+    ])
+    expect(rows).toEqual([{ repository_id: recent.repository.id }])
+    await addRepository(t, commandLine, { groupId: old.group.id, name: old.name, visibility: 'private' })
+    await recent.restore()
+  })
+
+  it('keeps its group from being deleted, unless it is deleted for good with it', async () => {
+    const { group, repository, remove } = await aPublished()
+    await remove()
+    const repositories = [repository.path]
+    expect(await removeGroup(t.db, commandLine, group)).toEqual({ isDeleted: false, repositories })
+    const options = { withRepositories: true }
+    expect(await removeGroup(t.db, commandLine, group, options)).toEqual({ isDeleted: true, repositories })
+    expect(await findGroup(t.db, group.name)).toBeNull()
+    const { rowCount } = await t.db.query('select from package where repository_id = $1', [repository.id])
+    expect(rowCount).toBe(0)
+  })
+})
+
+describe('POST /api/repositories/<group>/<name>/restore', () => {
+  it('restores what GET /api/groups/<group>/deleted-repositories lists, for admins of the group', async () => {
+    const published = await aPublished()
+    const { group, repository, admin, remove } = published
+    const scopes = ['registry-delete:rw']
+    const token = await aPersonalToken(t.db, admin, { scopes })
+    const deleted = () => callApi(t, token, 'GET', `/api/groups/${group.name}/deleted-repositories`)
+    const restore = (secret: string) =>
+      callApi(t, secret, 'POST', `/api/repositories/${repository.path}/restore`)
+    expect((await restore(token)).json()).toEqual({
+      errcode: 5,
+      errmsg: `${group.name} has no deleted repository ${published.name}`,
+    })
+    await remove()
+    expect((await deleted()).json()).toEqual([
+      { path: repository.path, deleted_at: expect.any(String), restorable_until: expect.any(String) },
+    ])
+    const developer = await anAccount(t.db)
+    await aGroupMember(t.db, developer, group, 'developer')
+    const weak = await aPersonalToken(t.db, developer, { scopes })
+    expect((await restore(weak)).statusCode).toBe(403)
+    const other = await aPersonalToken(t.db, await anAccount(t.db), { scopes })
+    expect((await restore(other)).statusCode).toBe(404)
+    expect((await restore(token)).json()).toMatchObject({ path: repository.path, role: 'admin' })
+    expect((await deleted()).json()).toEqual([])
+  })
+})
+
+describe('the page of a group', () => {
+  it('lists deleted repositories for admins, who restore them', async () => {
+    const { group, repository, name, admin, account, remove } = await aPublished()
+    const cookie = await signIn(t.app, admin)
+    const page = async (who = cookie) => t.app.inject({ url: `/${group.name}`, headers: { cookie: who } })
+    expect((await page()).body).not.toContain('Deleted repositories')
+    await aGroupMember(t.db, account, group, 'developer')
+    await remove()
+    const shown = await page()
+    expect(shown.body).toContain('Deleted repositories')
+    const form = { csrf_token: csrfTokenIn(shown), name }
+    const developer = await signIn(t.app, account)
+    expect((await page(developer)).body).not.toContain('Deleted repositories')
+    const refused = {
+      ...form,
+      csrf_token: csrfTokenIn(
+        await t.app.inject({ url: '/settings/account', headers: { cookie: developer } }),
+      ),
+    }
+    expect((await post(t.app, `/${group.name}/-/restore`, developer, refused)).statusCode).toBe(403)
+    const restored = await post(t.app, `/${group.name}/-/restore`, cookie, form)
+    expect([restored.statusCode, restored.headers.location]).toEqual([303, `/${repository.path}`])
+    expect((await t.app.inject({ url: `/${repository.path}` })).statusCode).toBe(200)
+    expect((await post(t.app, `/${group.name}/-/restore`, cookie, form)).statusCode).toBe(404)
+  })
+})

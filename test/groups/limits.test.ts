@@ -1,0 +1,175 @@
+import { describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database/database.ts'
+import { requireBelowLimit } from '../../src/groups/limits.ts'
+import { addGroup, addRepository } from '../../src/groups/tenancy.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aName,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { aCaller, asOperator, callApi } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { useUpstream } from '../support/upstream.ts'
+
+const upstream = useUpstream()
+const t = useApp({
+  ACCOUNT_MAX_GROUPS: '2',
+  ACCOUNT_MAX_TOKENS: '2',
+  GROUP_MAX_REPOSITORIES: '2',
+  GROUP_MAX_DEPLOY_TOKENS: '2',
+  GROUP_MAX_UPSTREAMS: '2',
+  OUTBOUND_HTTP: 'true',
+  OUTBOUND_PRIVATE_HOSTS: '127.0.0.1',
+})
+
+/** An admin of a group, with a browser and a token for the endpoints of groups. */
+async function anAdmin() {
+  const account = await anAccount(t.db)
+  const group = await aGroup(t.db)
+  await aGroupMember(t.db, account, group, 'admin')
+  const cookie = await signIn(t.app, account)
+  const token = await aPersonalToken(t.db, account, {
+    scopes: ['group-resource:rw', 'group-manage:rw', 'registry-package:rw', 'repo-basic-info:r'],
+  })
+  const csrf_token = csrfTokenIn(await t.app.inject({ url: '/settings/account', headers: { cookie } }))
+  return {
+    account,
+    group,
+    send: (url: string, form: Record<string, string>) => post(t.app, url, cookie, { csrf_token, ...form }),
+    call: (url: string, payload: object) => callApi(t, token, 'POST', url, payload),
+  }
+}
+
+const statuses = (responses: { statusCode: number }[]) =>
+  responses.map(({ statusCode }) => statusCode).sort((a, b) => a - b)
+const eightTimes = <T>(act: (i: number) => Promise<T>) =>
+  Promise.all(Array.from({ length: 8 }, (_, i) => act(i)))
+
+describe('an account', () => {
+  it('creates at most ACCOUNT_MAX_GROUPS groups, also with eight requests at once', async () => {
+    const { send, call } = await anAdmin()
+    const created = await eightTimes(() => call('/api/groups', { name: aName('group') }))
+    expect(statuses(created)).toEqual([201, 201, ...Array(6).fill(403)])
+    expect(created.find(({ statusCode }) => statusCode === 403)?.json()).toEqual({
+      errcode: 8,
+      errmsg:
+        'the account has the maximum of 2 groups that it created: remove one, or ask a site administrator about ACCOUNT_MAX_GROUPS',
+    })
+    const refused = await send('/new/group', { name: aName('group') })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain('The account has the maximum of 2 groups that it created')
+  })
+
+  it('is not limited by groups that others have given it', async () => {
+    const { account, call } = await anAdmin()
+    for (let i = 0; i < 3; i++) await aGroupMember(t.db, account, await aGroup(t.db), 'admin')
+    await addGroup(t, commandLine, aName('group'), account)
+    expect((await call('/api/groups', { name: aName('group') })).statusCode).toBe(201)
+  })
+
+  it('has at most ACCOUNT_MAX_TOKENS tokens that work', async () => {
+    const { account, send } = await anAdmin()
+    const choice = {
+      scope: 'registry-package:r',
+      resource_scope: 'all',
+      lifetime_in_days: '30',
+      action: 'create',
+    }
+    const make = () => send('/settings/tokens', { name: aName('token'), ...choice })
+    expect((await make()).statusCode).toBe(200)
+    const refused = await make()
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain('The account has the maximum of 2 personal access tokens')
+    await t.db.query(
+      `update personal_token set expires_at = now()
+        where id = (select min(id) from personal_token where account_id = $1)`,
+      [account.id],
+    )
+    expect((await make()).statusCode).toBe(200)
+  })
+})
+
+describe('a group', () => {
+  it('has at most GROUP_MAX_REPOSITORIES repositories, also with eight requests at once', async () => {
+    const { group, send, call } = await anAdmin()
+    const url = `/api/groups/${group.name}/repositories`
+    const created = await eightTimes(() => call(url, { name: aName('repository') }))
+    expect(statuses(created)).toEqual([201, 201, ...Array(6).fill(403)])
+    const form = { group: group.name, name: 'another', visibility: 'private', description: '' }
+    const refused = await send('/new/repository', form)
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain('The group has the maximum of 2 repositories')
+  })
+
+  it('has at most GROUP_MAX_DEPLOY_TOKENS deploy tokens that work, also with eight requests at once', async () => {
+    const { group, send, call } = await anAdmin()
+    const wanted = { right: 'read', expires_in_days: 1 }
+    const created = await eightTimes(() =>
+      call(`/api/groups/${group.name}/deploy-tokens`, { ...wanted, name: aName('token') }),
+    )
+    expect(statuses(created)).toEqual([201, 201, ...Array(6).fill(403)])
+    const form = { name: 'another', right: 'read', resource_scope: 'all', lifetime_in_days: '30' }
+    const refused = await send(`/${group.name}/-/deploy-tokens`, form)
+    expect(refused.body).toContain('The group has the maximum of 2 deploy tokens')
+  })
+
+  it('has at most GROUP_MAX_UPSTREAMS upstreams in all its repositories', async () => {
+    const group = await aGroup(t.db)
+    const admin = await aCaller(t, { repository: await aRepository(t.db, { group }) })
+    const other = await aCaller(t, { repository: await aRepository(t.db, { group }) })
+    expect((await admin.call('POST', '/upstreams', { url: upstream.url, name: 'one' })).statusCode).toBe(201)
+    // Below the limit, the upstream of an admin is refused for another reason: it is on this machine.
+    const before = await callApi(
+      t,
+      other.token,
+      'POST',
+      `/api/repositories/${other.repository.path}/upstreams`,
+      {
+        url: upstream.url,
+      },
+    )
+    expect(before.json().errcode).toBe(9)
+    expect((await other.call('POST', '/upstreams', { url: upstream.url, name: 'two' })).statusCode).toBe(201)
+    const refused = await callApi(
+      t,
+      other.token,
+      'POST',
+      `/api/repositories/${other.repository.path}/upstreams`,
+      {
+        url: upstream.url,
+      },
+    )
+    expect([refused.statusCode, refused.json().errcode]).toEqual([403, 8])
+    expect(refused.json().errmsg).toContain('the group has the maximum of 2 upstreams')
+    await t.db.query('update upstream set removed_at = now() where name = $1', ['one'])
+    const { id: accountId } = other.account
+    await transaction(t.db, (tx) =>
+      requireBelowLimit(tx, t.config, { accountId, token: null }, 'upstreams', group.id),
+    )
+  })
+})
+
+describe('an operator', () => {
+  it('is not limited on the command line', async () => {
+    const { account, group } = await anAdmin()
+    for (let i = 0; i < 3; i++) await addGroup(t, commandLine, aName('group'), account)
+    for (let i = 0; i < 3; i++) {
+      await addRepository(t, commandLine, { groupId: group.id, name: `r${i}`, visibility: 'private' })
+    }
+  })
+
+  it('is not limited as a site administrator', async () => {
+    const { account, call } = await anAdmin()
+    const created = await asOperator(t, account.id, () =>
+      eightTimes(() => call('/api/groups', { name: aName('group') })),
+    )
+    expect(statuses(created)).toEqual(Array(8).fill(201))
+  })
+})

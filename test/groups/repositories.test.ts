@@ -1,0 +1,247 @@
+import { describe, expect, it } from 'vitest'
+import { type Queryable, transaction } from '../../src/database/database.ts'
+import {
+  accountPrincipal,
+  listAccessibleGroups,
+  listAccessibleRepositories,
+} from '../../src/groups/accessible-repositories.ts'
+import { findGroup, findVisibleGroup, insertGroup } from '../../src/groups/groups.ts'
+import {
+  listMembers,
+  removeGroupMember,
+  removeRepositoryMember,
+  setGroupMember,
+  setRepositoryMember,
+} from '../../src/groups/members.ts'
+import {
+  deleteRepository,
+  findRepositoryByPath,
+  findVisibleRepository,
+  insertRepository,
+  registryUrl,
+} from '../../src/groups/repositories.ts'
+import { aName, anAccount } from '../support/actors.ts'
+import { useDatabase } from '../support/database.ts'
+
+describe('groups, repositories and their members (CONTRACT 1.2)', () => {
+  const t = useDatabase()
+
+  async function anAccountId(username: string): Promise<string> {
+    const { rows } = await t.db.query(
+      `insert into account (username, password_hash) values ($1, 'none') returning id`,
+      [username],
+    )
+    return rows[0].id
+  }
+
+  it('makes the owner of a new group its first admin', async () => {
+    const owner = await anAccountId('ada')
+    const group = await insertGroup(t.db, 'ada-group', owner)
+    expect(await findGroup(t.db, 'ada-group')).toEqual(group)
+    expect(await findGroup(t.db, 'nobody')).toBeNull()
+    const { id } = await insertRepository(t.db, { groupId: group.id, name: 'php', visibility: 'private' })
+    expect(await listMembers(t.db, id)).toEqual([
+      { username: 'ada', displayName: '', role: 'admin', groupRole: 'admin', repositoryRole: null },
+    ])
+    await expect(insertGroup(t.db, 'ada-group', owner)).rejects.toMatchObject({
+      constraint: 'group_name_is_taken',
+    })
+  })
+
+  it('finds a repository by its path, and names its registry', async () => {
+    const group = await insertGroup(t.db, 'bob', await anAccountId('bob'))
+    const made = await insertRepository(t.db, {
+      groupId: group.id,
+      name: 'php',
+      visibility: 'public',
+      description: 'All of it.',
+    })
+    expect(made).toEqual({
+      id: expect.any(String),
+      path: 'bob/php',
+      visibility: 'public',
+      description: 'All of it.',
+    })
+    expect(await findRepositoryByPath(t.db, 'bob/php')).toEqual(made)
+    for (const path of ['bob/ruby', 'php', '', 'bob', 'bob/php/', '/bob/php'])
+      expect(await findRepositoryByPath(t.db, path)).toBeNull()
+    expect(registryUrl('https://svc.test', made.path)).toBe('https://svc.test/bob/php/-/packages/')
+  })
+
+  it('lets the stronger of the two roles count', async () => {
+    const owner = await anAccountId('cleo')
+    const member = await anAccountId('dan')
+    const group = await insertGroup(t.db, 'cleo', owner)
+    const php = await insertRepository(t.db, { groupId: group.id, name: 'php', visibility: 'private' })
+    await insertRepository(t.db, { groupId: group.id, name: 'zoo', visibility: 'public' })
+    await setRepositoryMember(t.db, php.id, member, 'guest')
+    await setRepositoryMember(t.db, php.id, member, 'admin')
+    expect(
+      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toMatchObject([{ path: 'cleo/php', role: 'admin' }])
+
+    await setGroupMember(t.db, group.id, member, 'developer')
+    expect(
+      await listAccessibleGroups(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toMatchObject([{ name: group.name, role: 'developer' }])
+    expect(
+      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toMatchObject([
+      { path: 'cleo/php', role: 'admin' },
+      { path: 'cleo/zoo', role: 'developer' },
+    ])
+    expect(await listMembers(t.db, php.id)).toMatchObject([
+      { username: 'cleo', role: 'admin' },
+      { username: 'dan', role: 'admin', groupRole: 'developer', repositoryRole: 'admin' },
+    ])
+
+    expect(await removeRepositoryMember(t.db, php.id, member)).toBe(true)
+    expect(await removeRepositoryMember(t.db, php.id, member)).toBe(false)
+    expect(await removeGroupMember(t.db, group.id, member)).toBe('changed')
+    expect(await removeGroupMember(t.db, group.id, member)).toBe('unchanged')
+    expect(
+      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toEqual([])
+  })
+})
+
+describe('the last admin of a group', () => {
+  const t = useDatabase()
+  const aGroupOfTwo = async () => {
+    const [ann, bob] = [await anAccount(t.db), await anAccount(t.db)]
+    const group = await insertGroup(t.db, aName('two'), ann.id)
+    await setGroupMember(t.db, group.id, bob.id, 'admin')
+    return { group, ann, bob }
+  }
+  const adminsOf = async ({ id }: { id: string }) => {
+    const { rows } = await t.db.query<{ id: string }>(
+      `select account_id as id from group_member where group_id = $1 and role = 'admin'`,
+      [id],
+    )
+    return rows.map((row) => row.id)
+  }
+
+  it('is neither removed nor demoted, unless forced', async () => {
+    const { group, ann, bob } = await aGroupOfTwo()
+    expect(await setGroupMember(t.db, group.id, bob.id, 'guest')).toBe('changed')
+    expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')
+    expect(await setGroupMember(t.db, group.id, ann.id, 'developer')).toBe('last-admin')
+    expect(await setGroupMember(t.db, group.id, ann.id, 'admin')).toBe('changed')
+    expect(await adminsOf(group)).toEqual([ann.id])
+    expect(await removeGroupMember(t.db, group.id, bob.id)).toBe('changed')
+    expect(await setGroupMember(t.db, group.id, ann.id, 'developer', { force: true })).toBe('changed')
+    expect(await removeGroupMember(t.db, group.id, ann.id, { force: true })).toBe('changed')
+  })
+
+  it('is counted without disabled accounts', async () => {
+    const { group, ann, bob } = await aGroupOfTwo()
+    await t.db.query('update account set disabled_at = now() where id = $1', [bob.id])
+    expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')
+    expect(await removeGroupMember(t.db, group.id, bob.id)).toBe('changed')
+  })
+
+  it('stays when all admins remove or demote each other at the same time', async () => {
+    const outcomes = await Promise.all(
+      Array.from({ length: 30 }, async (_, index) => {
+        const { group, ann, bob } = await aGroupOfTwo()
+        const leave = ({ id }: { id: string }, isRemoved: boolean) =>
+          isRemoved ? removeGroupMember(t.db, group.id, id) : setGroupMember(t.db, group.id, id, 'guest')
+        const both = await Promise.all([leave(ann, index % 2 === 0), leave(bob, index % 3 === 0)])
+        return [both.toSorted(), (await adminsOf(group)).length]
+      }),
+    )
+    for (const outcome of outcomes) expect(outcome).toEqual([['changed', 'last-admin'], 1])
+  })
+
+  it('stays when another account is promoted, demoted and removed at the same time', async () => {
+    const { group, ann, bob } = await aGroupOfTwo()
+    for (let round = 0; round < 20; round += 1) {
+      await Promise.all([
+        removeGroupMember(t.db, group.id, ann.id),
+        setGroupMember(t.db, group.id, bob.id, 'guest'),
+        setGroupMember(t.db, group.id, bob.id, 'admin'),
+        setGroupMember(t.db, group.id, ann.id, 'admin'),
+        removeGroupMember(t.db, group.id, bob.id),
+      ])
+      expect(await adminsOf(group)).not.toEqual([])
+    }
+  })
+})
+
+describe('deleting a repository', () => {
+  const t = useDatabase()
+
+  it('removes any number of packages, at most 2,000 in one statement', async () => {
+    const { rows } = await t.db.query<{ id: string }>(
+      `with account as (insert into account (username, password_hash) values ('eve', 'none')),
+            owner as (insert into repository_group (name) values ('eve-group') returning id)
+       insert into repository (group_id, name) select id, 'large' from owner returning id`,
+    )
+    const id = rows[0]?.id ?? ''
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'acme/lib' || i from generate_series(1, 4500) i`,
+      [id],
+    )
+    await t.db.query(
+      `create function refuse_many() returns trigger language plpgsql as $$
+       begin
+         if (select count(*) from gone) > 2000 then raise 'too many at once'; end if;
+         return null;
+       end $$;
+       create trigger refuse_many after delete on package
+         referencing old table as gone for each statement execute function refuse_many()`,
+    )
+    expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(true)
+    const left = await t.db.query('select from package where repository_id = $1', [id])
+    expect(left.rowCount).toBe(0)
+    expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(false)
+  })
+})
+
+describe('what a visitor may not see', () => {
+  const t = useDatabase()
+
+  /** Returns how often a look-up reads each table. */
+  async function readsOf(lookUp: (tx: Queryable) => Promise<unknown>): Promise<Record<string, number>> {
+    const count = async (tx: Queryable) => {
+      const { rows } = await tx.query<{ name: string; reads: number }>(
+        `select relname as name, (coalesce(seq_scan, 0) + coalesce(idx_scan, 0))::int as reads
+           from pg_stat_xact_user_tables`,
+      )
+      return new Map(rows.map(({ name, reads }) => [name, reads]))
+    }
+    return await transaction(t.db, async (tx) => {
+      // PostgreSQL adds statements of earlier transactions to these counters for a while.
+      const before = await count(tx)
+      expect(await lookUp(tx)).toBeNull()
+      const grown = [...(await count(tx))].map(([name, reads]) => [name, reads - (before.get(name) ?? 0)])
+      return Object.fromEntries(grown.filter(([, reads]) => reads !== 0)) as Record<string, number>
+    })
+  }
+
+  it.each(['a stranger', 'nobody'])(
+    'is looked up with the same reads as what does not exist, by %s',
+    async (who) => {
+      const { id: ownerId } = await anAccount(t.db)
+      const group = await insertGroup(t.db, aName('group'), ownerId)
+      await insertRepository(t.db, {
+        groupId: group.id,
+        name: 'secret',
+        visibility: 'private',
+        description: '',
+      })
+      const reader = who === 'nobody' ? null : (await anAccount(t.db)).id
+      const repository = (path: { group: string; name: string }) =>
+        readsOf((tx) => findVisibleRepository(tx, path, reader))
+      const hidden = await repository({ group: group.name, name: 'secret' })
+      expect(Object.keys(hidden).length).toBeGreaterThan(1)
+      expect(await repository({ group: group.name, name: 'missing' })).toEqual(hidden)
+      expect(await repository({ group: 'missing', name: 'secret' })).toEqual(hidden)
+      await t.db.query('update repository_group set requires_second_factor = true where id = $1', [group.id])
+      expect(await repository({ group: group.name, name: 'secret' })).toEqual(hidden)
+      const hiddenGroup = await readsOf((tx) => findVisibleGroup(tx, group.name, reader))
+      expect(Object.keys(hiddenGroup).length).toBeGreaterThan(1)
+      expect(await readsOf((tx) => findVisibleGroup(tx, 'missing', reader))).toEqual(hiddenGroup)
+    },
+  )
+})

@@ -1,0 +1,206 @@
+import { describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database/database.ts'
+import { changePaths } from '../../src/groups/path-locks.ts'
+import {
+  changeGroupName,
+  changeRepositoryName,
+  removeGroup,
+  removeRepository,
+} from '../../src/groups/tenancy.ts'
+import { saveRootDocument } from '../../src/packages/documents/documents.ts'
+import { encodeDocument } from '../../src/packages/documents/encodings.ts'
+import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
+import { findListing } from '../../src/packages/tables/packages.ts'
+import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
+import { removeUpstream, setUpstream } from '../../src/upstreams/configure.ts'
+import { aName, aRepository } from '../support/actors.ts'
+import { aCaller } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+
+const t = useApp()
+
+type Tested = Awaited<ReturnType<typeof aRepository>>
+const both = ['the group', 'the repository'] as const
+
+const rename = (what: (typeof both)[number], repository: Tested) =>
+  what === 'the group'
+    ? changeGroupName(t.db, commandLine, repository.group, aName('renamed'))
+    : changeRepositoryName(t.db, commandLine, repository.id, aName('renamed'))
+
+/**
+ * Runs `sql` in a transaction, then starts each act when the one before has ended or waits for a lock. Then rolls back,
+ * and waits for the acts.
+ */
+async function behind(sql: string, repository: Tested, acts: readonly (() => Promise<unknown>)[]) {
+  const started: Promise<unknown>[] = []
+  const rollback = new Error('The test rolls back.')
+  await expect(
+    transaction(t.db, async (tx) => {
+      await tx.query(sql, [repository.id])
+      let ended = 0
+      for (const [i, act] of acts.entries()) {
+        started.push(
+          act().finally(() => {
+            ended += 1
+          }),
+        )
+        await expect.poll(async () => ended + (await countWaiting())).toBe(i + 1)
+      }
+      throw rollback
+    }),
+  ).rejects.toBe(rollback)
+  return Promise.all(started)
+}
+
+async function countWaiting() {
+  const { rowCount } = await t.db.query(
+    `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+  )
+  return rowCount ?? 0
+}
+
+async function addUpstream(repository: Tested) {
+  await t.db.query(
+    `insert into upstream (repository_id, name, url, position) values ($1, 'one', 'https://x.example/', 1)`,
+    [repository.id],
+  )
+}
+
+describe('a rename beside a change of a package', () => {
+  it.each(
+    both.flatMap((what) => [[what, 'a publication', true] as const, [what, 'a deletion', false] as const]),
+  )('of %s and %s leaves no document with the old URLs', async (what, _how, isPublication) => {
+    const repository = await aRepository(t.db)
+    const { push, call } = await aCaller(t, { repository })
+    for (const version of ['1.0.0', '1.1.0']) await push(version)
+    await behind('select from package where repository_id = $1 for update', repository, [
+      async () => (isPublication ? push('1.2.0') : call('DELETE', '/packages/acme/lib/1.1.0')),
+      () => rename(what, repository),
+    ])
+    await rerenderDocuments(t.db, t.config.baseUrl)
+    const { rows } = await t.db.query<{ text: string; path: string }>(
+      `select convert_from(d.plain, 'UTF8') as text, g.name || '/' || r.name as path
+         from package_document d join repository r on r.id = d.repository_id
+         join repository_group g on g.id = r.group_id where r.id = $1`,
+      [repository.id],
+    )
+    expect(rows).toHaveLength(2)
+    expect(rows.some(({ text, path }) => text.includes(`/${path}/-/packages/dist/`))).toBe(true)
+    for (const { text } of rows) expect(text).not.toContain(`/${repository.path}/`)
+  })
+
+  it.each(both)('of %s leaves no packages.json with the old URLs', async (what) => {
+    const repository = await aRepository(t.db)
+    const { push, authorization } = await aCaller(t, { repository })
+    await push('1.0.0')
+    const late = await findListing(t.db, repository.id, 1000)
+    await rename(what, repository)
+    await saveRootDocument(
+      t.db,
+      { repositoryId: repository.id, baseUrl: t.config.baseUrl, revision: String(late?.revision) },
+      await encodeDocument(Buffer.from(`{"metadata-url":"/${repository.path}/p2"}`)),
+    )
+    const { rows } = await t.db.query<{ path: string }>(
+      `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
+        where r.id = $1`,
+      [repository.id],
+    )
+    const { path } = rows[0] as { path: string }
+    const response = await t.app.inject({
+      url: `/${path}/-/packages/packages.json`,
+      headers: { authorization },
+    })
+    expect(response.statusCode).toBe(200)
+    expect(response.body).toContain(`/${path}/`)
+    expect(response.body).not.toContain(`/${repository.path}/`)
+  })
+})
+
+describe('the first publication of a package', () => {
+  const acts = {
+    'a rename of the group': (repository: Tested) => rename('the group', repository),
+    'a rename of the repository': (repository: Tested) => rename('the repository', repository),
+    'a deletion of the group': (repository: Tested) =>
+      removeGroup(t.db, commandLine, repository.group, { withRepositories: true }),
+    'a deletion of the repository': (repository: Tested) => removeRepository(t.db, commandLine, repository),
+  }
+  const blockers = {
+    'a document that is stored': 'select from upstream where repository_id = $1 for share',
+    'the same publication': `insert into package (repository_id, name) values ($1, 'acme/lib')`,
+  }
+
+  it.each(
+    (Object.keys(acts) as (keyof typeof acts)[]).flatMap((what) =>
+      (Object.keys(blockers) as (keyof typeof blockers)[]).flatMap((blocker) =>
+        [true, false].map((isLater) => ({ what, blocker, isLater })),
+      ),
+    ),
+  )('and $what both end while they wait for $blocker (publication later: $isLater)', async (about) => {
+    const repository = await aRepository(t.db)
+    await addUpstream(repository)
+    const { push } = await aCaller(t, { repository })
+    const publish = async () => (await push('1.0.0')).statusCode
+    const act = () => acts[about.what](repository)
+    const results = await behind(
+      blockers[about.blocker],
+      repository,
+      about.isLater ? [act, publish] : [publish, act],
+    )
+    const status = results[about.isLater ? 1 : 0]
+    // The old path of a repository works, that of a group does not. A publication may lose to a deletion.
+    if (about.what === 'a rename of the repository') expect(status).toBe(201)
+    else if (about.what === 'a rename of the group')
+      expect(about.isLater ? [201, 404] : [201]).toContain(status)
+    else expect([201, 404, 409, 503]).toContain(status)
+  })
+})
+
+describe('a change of an upstream or a claim', () => {
+  const author = commandLine
+  const acts = {
+    'a changed rule': ({ id: repositoryId }: Tested) =>
+      setUpstream(t.db, { repositoryId, author }, 'one', { deny: ['acme/*'] }),
+    'a removal': ({ id: repositoryId }: Tested) => removeUpstream(t.db, { repositoryId, author }, 'one'),
+    'a claim': ({ group }: Tested) =>
+      claimVendorByHand(t.db, author, group, { vendor: 'acme', exceptions: [], force: false }),
+    'the end of a claim': ({ group }: Tested) => releaseVendorByHand(t.db, author, group, 'other'),
+  }
+
+  it.each(Object.keys(acts) as (keyof typeof acts)[])('%s waits for a rename', async (what) => {
+    const repository = await aRepository(t.db)
+    await addUpstream(repository)
+    await claimVendorByHand(t.db, author, repository.group, { vendor: 'other', exceptions: [], force: false })
+    let hasEnded = false
+    let changed: Promise<unknown> = Promise.resolve()
+    await transaction(t.db, async (tx) => {
+      await changePaths(tx, repository.group.id)
+      changed = acts[what](repository).finally(() => {
+        hasEnded = true
+      })
+      await expect.poll(async () => hasEnded || (await countWaiting()) === 1).toBe(true)
+      expect(hasEnded).toBe(false)
+    })
+    await changed
+  })
+})
+
+describe('renames and deletions of a group and of its repository', () => {
+  it('that race with each other and with a claim all end', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const repository = await aRepository(t.db)
+      await addUpstream(repository)
+      await behind('select from upstream where repository_id = $1 for share', repository, [
+        () =>
+          claimVendorByHand(t.db, commandLine, repository.group, {
+            vendor: 'acme',
+            exceptions: [],
+            force: false,
+          }),
+        () => rename('the repository', repository),
+        () => rename('the group', repository),
+        () => removeRepository(t.db, commandLine, repository),
+      ])
+    }
+  })
+})

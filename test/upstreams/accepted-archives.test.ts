@@ -1,0 +1,434 @@
+import { createHash } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { listArchivesAfter } from '../../src/archives/tables/archives.ts'
+import { transaction } from '../../src/database/database.ts'
+import { changeRepositoryName } from '../../src/groups/tenancy.ts'
+import { commandLine } from '../../src/packages/tables/events.ts'
+import { replaceAlarmedArchives } from '../../src/upstreams/tables/archive-alarms.ts'
+import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archives.ts'
+import { aName } from '../support/actors.ts'
+import { aCaller, callApi } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { aPackageZip, expand } from '../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+
+const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
+const upstream = useUpstream()
+const below = '/mirrored-packages/accept'
+const hash = (algorithm: string, bytes: Buffer) => createHash(algorithm).update(bytes).digest('hex')
+const oldBytes = (name: string) => aPackageZip(name)
+const newBytes = (name: string) => aPackageZip(name, { description: 'was tagged again' })
+let port = 0
+beforeAll(() => {
+  port = Number(new URL(upstream.url).port)
+})
+
+/** Publishes 1.0.0 of a package with these bytes, and with their shasum if it is announced. */
+function publish(name: string, bytes: Buffer, announced: Buffer | null = bytes, reference = 'abcdef12') {
+  const source = `/archives/${name}/1.0.0.zip`
+  upstream.put(source, bytes)
+  const dist = {
+    type: 'zip',
+    url: `http://127.0.0.1:${port}${source}`,
+    reference,
+    shasum: announced === null ? '' : hash('sha1', announced),
+  }
+  upstream.offer(name, [{ version: '1.0.0', dist }])
+}
+
+/** A package whose archive svc has fetched. */
+async function aFetchedPackage(name: string, { hasShasum = true } = {}) {
+  publish(name, oldBytes(name), hasShasum ? undefined : null)
+  const caller = await aCaller(t)
+  const { call, ask, path } = caller
+  await call('POST', '/upstreams', { url: upstream.url, name: 'public' })
+  const entry = async () => expand((await ask(`p2/${name}.json`)).body, name)[0]?.['dist']
+  const { url } = (await entry()) as { url: string }
+  const dist = () => ask(url.slice(`http://svc.test${path}`.length))
+  expect((await dist()).statusCode).toBe(200)
+  const shasum = async () => ((await entry()) as { shasum: string }).shasum
+  const collect = () =>
+    t.db.query(
+      `update mirrored_archive a set is_stored = false
+         from mirrored_package m where m.id = a.package_id and m.name = $1`,
+      [name],
+    )
+  const check = () => t.db.query('update upstream_document set is_stale = true where name = $1', [name])
+  const row = async () =>
+    (
+      await t.db.query<{ id: string; sha256: string | null; alarm: string | null; is_stored: boolean }>(
+        `select a.id, encode(a.sha256, 'hex') as sha256, a.alarm, a.is_stored from mirrored_archive a
+           join mirrored_package m on m.id = a.package_id where m.name = $1`,
+        [name],
+      )
+    ).rows[0]
+  const accept = (version = '1.0.0') => call('POST', below, { package: name, version })
+  const events = async (action: string) =>
+    (await call('GET', '/events')).json().filter((event: { action: string }) => event.action === action)
+  const alarms = async () => (await call('GET', '/mirrored-packages')).json()[0].alarms
+  return { ...caller, name, dist, shasum, collect, check, row, accept, events, alarms }
+}
+
+/** A package whose archive was collected, has changed at the upstream, and was refused. */
+async function aChangedPackage(name: string, about: { hasShasum?: boolean } = { hasShasum: false }) {
+  const changed = await aFetchedPackage(name, about)
+  await changed.collect()
+  publish(name, newBytes(name), about.hasShasum ? undefined : null)
+  expect((await changed.dist()).statusCode).toBe(502)
+  return changed
+}
+
+describe('changed bytes of an archive', () => {
+  it('are served after an administrator accepted them, and are fixed then', async () => {
+    const name = 'acc/changed'
+    const { dist, accept, alarms, events, account, collect, row } = await aChangedPackage(name)
+    const refused = await dist()
+    expect([refused.statusCode, refused.json().warning]).toEqual([
+      502,
+      expect.stringContaining('accept the new bytes'),
+    ])
+    const [{ version, reason }] = await alarms()
+    expect([version, reason]).toEqual(['1.0.0', expect.stringContaining('first fetch')])
+    const sha256 = hash('sha256', oldBytes(name))
+    const accepted = await accept()
+    expect([accepted.statusCode, accepted.json()]).toEqual([
+      200,
+      { accepted: [{ version: '1.0.0', sha256, alarm: reason }] },
+    ])
+    expect(await alarms()).toEqual([])
+    expect(await events('accept-archive')).toMatchObject([
+      {
+        package: name,
+        version: '1.0.0',
+        account: account.username,
+        details: { upstream: 'public', sha256, alarm: reason },
+      },
+    ])
+
+    for (const _ of ['first', 'again']) {
+      expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+    }
+    expect(await row()).toMatchObject({ sha256: hash('sha256', newBytes(name)), alarm: null })
+    expect(await events('archive-alarm')).toHaveLength(1)
+    // The next change needs another acceptance.
+    await collect()
+    publish(name, aPackageZip(name, { description: 'once more' }), null)
+    expect((await dist()).statusCode).toBe(502)
+    expect(await alarms()).toHaveLength(1)
+  })
+
+  it('are accepted while the bytes of the first fetch are still served', async () => {
+    const name = 'acc/announced'
+    const { dist, accept, alarms, events, shasum, check } = await aFetchedPackage(name)
+    publish(name, newBytes(name))
+    await check()
+    await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
+    expect(await shasum()).toBe(hash('sha1', oldBytes(name)))
+    expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
+    const former = hash('sha256', oldBytes(name))
+    const isNeeded = async () => (await listArchivesAfter(t.db, '')).some(({ sha256 }) => sha256 === former)
+    expect(await isNeeded()).toBe(true)
+    expect((await accept()).statusCode).toBe(200)
+    // Garbage collection may remove them now.
+    expect(await isNeeded()).toBe(false)
+    expect(await shasum()).toBe(hash('sha1', newBytes(name)))
+    expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+    expect([await shasum(), await alarms()]).toEqual([hash('sha1', newBytes(name)), []])
+    expect(await events('archive-alarm')).toHaveLength(1)
+  })
+
+  it.each(['with another reference', 'no more'])(
+    'cannot be accepted when the upstream offers the version %s: lock files may need the stored bytes',
+    async (how) => {
+      const name = `acc/${how.replaceAll(' ', '-')}`
+      const { dist, accept, alarms, shasum, check } = await aFetchedPackage(name)
+      publish(name, newBytes(name))
+      await check()
+      await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
+      if (how === 'no more') upstream.fail(`/p2/${name}.json`, (_, response) => response.writeHead(404).end())
+      else publish(name, newBytes(name), newBytes(name), 'abcdef13')
+      const refused = await accept()
+      expect([refused.statusCode, refused.json()]).toMatchObject([
+        400,
+        { errcode: 9, errmsg: expect.stringContaining('no longer offers') },
+      ])
+      expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
+    },
+  )
+
+  it('are accepted when nothing is stored any more, also from an archive that the upstream no longer offers', async () => {
+    const name = 'acc/collected'
+    const { dist, accept } = await aChangedPackage(name)
+    publish(name, newBytes(name), null, 'abcdef13')
+    expect((await accept()).statusCode).toBe(200)
+    expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+  })
+
+  it('are checked against the shasum of now, although no client has requested the document since', async () => {
+    const name = 'acc/locked'
+    const { dist, accept, events } = await aChangedPackage(name, { hasShasum: true })
+    expect((await accept()).statusCode).toBe(200)
+    expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+    expect(await events('archive-alarm')).toHaveLength(1)
+  })
+
+  it('are refused again when they are not those that the upstream announces', async () => {
+    const name = 'acc/wrong'
+    const { dist, accept, alarms, row } = await aFetchedPackage(name).then(async (fetched) => {
+      await fetched.collect()
+      publish(name, newBytes(name), oldBytes(name))
+      expect((await fetched.dist()).statusCode).toBe(502)
+      return fetched
+    })
+    expect((await accept()).statusCode).toBe(200)
+    expect((await dist()).statusCode).toBe(502)
+    expect(await alarms()).toMatchObject([{ reason: expect.stringContaining('its SHA-1 is') }])
+    expect(await row()).toMatchObject({ sha256: null, is_stored: false })
+    const again = await accept()
+    expect([again.statusCode, again.json()]).toMatchObject([
+      400,
+      { errcode: 9, errmsg: expect.stringContaining('no bytes') },
+    ])
+    publish(name, oldBytes(name))
+    expect((await dist()).statusCode).toBe(200)
+    expect(await alarms()).toEqual([])
+  })
+
+  it('are fetched at once although a process that was killed still has the turn', async () => {
+    const name = 'acc/turn'
+    const { dist, accept, row } = await aChangedPackage(name)
+    await t.db.query(
+      `update mirrored_archive set fetching_until = now() + interval '1 minute' where id = $1`,
+      [(await row())?.id],
+    )
+    expect((await accept()).statusCode).toBe(200)
+    expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+  })
+
+  it('keep the time at which the archive was first seen, for the minimum age', async () => {
+    const name = 'acc/age'
+    const { accept } = await aChangedPackage(name)
+    const seen = async () =>
+      (
+        await t.db.query(
+          `select a.first_seen_at, a.used_on, a.was_downloaded, a.upstream_id from mirrored_archive a
+             join mirrored_package m on m.id = a.package_id where m.name = $1`,
+          [name],
+        )
+      ).rows
+    await t.db.query(`update mirrored_archive set first_seen_at = first_seen_at - interval '9 days'`)
+    const before = await seen()
+    expect((await accept()).statusCode).toBe(200)
+    expect(await seen()).toEqual(before)
+  })
+
+  it('leave the former bytes to another repository that has them', async () => {
+    const name = 'acc/shared'
+    const { accept } = await aChangedPackage(name)
+    publish(name, oldBytes(name), null)
+    const other = await aCaller(t)
+    await other.call('POST', '/upstreams', { url: upstream.url, name: 'public' })
+    const [entry] = expand((await other.ask(`p2/${name}.json`)).body, name)
+    const { url } = { ...(entry?.['dist'] as object) } as { url: string }
+    const get = () => other.ask(url.slice(`http://svc.test${other.path}`.length))
+    expect((await get()).statusCode).toBe(200)
+    expect((await accept()).statusCode).toBe(200)
+    const requests = upstream.requests.length
+    expect((await get()).rawPayload.equals(oldBytes(name))).toBe(true)
+    expect(upstream.requests.slice(requests).filter((request) => request.includes('.zip'))).toEqual([])
+  })
+})
+
+describe('POST …/mirrored-packages/accept', () => {
+  it('is 404 for an unknown package or version, and 400 for an archive without an alarm', async () => {
+    const { call, accept, name, row } = await aFetchedPackage('acc/unknown')
+    const before = upstream.requests.length
+    const answers = [
+      await call('POST', below, { package: 'acc/nothing', version: '1.0.0' }),
+      await accept('9.9.9'),
+      await accept(),
+    ]
+    expect(answers.map((answer) => [answer.statusCode, answer.json().errcode, answer.json().errmsg])).toEqual(
+      [
+        [404, 5, 'no upstream has offered an archive of acc/nothing 1.0.0'],
+        [404, 5, 'no upstream has offered an archive of acc/unknown 9.9.9'],
+        [400, 9, `the archive of ${name} 1.0.0 has no alarm: no changed bytes wait for acceptance`],
+      ],
+    )
+    expect((await row())?.is_stored).toBe(true)
+    expect(upstream.requests.slice(before)).toEqual([])
+    expect((await call('POST', below, { package: name })).statusCode).toBe(400)
+  })
+
+  it('changes nothing when svc could not fetch the new bytes', async () => {
+    const { call, accept, check, alarms, shasum, dist, name } = await aFetchedPackage('acc/unavailable')
+    publish(name, newBytes(name))
+    await check()
+    await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
+    upstream.fail(`/p2/${name}.json`, 500)
+    const failed = await accept()
+    expect([failed.statusCode, failed.json().errcode]).toEqual([503, 14])
+    expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
+    upstream.fail(`/p2/${name}.json`, null)
+    await t.db.query('update upstream_document set retry_at = null')
+    for (const change of [{ mode: 'off' }, { mode: 'automatic', deny: ['acc/*'] }]) {
+      await call('PATCH', '/upstreams/public', change)
+      const refused = await accept()
+      expect([refused.statusCode, refused.json().errmsg]).toEqual([400, `no upstream may offer ${name} now`])
+    }
+    await call('PATCH', '/upstreams/public', { deny: [] })
+    expect((await accept()).statusCode).toBe(200)
+  })
+
+  it('is for personal access tokens of admins with registry-manage:rw only', async () => {
+    const { repository, account, accept, row, name } = await aChangedPackage('acc/tokens')
+    const scopes = ['registry-manage:rw', 'registry-package:rw']
+    const payload = { package: name, version: '1.0.0' }
+    const developer = await aCaller(t, { repository, role: 'developer', scopes })
+    const reader = await aCaller(t, { repository, scopes: ['registry-manage:r', 'registry-package:rw'] })
+    for (const { call } of [developer, reader]) {
+      expect((await call('POST', below, payload)).statusCode).toBe(403)
+    }
+    const application = await anApplication(t.db, { scopes })
+    const access = await anAccessToken(t.db, await anAuthorization(t.db, account, application))
+    const url = `/api/repositories/${repository.path}${below}`
+    // The application may manage the repository for this admin.
+    const approval = { packages: ['acc/approved'] }
+    const approved = await callApi(t, access, 'POST', url.replace('/accept', '/approve'), approval)
+    expect(approved.statusCode).toBe(200)
+    expect((await callApi(t, access, 'POST', url, payload)).statusCode).toBe(403)
+    expect((await row())?.alarm).not.toBeNull()
+    expect((await accept()).statusCode).toBe(200)
+  })
+
+  it('accepts the archives with an alarm only, of a version with several', async () => {
+    const name = 'acc/several'
+    const { accept } = await aChangedPackage(name)
+    await t.db.query(
+      `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, upstream_id)
+       select package_id, version_path, 'fedcba98', version, normalized, type, url, sha256, a.upstream_id
+         from mirrored_archive a join mirrored_package m on m.id = a.package_id where m.name = $1`,
+      [name],
+    )
+    expect((await accept()).json().accepted).toHaveLength(1)
+    const { rows } = await t.db.query(
+      `select a.reference, a.sha256 is null as is_forgotten from mirrored_archive a
+         join mirrored_package m on m.id = a.package_id where m.name = $1 order by a.reference`,
+      [name],
+    )
+    expect(rows).toEqual([
+      { reference: 'abcdef12', is_forgotten: true },
+      { reference: 'fedcba98', is_forgotten: false },
+    ])
+  })
+})
+
+describe('an acceptance at the same moment as', () => {
+  it('others succeeds once, with one event', async () => {
+    const { accept, events } = await aChangedPackage('acc/twice')
+    const answers = await Promise.all([accept(), accept(), accept(), accept()])
+    expect(answers.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)).toEqual([
+      200, 400, 400, 400,
+    ])
+    expect(await events('accept-archive')).toHaveLength(1)
+  })
+
+  it.each(['the old', 'other'])(
+    'a fetch of %s bytes: the fetch fixes nothing and raises no alarm',
+    async (kind) => {
+      const name = `acc/fetch-${kind.replace('the ', '')}`
+      const { accept, dist, alarms, events, row } = await aChangedPackage(name)
+      const source = `/archives/${name}/1.0.0.zip`
+      const held = new Promise<ServerResponse>((resolve) => {
+        upstream.fail(source, (_, response) => resolve(response))
+      })
+      const asked = dist()
+      const response = await held
+      expect((await accept()).statusCode).toBe(200)
+      upstream.fail(source, null)
+      response.end(kind === 'other' ? aPackageZip(name, { description: 'of nobody' }) : oldBytes(name))
+      expect((await asked).statusCode).toBe(503)
+      expect([await alarms(), await row()]).toMatchObject([
+        [],
+        { sha256: null, alarm: null, is_stored: false },
+      ])
+      expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+      expect([await alarms(), (await events('archive-alarm')).length]).toEqual([[], 1])
+    },
+  )
+
+  it('the end of a fetch of the right bytes: exactly one of both changes the archive', async () => {
+    const name = 'acc/end'
+    const { row } = await aChangedPackage(name)
+    const bytes = oldBytes(name)
+    const digest = { sha256: hash('sha256', bytes), sha1: hash('sha1', bytes), size: bytes.length }
+    for (let round = 0; round < 20; round += 1) {
+      const { id = '' } = (await row()) ?? {}
+      await t.db.query(
+        `update mirrored_archive set alarm = 'changed', is_stored = false, sha256 = decode($2, 'hex') where id = $1`,
+        [id, digest.sha256],
+      )
+      const save = () => saveFetchedArchives(t.db, [{ ...digest, id, isDownload: true }])
+      const replace = () => transaction(t.db, (tx) => replaceAlarmedArchives(tx, [id]))
+      const [first, second] = round % 2 === 0 ? [save(), replace()] : [replace(), save()]
+      const results = await Promise.all([first, second])
+      const [saved, replaced] = (round % 2 === 0 ? results : results.toReversed()) as [boolean[], unknown[]]
+      expect(saved).toEqual([replaced.length === 0])
+      expect(await row()).toMatchObject(
+        saved[0] ? { id, is_stored: true, alarm: null } : { sha256: null, is_stored: false, alarm: null },
+      )
+    }
+  })
+
+  it('a rename leaves no document with the old URLs', async () => {
+    const name = 'acc/renamed'
+    const { accept, repository } = await aChangedPackage(name)
+    // The document is unchanged, so the transaction of the acceptance is the first that waits.
+    upstream.fail(`/p2/${name}.json`, 304)
+    const waiting = async () =>
+      (
+        await t.db.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+      ).rowCount
+    const renamed = aName('renamed')
+    let accepted: Promise<{ statusCode: number }> | undefined
+    let rename: Promise<unknown> | undefined
+    await transaction(t.db, async (tx) => {
+      // The rename waits for this document.
+      await tx.query(
+        `select from mirrored_document d join mirrored_package p on p.id = d.package_id
+          where p.repository_id = $1 for update of d`,
+        [repository.id],
+      )
+      rename = changeRepositoryName(t.db, commandLine, repository.id, renamed)
+      await expect.poll(waiting).toBe(1)
+      accepted = accept()
+      await expect.poll(waiting).toBe(2)
+    })
+    await rename
+    expect((await accepted)?.statusCode).toBe(200)
+    const { rows } = await t.db.query<{ isCurrent: boolean }>(
+      `select strpos(convert_from(d.plain, 'utf8'), $2) > 0 as "isCurrent"
+         from mirrored_document d join mirrored_package p on p.id = d.package_id where p.repository_id = $1`,
+      [repository.id, `/${renamed}/-/packages/`],
+    )
+    expect(rows).toEqual([{ isCurrent: true }])
+  })
+})
+
+it('the list of alarms has the 20 latest of a package', async () => {
+  const name = 'again/many'
+  const { alarms } = await aFetchedPackage(name)
+  await t.db.query(
+    `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
+     select m.id, i::text, 'abcdef12', i::text, i::text, 'zip', 'https://x.example', 'it changed',
+            now() - make_interval(hours => 100 - i)
+       from mirrored_package m, generate_series(10, 39) i where m.name = $1`,
+    [name],
+  )
+  const latest = Array.from({ length: 20 }, (_, i) => String(39 - i))
+  expect((await alarms()).map(({ version }: { version: string }) => version)).toEqual(latest)
+})

@@ -1,0 +1,122 @@
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { openDatabase } from '../../src/database/database.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
+import type { RegistryRequest } from '../../src/groups/access.ts'
+import { listAnyDocuments } from '../../src/packages/documents/documents.ts'
+import { judgeDocument } from '../../src/upstreams/documents/judge-document.ts'
+import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
+import { storeDocuments } from '../../src/upstreams/store-documents.ts'
+import {
+  findMirroredArchives,
+  listMirroredDownloads,
+  noteArchiveUses,
+  saveFetchedArchives,
+  takeFetchTurns,
+} from '../../src/upstreams/tables/mirrored-archives.ts'
+import { listFoundMirrors, listMirrorBytes } from '../../src/upstreams/tables/mirrored-documents.ts'
+import { takeCheckTurns } from '../../src/upstreams/tables/upstream-documents.ts'
+import { listUpstreamsById } from '../../src/upstreams/tables/upstreams.ts'
+import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import { useDatabase } from '../support/database.ts'
+
+const baseUrl = 'http://svc.test'
+
+describe('PostgreSQL plans a statement before the tables have rows', () => {
+  const t = useDatabase()
+
+  /** Returns a connection that keeps its plans, and a function that lists the tables it has read from end to end. */
+  async function aConnection() {
+    const db = openDatabase({ ...t.connection, max: 1, plansOnce: true }, () => {})
+    onTestFinished(() => db.end())
+    const readRows = async () => {
+      await db.query('select pg_stat_force_next_flush()')
+      const { rows } = await db.query<{ table: string; count: string }>(
+        `select relname as table, coalesce(seq_tup_read, 0) as count from pg_stat_user_tables`,
+      )
+      return new Map(rows.map(({ table, count }) => [table, Number(count)]))
+    }
+    return { db, readRows }
+  }
+
+  it('and reads few rows with the same plan when they have many', async () => {
+    const repository = await aRepository(t.db, { visibility: 'private' })
+    const account = await anAccount(t.db)
+    await aMember(t.db, account, repository, 'developer')
+    const token = await aPersonalToken(t.db, account)
+    const { rows } = await t.db.query<{ id: string }>(
+      `insert into upstream (repository_id, name, url, position) values ($1, 'one', 'https://packages.example.com/', 1) returning id`,
+      [repository.id],
+    )
+    const upstreamId = rows[0]?.id ?? ''
+    const [group = '', name = ''] = repository.path.split('/')
+    const target: RegistryRequest = {
+      group,
+      name,
+      token: { kind: 'personal', hash: hashSecret(token) },
+      describeSender: () => ({ accountId: null, via: 'command', ip: null, userAgent: null, requestId: null }),
+      key: 'one',
+    }
+    const { db, readRows } = await aConnection()
+
+    /** Fetches and reads one package, as a first and a second `composer update` do. */
+    async function mirror(packageName: string) {
+      const [upstream] = await listUpstreamsById(db, [upstreamId])
+      if (!upstream) throw new Error('there is no upstream')
+      await takeCheckTurns(db, [{ upstreamId, packageName, isDev: false }], 60)
+      const entries = ['2.0.0', '1.0.0'].map((version) => ({
+        name: packageName,
+        version,
+        dist: { type: 'zip', url: `https://packages.example.com/${version}.zip`, reference: 'a1b2c3' },
+      }))
+      const judged = judgeDocument({ packages: { [packageName]: entries } }, packageName)
+      if (!judged) throw new Error('the document has no package')
+      const packed = packDocument(judged)
+      const document = { ...packed, upstream, packageName, isDev: false, lastModified: null }
+      expect(await storeDocuments(db, baseUrl, [document])).toMatchObject([{ verdict: 'upstream' }])
+      const terms = { baseUrl, freshSeconds: 60 }
+      const wanted = { repositoryId: repository.id, packageName, isDev: false }
+      const [found] = await listFoundMirrors(db, [wanted], terms)
+      expect(await listAnyDocuments(db, [{ target, packageName, isDev: false }], terms)).toMatchObject([
+        { revision: found?.revision, verdict: 'upstream' },
+      ])
+      const packageId = found?.packageId ?? ''
+      expect(await listMirrorBytes(db, [{ packageId, isDev: false, encoding: 'gzip' }])).not.toEqual([null])
+      const { versionPath = '', reference = '', type = '' } = judged.content.versions[0]?.dist ?? {}
+      const archive = { packageName, version: versionPath, reference, type }
+      const [download] = await listMirroredDownloads(db, [{ target, ...archive }])
+      const id = download?.mirrored?.id ?? ''
+      expect(await takeFetchTurns(db, [id])).toEqual([true])
+      const digest = { sha256: hashSecret(packageName).toString('hex'), sha1: 'a'.repeat(40), size: 1 }
+      expect(await saveFetchedArchives(db, [{ ...digest, id, isDownload: false }])).toEqual([true])
+      await noteArchiveUses(db, [id])
+      expect(
+        await findMirroredArchives(db, [{ ...archive, repositoryId: repository.id, versionPath }]),
+      ).toMatchObject([{ isStored: true, isUsedToday: true }])
+    }
+
+    await mirror('acme/first')
+    await t.db.query(
+      `with packages as (
+         insert into mirrored_package (repository_id, name, upstream_id, first_seen_at)
+         select $1, 'many/p' || i, $2, now() from generate_series(1, 5000) i returning id, name
+       ), documents as (
+         insert into upstream_document (upstream_id, name, is_dev, is_found, checked_at)
+         select $2, name, false, true, now() from packages
+       ), rendered as (
+         insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli)
+         select id, false, now(), '', 'infinity', '', '', '' from packages
+       ), bytes as (
+         insert into archive (sha256, sha1, size)
+         select sha256(name::bytea), substr(sha256(name::bytea), 1, 20), 1 from packages
+       )
+       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
+       select id, '1.0.0', 'a1b2c3', '1.0.0', '1.0.0.0', 'zip', '' from packages`,
+      [repository.id, upstreamId],
+    )
+    const before = await readRows()
+    await mirror('acme/second')
+    const after = await readRows()
+    const scanned = [...after].filter(([table, count]) => count - (before.get(table) ?? 0) >= 5000)
+    expect(scanned.map(([table]) => table)).toEqual([])
+  })
+})

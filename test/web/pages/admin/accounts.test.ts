@@ -1,0 +1,288 @@
+import { describe, expect, it } from 'vitest'
+import {
+  aGroup,
+  aGroupMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  cookiesOf,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../../../support/actors.ts'
+import { anAdministrator } from '../../../support/admin-actors.ts'
+import { useApp } from '../../../support/app.ts'
+import { open } from '../../../support/browse.ts'
+import { anApplication } from '../../../support/oauth-actors.ts'
+
+describe('/admin', () => {
+  const t = useApp()
+
+  it('responds with 404 to everybody except site administrators, for every method', async () => {
+    const { account, cookie } = await anAdministrator(t)
+    const { clientId } = await anApplication(t.db)
+    const ordinary = await signIn(t.app, await anAccount(t.db))
+    const unknown = await open(t, '/no/where', ordinary)
+    const pages = [
+      ...['/admin', '/admin/accounts', `/admin/accounts/${account.username}`, '/admin/applications'],
+      ...['/admin/applications/new', `/admin/applications/${clientId}`, '/admin/groups', '/admin/system'],
+      ...[`/admin/applications/${clientId}/edit`, `/admin/applications/${clientId}/logo`],
+    ]
+    const sentence = 'This page does not exist, or you do not have access to it.'
+    expect(unknown.body).toContain(sentence)
+    for (const url of pages) {
+      for (const visitor of ['', ordinary]) {
+        const response = await open(t, url, visitor)
+        expect(response.statusCode, url).toBe(404)
+        expect(response.body).toContain(sentence)
+        const sent = await post(t.app, url, visitor, { act: 'enable' })
+        expect(sent.statusCode, url).toBe(404)
+      }
+      expect((await open(t, url, cookie)).statusCode, url).toBe(200)
+    }
+  })
+
+  it('shows counts and pending work', async () => {
+    const { cookie } = await anAdministrator(t)
+    await anApplication(t.db, { status: 'pending' })
+    await t.db.query(`insert into job (name, key, failed_at) values ('collect-garbage', 'x', now())`)
+    const { body } = await open(t, '/admin', cookie)
+    expect(body).toContain('1 application waits')
+    expect(body).toContain('1 background job has failed')
+  })
+
+  it('/admin/accounts/<username> shows the sign-in providers of an account, and unlinks one', async () => {
+    const { cookie } = await anAdministrator(t)
+    const { id, username } = await anAccount(t.db)
+    await t.db.query(
+      `insert into account_identity (account_id, issuer, subject, provider) values ($1, 'https://id.test', 'u-17', 'corp')`,
+      [id],
+    )
+    const url = `/admin/accounts/${username}`
+    const page = await open(t, url, cookie)
+    expect(page.body).toContain('<code>u-17</code> at https://id.test')
+    const unlink = () =>
+      post(t.app, `${url}/identities`, cookie, { csrf_token: csrfTokenIn(page), issuer: 'https://id.test' })
+    expect((await unlink()).statusCode).toBe(303)
+    expect((await open(t, url, cookie)).body).not.toContain('u-17')
+    expect((await unlink()).statusCode).toBe(409)
+    const events = await open(t, `/admin/events?account=${username}`, cookie)
+    expect(events.body).toMatch(/unlinked/i)
+  })
+
+  it('/admin/system shows version, database, store, jobs and disk', async () => {
+    const { cookie } = await anAdministrator(t)
+    await t.db.query(`insert into job_kind (name, succeeded_at)
+                      values ('collect-garbage', '2026-01-02 03:04Z'), ('idle-job', null), ('failing-job', null)
+                      on conflict (name) do update set succeeded_at = excluded.succeeded_at`)
+    await t.db.query(`insert into job (name, key, failed_at, last_error)
+                      values ('failing-job', 'a', null, null), ('failing-job', 'b', now(), 'no route to <host>')`)
+    const { body } = await open(t, '/admin/system', cookie)
+    expect(body).toContain('svc 0.1.0')
+    const { rows } = await t.db.query('select id from installation')
+    expect(body).toContain(rows[0].id)
+    expect(body).toContain(t.config.dataDir)
+    const rowOf = (job: string) => {
+      const row = body.slice(body.indexOf(`<th scope="row">${job}</th>`))
+      return row.slice(0, row.indexOf('</tr>')).replaceAll(/\s*<[^>]*>\s*/g, ' ')
+    }
+    expect(rowOf('collect-garbage')).toContain('2 Jan 2026, 03:04 UTC')
+    expect(rowOf('idle-job')).toMatch(/idle.*Never/)
+    expect(rowOf('failing-job')).toMatch(/1 queued\s+1 failed\s+no route to &lt;host&gt;\s+Never/)
+    expect(body).toContain('The log of the server has the details')
+    expect(body).toMatch(/<dt>Last collection<\/dt><dd>(?:Never|<time)/)
+    expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
+  })
+
+  it('/admin/groups lists groups and the repositories of one, with counts, in pages', async () => {
+    const { account, cookie } = await anAdministrator(t)
+    const group = await aGroup(t.db, 'zeta')
+    await aGroupMember(t.db, account, group, 'admin')
+    for (let i = 0; i < 51; i += 1) {
+      await aRepository(t.db, { group, name: `repo-${String(i).padStart(2, '0')}` })
+      await aGroup(t.db, `many-${String(i).padStart(2, '0')}`)
+    }
+    const first = await open(t, '/admin/groups', cookie)
+    const next = /href="(\/admin\/groups\?after=[^"]+)"/.exec(first.body)?.[1] ?? ''
+    const second = await open(t, next, cookie)
+    expect(second.body).toContain('51 repositories')
+    expect(second.body).toContain(`Administrators: ${account.username}`)
+    expect(first.body).not.toContain('51 repositories')
+    const of = await open(t, '/admin/groups?group=zeta', cookie)
+    expect(of.body).toContain('zeta/repo-00')
+    expect(of.body).toContain('0 packages')
+    expect(of.body).toMatch(/href="\/zeta\/repo-00\/-\/members">0 direct members</)
+    expect(of.body).not.toContain('zeta/repo-50')
+    const rest = await open(t, '/admin/groups?group=zeta&after=zeta%2Frepo-49', cookie)
+    expect(rest.body).toContain('zeta/repo-50')
+    expect(rest.body).not.toContain('zeta/repo-49')
+    expect((await open(t, '/admin/groups?group=nobody', cookie)).statusCode).toBe(404)
+  })
+})
+
+describe('/admin/accounts', () => {
+  const t = useApp()
+
+  it('finds accounts by username, name and email, page by page', async () => {
+    const { cookie } = await anAdministrator(t)
+    for (let i = 0; i < 51; i += 1) {
+      await anAccount(t.db, { username: `worker-${String(i).padStart(2, '0')}` })
+    }
+    await anAccount(t.db, { username: 'zoe', displayName: 'Zoë <b>', email: 'Found@example.com' })
+    const first = await open(t, '/admin/accounts?q=WORKER', cookie)
+    expect(first.body).toContain('worker-49')
+    expect(first.body).not.toContain('worker-50')
+    const next = /href="(\/admin\/accounts\?q=WORKER[^"]+)"/.exec(first.body)?.[1] ?? ''
+    expect((await open(t, next.replaceAll('&amp;', '&'), cookie)).body).toContain('worker-50')
+    for (const q of ['zoe', 'zoë', 'found@']) {
+      const { body } = await open(t, `/admin/accounts?q=${encodeURIComponent(q)}`, cookie)
+      expect(body).toContain('Zoë &lt;b&gt;')
+      expect(body).not.toContain('worker-')
+    }
+    expect((await open(t, '/admin/accounts?q=nobody-at-all', cookie)).body).toContain(
+      'No account matches “nobody-at-all”.',
+    )
+  })
+
+  it('tells accounts without a known sign-in from those that signed out', async () => {
+    const { cookie } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const look = async () => (await open(t, `/admin/accounts?q=${account.username}`, cookie)).body
+    expect(await look()).toContain('no known sign-in')
+    const signedIn = await signIn(t.app, account)
+    expect(await look()).toContain('last seen <time')
+    const settings = await open(t, '/settings/account', signedIn)
+    await post(t.app, '/logout', signedIn, { csrf_token: csrfTokenIn(settings) })
+    await t.db.query(`update sign_in_origin set last_used_at = '2026-01-02 03:04Z' where account_id = $1`, [
+      account.id,
+    ])
+    const signedOut = await look()
+    expect(signedOut).toMatch(/last signed in <time[^>]*>on 2 Jan 2026, 03:04 UTC/)
+    expect(signedOut).not.toContain('no known sign-in')
+    const page = await open(t, `/admin/accounts/${account.username}`, cookie)
+    expect(page.body).toMatch(/<dt>Last sign-in<\/dt><dd><time/)
+  })
+
+  it('makes an account, whose password is shown once and works', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const form = {
+      csrf_token,
+      username: 'newcomer',
+      display_name: 'New',
+      email: 'n@example.com',
+      admin: 'yes',
+    }
+    const made = await post(t.app, '/admin/accounts', cookie, form)
+    expect(made.statusCode).toBe(200)
+    const password = /<code id="password">(\w+)</.exec(made.body)?.[1] ?? ''
+    expect(await signsIn('newcomer', password)).toBe(true)
+    const { rows } = await t.db.query(`select email, is_admin from account where username = 'newcomer'`)
+    expect(rows).toEqual([{ email: 'n@example.com', is_admin: true }])
+  })
+
+  it.each([
+    ['a taken username', { username: 'taken' }, 'This username is taken.'],
+    ['a bad username', { username: 'Not Good' }, 'A username has at most 39 characters'],
+    ['a bad email', { email: 'no address' }, 'Enter a valid email address'],
+    ['a value that the form does not have', { admin: 'no' }, 'has a value that is not allowed'],
+  ])('makes no account with %s', async (_what, difference, words) => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    await t.db.query('delete from account where username = $1', ['taken'])
+    await anAccount(t.db, { username: 'taken' })
+    const before = await t.db.query('select from account')
+    const form = { csrf_token, username: 'somebody', ...difference }
+    const response = await post(t.app, '/admin/accounts', cookie, form)
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
+    expect((await t.db.query('select from account')).rowCount).toBe(before.rowCount)
+  })
+
+  it('disables and enables an account', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const theirs = await signIn(t.app, account)
+    const authorization = `Bearer ${await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })}`
+    const user = () => t.app.inject({ url: '/api/user', headers: { authorization } })
+    const url = `/admin/accounts/${account.username}`
+
+    const disabled = await post(t.app, url, cookie, { csrf_token, act: 'disable' })
+    expect([disabled.statusCode, disabled.headers.location]).toEqual([303, url])
+    expect((await open(t, '/settings/account', theirs)).statusCode).toBe(303)
+    expect((await user()).statusCode).toBe(401)
+    const page = await open(t, url, `${cookie}; ${cookiesOf(disabled)}`)
+    expect(page.body).toContain('This account was disabled')
+    expect(page.body).toContain(`${account.username} is disabled.`)
+
+    await post(t.app, url, cookie, { csrf_token, act: 'enable' })
+    expect((await user()).statusCode).toBe(200)
+  })
+
+  it('makes a site administrator, and an ordinary account again', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const theirs = await signIn(t.app, account)
+    const url = `/admin/accounts/${account.username}`
+    const ask = async () => (await open(t, `${url}/ask?act=make-admin`, cookie)).body
+    expect(await ask()).toMatch(/<p>A site administrator may do everything in the browser[^“]*<\/p>/)
+    const tokens = [
+      { name: 'managing', scopes: ['group-manage:rw'] },
+      { name: 'reading', scopes: ['group-manage:r'] },
+      { name: 'narrow', scopes: ['group-manage:rw'], resourceScope: 'public' as const },
+      { name: 'other', scopes: ['registry-package:rw'] },
+    ]
+    for (const token of tokens) await aPersonalToken(t.db, account, token)
+    expect(await ask()).toContain('Existing tokens and applications get no new rights.')
+    const hint = 'For site administration'
+    expect((await open(t, '/settings/tokens', theirs)).body).not.toContain(hint)
+    await post(t.app, url, cookie, { csrf_token, act: 'make-admin' })
+    expect((await open(t, '/settings/tokens', theirs)).body).toContain(hint)
+    expect((await open(t, '/admin', theirs)).statusCode).toBe(200)
+    await post(t.app, url, cookie, { csrf_token, act: 'unmake-admin' })
+    expect((await open(t, '/admin', theirs)).statusCode).toBe(404)
+  })
+
+  it('sets a new password, which ends the sessions', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const theirs = await signIn(t.app, account)
+    const response = await post(t.app, `/admin/accounts/${account.username}/password`, cookie, { csrf_token })
+    const password = /<code id="password">(\w+)</.exec(response.body)?.[1] ?? ''
+    expect((await open(t, '/settings/account', theirs)).statusCode).toBe(303)
+    expect(await signsIn(account.username, password)).toBe(true)
+  })
+
+  it('does not let administrators lock themselves out', async () => {
+    const { account, cookie, csrf_token } = await anAdministrator(t)
+    for (const act of ['disable', 'unmake-admin']) {
+      const response = await post(t.app, `/admin/accounts/${account.username}`, cookie, { csrf_token, act })
+      expect(response.statusCode).toBe(409)
+    }
+    expect((await open(t, '/admin', cookie)).statusCode).toBe(200)
+  })
+
+  it('refuses forms that another site sent, unknown acts and unknown accounts', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const url = `/admin/accounts/${account.username}`
+    const forms: [string, Record<string, string>, number][] = [
+      [url, { csrf_token: 'guessed', act: 'disable' }, 403],
+      [`${url}/password`, {}, 403],
+      ['/admin/accounts', { username: 'forged' }, 403],
+      [url, { csrf_token, act: 'promote' }, 400],
+      [url, { csrf_token }, 400],
+      ['/admin/accounts/nobody-at-all', { csrf_token, act: 'disable' }, 404],
+      ['/admin/accounts/%00', { csrf_token, act: 'disable' }, 404],
+    ]
+    for (const [to, form, status] of forms) {
+      expect((await post(t.app, to, cookie, form)).statusCode, `${to} ${JSON.stringify(form)}`).toBe(status)
+    }
+    await signIn(t.app, account)
+    expect((await t.db.query(`select from account where username = 'forged'`)).rowCount).toBe(0)
+  })
+
+  async function signsIn(username: string, password: string): Promise<boolean> {
+    const form = await t.app.inject('/login')
+    const fields = { csrf_token: csrfTokenIn(form), username, password }
+    return (await post(t.app, '/login', cookiesOf(form), fields)).statusCode === 303
+  }
+})

@@ -1,0 +1,309 @@
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { enforcedScopes } from '../../../../src/domain/permissions.ts'
+import { hashSecret } from '../../../../src/domain/secrets.ts'
+import { anAccount, cookiesOf, post } from '../../../support/actors.ts'
+import { anAdministrator, postFile, registrationFields } from '../../../support/admin-actors.ts'
+import { useApp } from '../../../support/app.ts'
+import { open } from '../../../support/browse.ts'
+import { anApplication, anAuthorization, pixel } from '../../../support/oauth-actors.ts'
+
+describe('/admin/applications', () => {
+  const t = useApp()
+
+  const stored = async (clientId: string) =>
+    (await t.db.query('select * from application where client_id = $1', [clientId])).rows[0]
+  const migrations = join(t.config.dataDir, 'migrations')
+
+  it('lists the applications of one state', async () => {
+    const { cookie } = await anAdministrator(t)
+    await anApplication(t.db, { name: 'Waiting One', status: 'pending' })
+    await anApplication(t.db, { name: 'Working One' })
+    const pending = await open(t, '/admin/applications?state=pending', cookie)
+    expect(pending.body).toContain('Waiting One')
+    expect(pending.body).not.toContain('Working One')
+    expect((await open(t, '/admin/applications', cookie)).body).toContain('Working One')
+    expect((await open(t, '/admin/applications?state=unheard', cookie)).statusCode).toBe(400)
+  })
+
+  it('shows every field of SPEC 2.1, the scopes with their danger and who enforces them, and the use', async () => {
+    const { account, cookie } = await anAdministrator(t)
+    const application = await anApplication(t.db, {
+      name: 'Ask <b>',
+      description: 'Everything & more',
+      scopes: ['registry-package-delete:rw', 'repo-code:r', 'account-email:rw'],
+      resourceScope: 'public',
+      status: 'pending',
+    })
+    await anAuthorization(t.db, account, application)
+    await anAuthorization(t.db, await anAccount(t.db), application)
+    await t.db.query(
+      `update account_authorization set last_used_at = '2026-01-02 03:04Z' where account_id = $1`,
+      [account.id],
+    )
+    const { body } = await open(t, `/admin/applications/${application.clientId}`, cookie)
+    for (const words of [
+      'Ask &lt;b&gt;',
+      'Everything &amp; more',
+      application.clientId,
+      application.redirectUri,
+      application.website,
+      'Any URL on app.example.com',
+      'Public repositories only',
+      '2 accounts',
+      '2 Jan 2026, 03:04 UTC',
+      'Can delete permanently',
+      '<code>registry-package-delete:rw</code> · Enforced here',
+      '<code>repo-code:r</code> · For other services',
+      '<code>account-email:rw</code> · Reading is enforced here',
+    ]) {
+      expect(body).toContain(words)
+    }
+    await t.db.query(`update application set resource_scope = 'specified' where id = $1`, [application.id])
+    const specified = await open(t, `/admin/applications/${application.clientId}`, cookie)
+    expect(specified.body).toContain('Only the repositories that the person chooses')
+    // Only administrators see the logo of an application that was never approved.
+    const logo = await open(t, `/admin/applications/${application.clientId}/logo`, cookie)
+    expect(logo.rawPayload).toEqual(pixel)
+    expect((await open(t, `/applications/${application.clientId}/logo`, cookie)).statusCode).toBe(404)
+  })
+
+  it('knows which scopes the product enforces: those that the API description names', async () => {
+    const { paths } = (await t.app.inject('/api/openapi.json')).json()
+    const described = new Set(JSON.stringify(paths).match(/\b[a-z-]+:rw?(?=["`])/g))
+    expect([...described].filter((scope) => !enforcedScopes.includes(scope))).toEqual([])
+    expect(enforcedScopes.filter((scope) => !described.has(scope))).toEqual([])
+  })
+
+  it('approves, suspends and declines with a reason, and writes migrations', async () => {
+    const { account, cookie, csrf_token } = await anAdministrator(t)
+    const { clientId } = await anApplication(t.db, { status: 'pending' })
+    const url = `/admin/applications/${clientId}`
+    const review = (fields: Record<string, string>) => post(t.app, url, cookie, { csrf_token, ...fields })
+
+    const approved = await review({ act: 'approve' })
+    expect(approved.statusCode).toBe(303)
+    expect(await stored(clientId)).toMatchObject({ status: 'approved', status_reason: null })
+    const page = await open(t, String(approved.headers.location), `${cookie}; ${cookiesOf(approved)}`)
+    expect(page.body).toContain('is approved. People can authorize it.')
+    const file = /href="(\/admin\/applications\/migrations\/[^"]+)"/.exec(page.body)?.[1] ?? ''
+    const download = await open(t, file, cookie)
+    expect(download.headers['content-disposition']).toMatch(/^attachment; filename="\d{4}_approve_/)
+    expect(download.body).toContain(
+      `set status = 'approved', status_reason = null where client_id = '${clientId}'`,
+    )
+
+    const { rows } = await t.db.query(
+      `select action, via, actor_id from identity_event where action = 'application-approved'`,
+    )
+    expect(rows).toEqual([{ action: 'application-approved', via: 'browser', actor_id: account.id }])
+    await review({ act: 'suspend', reason: "It's leaking" })
+    expect(await stored(clientId)).toMatchObject({ status: 'suspended', status_reason: "It's leaking" })
+    const declined = await review({ act: 'decline', reason: 'No <b>website</b>', only_here: 'yes' })
+    expect(declined.headers.location).toBe(url)
+    expect(await stored(clientId)).toMatchObject({ status: 'declined', status_reason: 'No <b>website</b>' })
+    expect((await open(t, url, cookie)).body).toContain('No &lt;b&gt;website&lt;/b&gt;')
+    const history = (await open(t, url, cookie)).body.replaceAll('\n', ' ').match(/<h2>History.*/)?.[0] ?? ''
+    expect(Array.from(history.matchAll(/<strong>([^<]+)</g), ([, what]) => what)).toEqual([
+      'Application declined',
+      'Application suspended',
+      'Application approved',
+      'Application registered',
+    ])
+    expect(history.split(`by ${account.username}`)).toHaveLength(4)
+    expect(history).toContain('It&#39;s leaking')
+    expect(history).not.toContain('Package Mirror, Package Mirror')
+    expect(history).toContain(`/admin/events?application=${clientId}`)
+    const link = `/oauth2/auth?response_type=code&client_id=${clientId}`
+    expect((await open(t, link, cookie)).statusCode).toBe(400)
+    expect((await open(t, `/applications/${clientId}/logo`)).statusCode).toBe(404)
+  })
+
+  it.each([
+    ['no reason', { act: 'decline', reason: ' ' }, 'Enter a reason for declining the application.'],
+    ['a long reason', { act: 'suspend', reason: 'x'.repeat(351) }, 'A reason has at most 350 characters'],
+    ['a reason with a control character', { act: 'suspend', reason: 'a\u202eb' }, 'A reason has at most'],
+    ['an unknown act', { act: 'delete' }, 'has a value that is not allowed'],
+  ])('changes no state with %s', async (_what, form, words) => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const { clientId } = await anApplication(t.db)
+    const response = await post(t.app, `/admin/applications/${clientId}`, cookie, { csrf_token, ...form })
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
+    expect(await stored(clientId)).toMatchObject({ status: 'approved', status_reason: null })
+  })
+
+  it('makes a new secret, and the old one works until the overlap ends', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const { clientId, clientSecret } = await anApplication(t.db)
+    const url = `/admin/applications/${clientId}/secret`
+    const response = await post(t.app, url, cookie, { csrf_token, overlap_seconds: '3600' })
+    const made = /<code id="client-secret">(\w+)</.exec(response.body)?.[1] ?? ''
+    const { rows } = await t.db.query(
+      `select secret_hash, extract(epoch from expires_at - now())::float8 as seconds
+         from application_secret where application_id = (select id from application where client_id = $1)
+        order by expires_at`,
+      [clientId],
+    )
+    expect(rows.map(({ secret_hash }) => secret_hash)).toEqual([hashSecret(clientSecret), hashSecret(made)])
+    expect(rows[0].seconds).toBeGreaterThan(3000)
+    expect(rows[0].seconds).toBeLessThanOrEqual(3600)
+    expect((await post(t.app, url, cookie, { csrf_token, overlap_seconds: '5' })).statusCode).toBe(400)
+  })
+
+  it('registers an application with its logo, shows the secret once and offers the migration', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const response = await postFile(t, '/admin/applications/new', cookie, {
+      ...registrationFields,
+      csrf_token,
+    })
+    expect(response.statusCode).toBe(200)
+    const clientId = /<code id="client-id">(\w+)</.exec(response.body)?.[1] ?? ''
+    const secret = /<code id="client-secret">(\w+)</.exec(response.body)?.[1] ?? ''
+    expect(await stored(clientId)).toMatchObject({
+      name: 'Build Bot',
+      description: 'Builds\nthings',
+      website: 'https://bot.example.com',
+      redirect_uri: 'https://bot.example.com/callback',
+      exact_redirect: false,
+      logo: pixel,
+      scopes: ['account-profile:r', 'registry-package:rw'],
+      resource_scope: 'all',
+      status: 'approved',
+      is_resource_server: false,
+    })
+    const token = await t.app.inject({
+      method: 'POST',
+      url: '/oauth2/token',
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      payload: `grant_type=authorization_code&code=x&client_id=${clientId}&client_secret=${secret}`,
+    })
+    expect(token.json().error).toBe('invalid_grant')
+    const file = /migrations\/(\d{4}_application_build_bot\.sql)"/.exec(response.body)?.[1] ?? ''
+    const download = await open(t, `/admin/applications/migrations/${file}`, cookie)
+    expect(download.body).toBe(await readFile(join(migrations, file), 'utf8'))
+    expect(download.body).not.toContain(secret)
+  })
+
+  it.each([
+    ['a long name', { name: 'n'.repeat(51) }, pixel, 'the name has 51 characters, more than 50'],
+    ['no website', { website: '' }, pixel, 'the website is not an http or https URL'],
+    ['no scope', { scope: [] }, pixel, 'no scope is chosen'],
+    ['an unknown scope', { scope: 'repo-code:x' }, pixel, 'a scope is not known'],
+    ['a scope twice', { scope: ['repo-code:r', 'repo-code:r'] }, pixel, 'This breaks a rule'],
+    ['no logo', {}, null, 'the logo is missing'],
+    ['a logo that is no image', {}, Buffer.from('text'), 'the logo is not a PNG'],
+    ['a large logo', {}, Buffer.concat([pixel, Buffer.alloc(1_048_577)]), 'the logo has more than 1048576'],
+    ['an unknown resource scope', { resource_scope: 'some' }, pixel, 'has a value that is not allowed'],
+    ['a name sent twice', { name: ['One', 'Two'] }, pixel, 'The parameter name is repeated'],
+    ['NUL in a field', { name: 'a\0b' }, pixel, 'not well-formed'],
+  ])('registers nothing with %s', async (_what, difference, logo, words) => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const before = await t.db.query('select from application')
+    const fields = { ...registrationFields, ...difference, csrf_token }
+    const response = await postFile(t, '/admin/applications/new', cookie, fields, logo)
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
+    expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
+  })
+
+  it('changes the edited values, and nothing else', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const application = await anApplication(t.db)
+    const url = `/admin/applications/${application.clientId}/edit`
+    const fields = {
+      csrf_token,
+      name: application.name,
+      description: '',
+      website: application.website,
+      redirect_uri: application.redirectUri,
+      exact_redirect: 'yes',
+      scope: application.scopes,
+      resource_scope: 'specified',
+    }
+    const response = await postFile(t, url, cookie, fields, null)
+    expect(response.statusCode).toBe(303)
+    const name = /migration=(\d{4}_set_[^&]+)/.exec(String(response.headers.location))?.[1] ?? ''
+    const sql = await readFile(join(migrations, name), 'utf8')
+    expect(sql.split('\n').slice(2, 5).join('\n')).toBe(
+      `  exact_redirect = true,\n  resource_scope = 'specified',\n  description = null`,
+    )
+    expect(await stored(application.clientId)).toMatchObject({
+      exact_redirect: true,
+      resource_scope: 'specified',
+      description: null,
+      logo: pixel,
+    })
+    const again = await postFile(t, url, cookie, fields, null)
+    expect(again.statusCode).toBe(400)
+    expect(again.body).toContain('There is nothing to change.')
+    const bad = await postFile(t, url, cookie, { ...fields, website: 'ftp://x' }, null)
+    expect(bad.statusCode).toBe(400)
+    expect(bad.body).toContain('the website is not an http or https URL')
+  })
+
+  it('deletes an application after its name is typed, by a migration', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const { clientId, name } = await anApplication(t.db, { name: 'Old Bot' })
+    const send = (confirmed: string) =>
+      post(t.app, `/admin/applications/${clientId}/delete`, cookie, { csrf_token, confirmed })
+    expect((await send('other')).statusCode).toBe(400)
+    expect(await stored(clientId)).toBeDefined()
+    expect((await send(` ${name} `)).headers.location).toBe('/admin/applications')
+    expect(await stored(clientId)).toBeUndefined()
+    const { rows } = await t.db.query(`select name from applied_migration where name like '%delete_old_bot%'`)
+    expect(rows).toHaveLength(1)
+    expect((await send(name)).statusCode).toBe(404)
+  })
+
+  it('refuses forms that another site sent', async () => {
+    const { cookie } = await anAdministrator(t)
+    const { clientId } = await anApplication(t.db)
+    const url = `/admin/applications/${clientId}`
+    const forged = { ...registrationFields, csrf_token: 'guessed' }
+    const before = await t.db.query('select from application')
+    expect((await post(t.app, url, cookie, { act: 'suspend' })).statusCode).toBe(403)
+    expect((await post(t.app, `${url}/secret`, cookie, { overlap_seconds: '0' })).statusCode).toBe(403)
+    expect((await postFile(t, `${url}/edit`, cookie, forged)).statusCode).toBe(403)
+    expect((await postFile(t, '/admin/applications/new', cookie, forged)).statusCode).toBe(403)
+    expect(await stored(clientId)).toMatchObject({ status: 'approved', name: 'Package Mirror' })
+    expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
+  })
+
+  it('responds with 404 for unknown applications and migrations', async () => {
+    const { cookie } = await anAdministrator(t)
+    for (const path of ['nobodyhasthis', 'x', '%00', 'nobodyhasthis/edit', 'nobodyhasthis/logo']) {
+      expect((await open(t, `/admin/applications/${path}`, cookie)).statusCode, path).toBe(404)
+    }
+    for (const file of ['9998_none.sql', '..%2f..%2fpackage.json', 'x.sql']) {
+      expect((await open(t, `/admin/applications/migrations/${file}`, cookie)).statusCode, file).toBe(404)
+    }
+  })
+})
+
+/** A folder that can be read, but in which nobody, not even root, can create a file. */
+const unwritable = '/proc/self/task'
+
+describe.skipIf(!existsSync(unwritable))(
+  '/admin/applications with a migrations folder that cannot be written (Linux is needed)',
+  () => {
+    const t = useApp({ MIGRATIONS_DIR: unwritable })
+
+    it('says so and changes nothing, and changes only this database when requested', async () => {
+      const { cookie, csrf_token } = await anAdministrator(t)
+      const { clientId } = await anApplication(t.db)
+      const url = `/admin/applications/${clientId}`
+      const response = await post(t.app, url, cookie, { csrf_token, act: 'suspend' })
+      expect(response.statusCode).toBe(400)
+      expect(response.body).toContain('cannot be written')
+      const status = async () =>
+        (await t.db.query('select status from application where client_id = $1', [clientId])).rows[0].status
+      expect(await status()).toBe('approved')
+      const here = await post(t.app, url, cookie, { csrf_token, act: 'suspend', only_here: 'yes' })
+      expect(here.headers.location).toBe(url)
+      expect(await status()).toBe('suspended')
+    })
+  },
+)

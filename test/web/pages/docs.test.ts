@@ -1,0 +1,142 @@
+import { readdir } from 'node:fs/promises'
+import { performance } from 'node:perf_hooks'
+import fastify from 'fastify'
+import { describe, expect, it } from 'vitest'
+import { pagePolicy, servePages } from '../../../src/web/page-scope.ts'
+import { docsRoutes, renderDocsPage, searchDocuments } from '../../../src/web/pages/docs.ts'
+import type { PagesContext } from '../../../src/web/pages/permit.ts'
+import { registerViews } from '../../../src/web/pages.ts'
+import { anAccount, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+
+const t = useApp()
+
+describe('/docs', () => {
+  it('lists and renders every file of docs/, with ids that its table of contents links to', async () => {
+    const index = await t.app.inject('/docs')
+    const files = (await readdir('docs')).filter((file) => file.endsWith('.md'))
+    const links = [...index.body.matchAll(/href="(\/docs\/[\w-]+)"/g)].map(([, link]) => String(link))
+    expect(new Set(links).size).toBe(files.length + 1)
+    expect(links.slice(0, 3)).toEqual(['/docs/api', '/docs/packages', '/docs/oauth-applications'])
+    const cards = index.body.match(/<li><h2 class="title">[\s\S]*?<\/li>/g) ?? []
+    expect(cards).toHaveLength(files.length + 1)
+    for (const card of cards) expect(card).toMatch(/<p class="muted">\w.{20,}\.<\/p>/)
+    for (const link of links) {
+      const { body, statusCode } = await t.app.inject(link)
+      expect(statusCode, link).toBe(200)
+      for (const [, id] of body.matchAll(/href="#([^"]+)"/g)) {
+        expect(body, `${link}#${id}`).toContain(`id="${id}"`)
+      }
+      for (const [, other] of body.matchAll(/href="(\/docs[^"#]*)/g)) {
+        expect((await t.app.inject(String(other))).statusCode, String(other)).toBe(200)
+      }
+    }
+  })
+
+  it('finds the sections with all words, and links to them', async () => {
+    const { body } = await t.app.inject('/docs?q=PgBouncer+transaction')
+    const [, link = ''] = /class="title"><a href="([^"]+)"/.exec(body) ?? []
+    const [url = '', id] = link.split('#')
+    expect((await t.app.inject(url)).body).toContain(`id="${id}"`)
+    expect((await t.app.inject('/docs?q=no+such-word-anywhere')).body).toContain('No section contains')
+    const hostile = await t.app.inject('/docs?q=%3Cscript%3Ealert')
+    expect([hostile.statusCode, hostile.body.includes('<script>alert')]).toEqual([200, false])
+  })
+
+  it('shows search results with a space between words, and with whole words at both ends', () => {
+    const filler = 'word '.repeat(40)
+    const { sections } = renderDocsPage('x', `# X\n\n## One\n\n${filler}\nneedle\nafter ${filler}\n`)
+    const [document] = [{ name: 'x', title: 'X', html: '', sections }]
+    const [found] = searchDocuments([document], 'needle')
+    expect(found?.excerpt).toMatch(/^word (.* )?needle after (.* )?word$/)
+  })
+
+  it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md'])('has no page %s', async (url) => {
+    expect((await t.app.inject(url)).statusCode).toBe(404)
+  })
+
+  it('gives ids to headings, links to other documents, and shows raw HTML as text', () => {
+    const { html, title, sections } = renderDocsPage(
+      'x',
+      '# The `x`\n\n## One: two\n\n## One: two\n\n[n](nginx.md#top) [a](api.md) <b>\n',
+    )
+    expect(title).toBe('The x')
+    expect(sections.map(({ id }) => id)).toEqual(['one-two', 'one-two-1'])
+    expect(html).toContain('<a href="/docs/nginx#top">')
+    expect(html).toContain('<a href="/docs/api-guide">')
+    expect(html).toContain('&lt;b&gt;')
+  })
+})
+
+describe('/docs/api', () => {
+  it('shows every operation of the OpenAPI document with its scope', async () => {
+    const description = (await t.app.inject('/api/openapi.json')).json() as {
+      paths: Record<string, Record<string, { operationId?: string; summary?: string }>>
+    }
+    const { body, statusCode } = await t.app.inject('/docs/api')
+    expect(statusCode).toBe(200)
+    expect(Buffer.byteLength(body)).toBeLessThan(100_000)
+    for (const [path, operations] of Object.entries(description.paths)) {
+      expect(body).toContain(`<code>${path}</code>`)
+      for (const { operationId } of Object.values(operations)) {
+        if (operationId) expect(body).toContain(`id="${operationId}"`)
+      }
+    }
+    expect(body).toContain('Requires the scope registry-manage:rw.')
+    expect(body).toContain('affected_versions')
+  })
+})
+
+describe('/docs/api and the description of the API', () => {
+  it.each(['/docs/api', '/api/openapi.json'])(
+    'are sent once to a client that keeps them: %s',
+    async (url) => {
+      const { headers, body } = await t.app.inject(url)
+      expect(headers['cache-control']).toMatch(/no-cache$/)
+      const again = await t.app.inject({ url, headers: { 'if-none-match': headers['etag'] as string } })
+      expect([again.statusCode, again.body, again.headers['etag']]).toEqual([304, '', headers['etag']])
+      expect(body.length).toBeGreaterThan(10_000)
+      const other = await t.app.inject({ url, headers: { 'if-none-match': '"other"' } })
+      expect([other.statusCode, other.body]).toEqual([200, body])
+    },
+  )
+
+  it('are serialized by the first request only', async () => {
+    await t.app.inject('/docs/api')
+    const before = performance.eventLoopUtilization()
+    for (let i = 0; i < 100; i += 1) expect((await t.app.inject('/api/openapi.json')).statusCode).toBe(200)
+    // To serialize it takes about 100 ms, so all requests together would take 10 s of the event loop.
+    expect(performance.eventLoopUtilization(before).active).toBeLessThan(3000)
+  })
+
+  it('has another tag for another visitor', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const [anonymous, signedIn] = await Promise.all([
+      t.app.inject('/docs/api'),
+      t.app.inject({ url: '/docs/api', headers: { cookie } }),
+    ])
+    expect(signedIn.headers['etag']).not.toBe(anonymous.headers['etag'])
+  })
+})
+
+describe('/docs/api, when the description of the API fails first', () => {
+  it('shows it at the next request', async () => {
+    const described = (await t.app.inject('/api/openapi.json')).json()
+    let requests = 0
+    const describeApi = async () => {
+      requests += 1
+      if (requests === 1) throw new Error('not yet')
+      return described
+    }
+    const app = fastify({ logger: false })
+    await registerViews(app, { config: t.config, findVisitor: async () => null })
+    await app.register(async (scope) => {
+      await servePages(scope, t.config, pagePolicy)
+      await docsRoutes(scope, { config: t.config, db: t.db, describeApi } as unknown as PagesContext)
+    })
+    const statuses: number[] = []
+    for (let i = 0; i < 3; i += 1) statuses.push((await app.inject('/docs/api')).statusCode)
+    expect([statuses, requests]).toEqual([[500, 200, 200], 2])
+    await app.close()
+  })
+})

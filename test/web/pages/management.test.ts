@@ -1,0 +1,361 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../../src/domain/permissions.ts'
+import { findRepositoryByPath } from '../../../src/groups/repositories.ts'
+import { listEvents } from '../../../src/packages/tables/events.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  aName,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher, basic } from '../../support/registry-actors.ts'
+
+const t = useApp()
+const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+/** A signed-in person, with the form token. */
+async function aVisitor() {
+  const account = await anAccount(t.db)
+  const cookie = await signIn(t.app, account)
+  const csrf_token = csrfTokenIn(await look('/settings/account', cookie))
+  const send = (url: string, form: Record<string, string>) =>
+    post(t.app, url, cookie, { csrf_token, ...form })
+  return { account, cookie, send, open: (url: string) => look(url, cookie) }
+}
+
+/** A member of a repository. */
+async function aRepositoryMember(role: Role) {
+  const visitor = await aVisitor()
+  const repository = await aRepository(t.db)
+  await aMember(t.db, visitor.account, repository, role)
+  return { ...visitor, repository, url: `/${repository.path}` }
+}
+
+const roleOf = async (account: { id: string }, repository: { id: string }) =>
+  (await t.db.query('select role_of($1, $2) as role', [account.id, repository.id])).rows[0].role
+const lastEvent = async (repository: { id: string }) =>
+  (
+    await t.db.query(
+      'select action, account_id as "accountId", details from registry_event where repository_id = $1 order by id desc limit 1',
+      [repository.id],
+    )
+  ).rows[0]
+
+describe('/new/group', () => {
+  it('creates a group whose first admin is its creator, and says so once', async () => {
+    const { cookie, send, open } = await aVisitor()
+    const name = aName('team')
+    const created = await send('/new/group', { name })
+    expect([created.statusCode, created.headers.location]).toEqual([303, `/${name}`])
+    const notice = created.cookies.find(({ name }) => name === 'svc_notice')?.value
+    const shown = await look(`/${name}`, `${cookie}; svc_notice=${notice}`)
+    expect(shown.body).toContain(`Group ${name} created`)
+    expect(shown.cookies.find(({ name }) => name === 'svc_notice')?.value).toBe('')
+    expect((await open(`/${name}/-/members`)).statusCode).toBe(200)
+  })
+
+  it.each(['', 'A', 'a b', 'search', `${'a'.repeat(65)}`])(
+    'refuses the name “%s” with a reason',
+    async (name) => {
+      const { send } = await aVisitor()
+      const response = await send('/new/group', { name })
+      expect(response.statusCode).toBe(400)
+      expect(response.body).toContain('role="alert"')
+    },
+  )
+
+  it('refuses the name of a group that was deleted a short time ago', async () => {
+    const { send } = await aVisitor()
+    const former = await aGroup(t.db)
+    await t.db.query('delete from repository_group where id = $1', [former.id])
+    const response = await send('/new/group', { name: former.name })
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain('This name belonged to another group')
+  })
+
+  it('needs a session and the token of its form', async () => {
+    const { cookie } = await aVisitor()
+    expect((await look('/new/group')).headers.location).toMatch(/^\/login/)
+    expect((await post(t.app, '/new/group', cookie, { name: 'x' })).statusCode).toBe(403)
+  })
+})
+
+it('does not show a notice of another session', async () => {
+  const [one, two] = [await aVisitor(), await aVisitor()]
+  const left = await one.send('/new/group', { name: aName('team') })
+  const notice = left.cookies.find(({ name }) => name === 'svc_notice')?.value
+  expect((await look('/', `${two.cookie}; svc_notice=${notice}`)).body).not.toContain('You are its admin')
+  expect((await look('/', `${one.cookie}; svc_notice=${'a'.repeat(60)}`)).statusCode).toBe(200)
+})
+
+describe('/new/repository', () => {
+  it('creates one in a group for its admins only', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    const form = { group: group.name, name: 'php', visibility: 'private', description: 'Ours' }
+    expect((await send('/new/repository', form)).statusCode).toBe(404)
+    await aGroupMember(t.db, account, group, 'developer')
+    expect((await send('/new/repository', form)).statusCode).toBe(403)
+    await aGroupMember(t.db, account, group, 'admin')
+    expect((await send('/new/repository', form)).headers.location).toBe(`/${group.name}/php`)
+    const again = await send('/new/repository', form)
+    expect([again.statusCode, again.body.includes('already has a repository')]).toEqual([400, true])
+    for (const wrong of [{ name: 'A b' }, { visibility: 'secret' }, { description: 'x'.repeat(351) }]) {
+      expect((await send('/new/repository', { ...form, name: 'other', ...wrong })).statusCode).toBe(400)
+    }
+  })
+})
+
+it('writes one event when a group is created, one when a repository is, and none for a refusal', async () => {
+  const { account, send, open } = await aVisitor()
+  const group = aName('team')
+  const form = { group, name: 'php', visibility: 'private', description: '' }
+  for (const again of [303, 400]) {
+    expect((await send('/new/group', { name: group })).statusCode).toBe(again)
+    expect((await send('/new/repository', form)).statusCode).toBe(again)
+  }
+  const repository = await findRepositoryByPath(t.db, `${group}/php`)
+  const reader = { accountId: account.id, resourceScope: 'all', tokenKind: null, tokenId: null } as const
+  const events = await listEvents(t.db, repository?.id ?? '', { after: null, limit: 10 }, reader)
+  expect(events.map(({ action, username }) => [action, username])).toEqual([
+    ['create-repository', account.username],
+    ['create-group', account.username],
+  ])
+  const { body } = await open(`/${group}/php/-/activity`)
+  expect(body).toContain('created the repository')
+  expect(body).toContain(`created the group: ${account.username} is admin`)
+})
+
+describe('/<group>/<name>/-/members', () => {
+  it('gives, changes and takes away a role, each with its event', async () => {
+    const { account, repository, url, send, open } = await aRepositoryMember('admin')
+    const other = await anAccount(t.db)
+    const given = await send(`${url}/-/members`, { username: other.username, role: 'guest' })
+    expect(given.headers.location).toBe(`${url}/-/members`)
+    expect(await roleOf(other, repository)).toBe('guest')
+    expect(await lastEvent(repository)).toMatchObject({
+      action: 'set-member',
+      accountId: account.id,
+      details: { username: other.username, role: 'guest' },
+    })
+    const { body } = await open(`${url}/-/members`)
+    const row = body.slice(body.indexOf(`id="of-${other.username}"`))
+    expect(row).toMatch(/^[^<]*<option value="guest" selected>/m)
+    expect(row).toContain(`the role of ${other.username}</span>`)
+    await send(`${url}/-/members`, { username: other.username, role: 'developer' })
+    expect(await roleOf(other, repository)).toBe('developer')
+    const question = await open(`${url}/-/members/remove?username=${other.username}`)
+    expect(question.body).toContain(`Remove ${other.username} from`)
+    await send(`${url}/-/members/remove`, { username: other.username })
+    expect(await roleOf(other, repository)).toBeNull()
+    expect(await lastEvent(repository)).toMatchObject({ action: 'remove-member' })
+  })
+
+  it.each([
+    [{ username: 'nobody-here', role: 'guest' }, 400],
+    [{ username: 'nobody-here', role: 'owner' }, 400],
+    [{ username: '' }, 400],
+  ])('refuses %j', async (form, status) => {
+    const { url, send } = await aRepositoryMember('admin')
+    expect((await send(`${url}/-/members`, form as Record<string, string>)).statusCode).toBe(status)
+  })
+
+  it('does not add a removed member again when a stale page changes the role', async () => {
+    const { account, repository, url, send } = await aRepositoryMember('admin')
+    const other = await anAccount(t.db)
+    const { username } = other
+    const refused = await send(`${url}/-/members`, { username, role: 'developer', row: 'yes' })
+    expect([refused.statusCode, await roleOf(other, repository)]).toEqual([400, null])
+    expect(refused.body).toContain(`${username} has no direct role in ${repository.path}.`)
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const ofGroup = `/${group.name}/-/members`
+    const inGroup = async (form: Record<string, string>) => {
+      const { statusCode } = await send(ofGroup, { username, ...form })
+      const { rows } = await t.db.query(
+        'select role from group_member where group_id = $1 and account_id = $2',
+        [group.id, other.id],
+      )
+      return [statusCode, rows[0]?.role ?? null]
+    }
+    expect(await inGroup({ role: 'guest', row: 'yes' })).toEqual([400, null])
+    expect(await inGroup({ role: 'guest' })).toEqual([303, 'guest'])
+    expect(await inGroup({ role: 'admin', row: 'yes' })).toEqual([303, 'admin'])
+    expect(await inGroup({ role: 'developer', row: 'yes' })).toEqual([303, 'developer'])
+  })
+
+  it('keeps the last admin of a group', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const { username } = account
+    const refused = await send(`/${group.name}/-/members/remove`, { username })
+    expect([refused.statusCode, refused.body.includes('is the last admin')]).toEqual([400, true])
+    const demoted = await send(`/${group.name}/-/members`, { username, role: 'guest' })
+    expect(demoted.statusCode).toBe(400)
+  })
+
+  it('shows a refused change in the row of the member, and a refused new member in its form', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const { username } = account
+    const url = `/${group.name}/-/members`
+    const row = (body: string) => body.slice(body.indexOf('<ul class="items">'), body.indexOf('id="add"'))
+    const form = (body: string) => body.slice(body.indexOf('id="add"'))
+    const changed = (await send(url, { username, role: 'guest', row: 'yes' })).body
+    expect(changed).toContain(`${username} is the last admin of ${group.name}.`)
+    expect(row(changed)).toContain('aria-invalid="true" aria-describedby="problem"')
+    expect(row(changed)).toContain('<option value="guest" selected>')
+    expect(form(changed)).not.toContain('aria-describedby')
+    expect(form(changed)).not.toContain(username)
+    const added = (await send(url, { username: 'nobody-here', role: 'developer' })).body
+    expect(row(added)).not.toContain('aria-invalid')
+    expect(row(added)).not.toContain('role="alert"')
+    expect(form(added)).toMatch(
+      /role="alert"[\s\S]*aria-describedby="problem"[\s\S]*value="nobody-here"[\s\S]*value="developer" selected/,
+    )
+    const removed = (await send(`${url}/remove`, { username })).body
+    expect(removed).not.toContain('aria-describedby="problem"')
+  })
+})
+
+describe('the role of the reader', () => {
+  const badge = (body: string) => /<h1>.*<\/h1>\n<p class="badges">.*<\/p>/.exec(body)?.[0] ?? ''
+
+  it('is beside the name on each tab of a group', async () => {
+    const { account, open } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    for (const tab of ['', '/-/members', '/-/invitations', '/-/deploy-tokens']) {
+      expect(badge((await open(`/${group.name}${tab}`)).body), tab).toContain('badge">admin<')
+    }
+  })
+
+  it('is beside the name on each tab of a repository', async () => {
+    const { url, open } = await aRepositoryMember('admin')
+    const below = ['setup', 'upstreams', 'members', 'activity', 'settings', 'deploy-tokens', 'upload']
+    for (const tab of ['', ...below.map((one) => `/-/${one}`)]) {
+      expect(badge((await open(`${url}${tab}`)).body), tab).toContain('badge">admin<')
+    }
+  })
+})
+
+describe('the management pages of a repository', () => {
+  const pages = ['members', 'settings', 'activity']
+
+  it.each(['guest', 'developer'] as const)('are refused to a %s', async (role) => {
+    const { url, open, send, repository } = await aRepositoryMember(role)
+    for (const page of pages) {
+      const denied = await open(`${url}/-/${page}`)
+      expect(denied.statusCode).toBe(403)
+      expect(denied.body).toContain(`href="${url}">Go back to ${repository.path}</a>`)
+    }
+    const forms = { members: { username: 'x', role: 'guest' }, 'settings/delete': { path: repository.path } }
+    for (const [page, form] of Object.entries(forms)) {
+      expect((await send(`${url}/-/${page}`, form as Record<string, string>)).statusCode).toBe(403)
+    }
+    expect((await open(url)).body).not.toContain('/-/settings')
+  })
+
+  it('do not exist for others, and lead a visitor to the sign-in', async () => {
+    const { path } = await aRepository(t.db)
+    const { open } = await aVisitor()
+    for (const page of pages) {
+      expect((await open(`/${path}/-/${page}`)).statusCode).toBe(404)
+      expect((await look(`/${path}/-/${page}`)).headers.location).toMatch(/^\/login/)
+    }
+  })
+
+  it('change description and visibility, with the event', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    const saved = await send(`${url}/-/settings`, { description: 'New <one>', visibility: 'public' })
+    expect(saved.statusCode).toBe(303)
+    expect((await open(`${url}/-/settings`)).body).toContain('value="New &lt;one&gt;"')
+    expect(await lastEvent(repository)).toMatchObject({
+      action: 'change-repository',
+      details: { description: 'New <one>', visibility: 'public' },
+    })
+    await send(`${url}/-/settings`, { visibility: 'public' })
+    expect((await open(`${url}/-/settings`)).body).toContain('name="description" value=""')
+    const long = await send(`${url}/-/settings`, { description: 'x'.repeat(351), visibility: 'public' })
+    expect([long.statusCode, long.body.includes('at most 350 characters')]).toEqual([400, true])
+    expect(long.body).toMatch(/<h2>Settings<\/h2>\s*<p class="problem" role="alert" id="problem">/)
+  })
+
+  it('rename the repository, and its old pages redirect to the new ones', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    const { push } = await aPublisher(t, { repository })
+    await push('1.0.0')
+    const submit = (name: string) => send(`${url}/-/settings/rename`, { name })
+    const refused = await submit('Not A Name')
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain('Nothing was renamed. A repository’s name has at most 100 characters')
+    const [above = '', form] = refused.body.split('<h2 id="rename">')
+    expect(above).not.toContain('role="alert"')
+    expect(form).toMatch(/role="alert" id="problem"[\s\S]*<form[^>]*"problem"[\s\S]*value="Not A Name"/)
+    const newPath = `${repository.path.split('/')[0]}/renamed`
+    expect((await submit('renamed')).headers.location).toBe(`/${newPath}/-/settings`)
+    for (const [page, status] of [
+      ['', 301],
+      ['/-/members?after=x', 301],
+      ['/packages/acme/lib', 301],
+    ] as const) {
+      const moved = await open(`${url}${page}`)
+      expect([moved.statusCode, moved.headers.location]).toEqual([status, `/${newPath}${page}`])
+    }
+    expect((await t.app.inject(`/${repository.path}`)).statusCode).toBe(404)
+    const stranger = await aVisitor()
+    expect((await stranger.open(url)).statusCode).toBe(404)
+    const { body } = await open(`/${newPath}/-/activity`)
+    expect(body).toContain(`renamed the repository: ${repository.path.split('/')[1]} is now renamed`)
+  })
+
+  it('delete the repository after its path is typed', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    const refused = await send(`${url}/-/settings/delete`, { path: 'wrong' })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toMatch(/<h2 id="delete">[^\n]*\s*<p class="problem" role="alert" id="problem">/)
+    expect((await open(url)).statusCode).toBe(200)
+    expect((await send(`${url}/-/settings/delete`, { path: repository.path })).headers.location).toBe('/')
+    expect((await open(url)).statusCode).toBe(404)
+    expect(await lastEvent(repository)).toMatchObject({ action: 'delete-repository' })
+  })
+
+  it('show the events, page by page', async () => {
+    const { repository, url, open, account } = await aRepositoryMember('admin')
+    const { push } = await aPublisher(t, { repository })
+    await push('1.0.0')
+    const own = basic(await aPersonalToken(t.db, account, { name: 'my <laptop>' }))
+    expect((await push('1.0.1', { headers: { authorization: own } })).statusCode).toBe(201)
+    await t.db.query(
+      `insert into registry_event (repository_id, action, account_id, details)
+       select $1, 'change-repository', $2, '{}' from generate_series(1, 60)`,
+      [repository.id, account.id],
+    )
+    const first = await open(`${url}/-/activity`)
+    expect(first.body.match(/changed the settings/g)).toHaveLength(50)
+    const [, next] = /href="([^"]+)">Older events/.exec(first.body) ?? []
+    const second = await open(String(next))
+    expect(second.body).toContain('published')
+    expect(second.body).toContain('<code>1.0.0</code>')
+    expect(second.body).toContain('with your personal access token “my &lt;laptop&gt;”')
+    expect(second.body).toContain('with a personal access token')
+    expect(second.body).not.toContain('token #')
+    const other = await anAccount(t.db)
+    await aMember(t.db, other, repository, 'admin')
+    const cookie = await signIn(t.app, other)
+    for (const page of [String(next), `${url}/packages/acme/lib/-/activity`]) {
+      const { body } = await t.app.inject({ url: page, headers: { cookie } })
+      expect(body.match(/with a personal access token/g)).toHaveLength(2)
+      expect(body).not.toContain('laptop')
+    }
+  })
+})

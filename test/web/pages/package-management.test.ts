@@ -1,0 +1,171 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../../src/domain/permissions.ts'
+import { cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+
+const t = useApp()
+
+/** A member of a repository in which acme/lib has version 1.0.0. */
+async function aMaintainer(role: Role = 'admin') {
+  const owner = await aPublisher(t)
+  await owner.push('1.0.0')
+  const member = await aPublisher(t, { repository: owner.repository, role })
+  const cookie = await signIn(t.app, member.account)
+  const open = (url: string) => t.app.inject({ url, headers: { cookie } })
+  const csrf_token = csrfTokenIn(await open('/settings/account'))
+  const home = `/${owner.repository.path}/packages/acme/lib`
+  const send = (below: string, form: Record<string, string>, token = csrf_token) =>
+    post(t.app, `${home}/-/${below}`, cookie, { csrf_token: token, ...form })
+  const events = async () =>
+    (
+      await t.db.query<{ action: string; account: string }>(
+        'select action, account_id as account from registry_event where repository_id = $1 order by id',
+        [owner.repository.id],
+      )
+    ).rows.map(({ action }) => action)
+  const offered = async () => (await owner.ask('p2/acme/lib.json')).body.includes('"1.0.0"')
+  return { ...member, cookie, home, open, send, events, offered, ask: owner.ask }
+}
+
+const version = '1.0.0'
+
+describe('…/-/versions', () => {
+  it('deletes and restores a version after a confirmation, with the events', async () => {
+    const { open, home, send, events, offered } = await aMaintainer()
+    const list = await open(`${home}/-/versions`)
+    const [, link] = /href="([^"]+\/delete\?[^"]+)"/.exec(list.body) ?? []
+    expect((await open(String(link))).body).toContain('Delete version 1.0.0?')
+    expect(await offered()).toBe(true)
+    expect((await send('versions/delete', { version })).headers.location).toBe(`${home}/-/versions`)
+    expect(await offered()).toBe(false)
+    expect((await open(`${home}/-/versions`)).body).toContain('/restore?')
+    await send('versions/restore', { version })
+    expect(await offered()).toBe(true)
+    expect(await events()).toEqual(['publish', 'delete', 'restore'])
+    expect((await send('versions/restore', { version })).statusCode).toBe(409)
+    expect((await send('versions/delete', { version: '9.9.9' })).statusCode).toBe(404)
+    expect((await open(`${home}/-/versions/delete?version=9.9.9`)).statusCode).toBe(404)
+  })
+
+  it('quarantines with a reason, and releases', async () => {
+    const { home, open, send, offered, events } = await aMaintainer()
+    for (const reason of ['', 'x'.repeat(501), 'two\nlines']) {
+      expect((await send('versions/quarantine', { version, reason })).statusCode).toBe(400)
+    }
+    await send('versions/quarantine', { version, reason: 'A backdoor' })
+    expect(await offered()).toBe(false)
+    // Composer cannot install this version, so the command is the one for another version.
+    expect((await open(`${home}?version=1.0.0`)).body).toContain('composer require acme/lib</code>')
+    await send('versions/release', { version })
+    expect(await offered()).toBe(true)
+    expect(await events()).toEqual(['publish', 'quarantine', 'release'])
+  })
+
+  it('says that a restored version stays hidden while it is quarantined', async () => {
+    const { open, home, send, offered, cookie } = await aMaintainer()
+    await send('versions/quarantine', { version, reason: 'A backdoor' })
+    await send('versions/delete', { version })
+    const question = await open(`${home}/-/versions/restore?version=${version}`)
+    expect(question.body).toContain('only when its quarantine ends')
+    const done = await send('versions/restore', { version })
+    expect(await offered()).toBe(false)
+    const notices = `${cookie}; ${cookiesOf(done)}`
+    const list = await t.app.inject({ url: `${home}/-/versions`, headers: { cookie: notices } })
+    expect(list.body).toContain('It is quarantined, so Composer does not find it.')
+  })
+
+  it('lets a developer quarantine and abandon, but not delete, restore or release', async () => {
+    const { open, home, send, offered, events } = await aMaintainer('developer')
+    for (const act of ['delete', 'restore', 'release']) {
+      expect((await open(`${home}/-/versions/${act}?version=1.0.0`)).statusCode).toBe(403)
+      expect((await send(`versions/${act}`, { version })).statusCode).toBe(403)
+    }
+    expect((await open(`${home}/-/versions`)).body).not.toContain('/delete?')
+    await send('versions/abandon', { abandoned: 'yes', replacement: 'acme/better' })
+    expect((await open(home)).body).toContain('acme/better')
+    await send('versions/abandon', { abandoned: 'no', replacement: '' })
+    await send('versions/quarantine', { version, reason: 'A backdoor' })
+    expect(await offered()).toBe(false)
+    expect(await events()).toEqual(['publish', 'abandon', 'unabandon', 'quarantine'])
+  })
+
+  it.each(['acme/lib', 'no name', 'A//b'])('refuses the replacement %s', async (replacement) => {
+    const { send } = await aMaintainer('developer')
+    const { statusCode, body } = await send('versions/abandon', { abandoned: 'yes', replacement })
+    expect(statusCode).toBe(400)
+    // The page has the versions, and the form with what was entered.
+    expect(body).toContain('versions/quarantine?version=1.0.0')
+    const form = body.slice(body.indexOf('id="abandon"'))
+    expect(form).toMatch(
+      /role="alert" id="problem">The replacement must be[\s\S]*<form [^>]*aria-describedby="problem"/,
+    )
+    expect(form).toContain('value="yes" checked')
+    expect(form).toContain(`value="${replacement.toLowerCase()}"`)
+  })
+
+  it('shows a guest the versions without acts, and refuses a guest, a visitor and a form without its token', async () => {
+    const guest = await aMaintainer('guest')
+    const list = await guest.open(`${guest.home}/-/versions`)
+    expect(list.body).toContain('?version=1.0.0')
+    expect(list.body).not.toMatch(/versions\/(?:delete|quarantine)|id="abandon"/)
+    expect((await guest.open(`${guest.home}/-/versions/quarantine?version=1.0.0`)).statusCode).toBe(403)
+    expect((await guest.send('versions/quarantine', { version, reason: 'No' })).statusCode).toBe(403)
+    await t.db.query(
+      `update package_version set deleted_at = now()
+        where package_id = (select id from package where repository_id = $1)`,
+      [guest.repository.id],
+    )
+    expect((await guest.open(`${guest.home}/-/versions`)).body).not.toContain('1.0.0')
+    expect((await t.app.inject(`${guest.home}/-/versions`)).statusCode).toBe(404)
+    const visitor = await t.app.inject(`${guest.home}/-/versions/delete?version=1.0.0`)
+    expect(visitor.headers.location).toMatch(/^\/login/)
+    const admin = await aMaintainer()
+    expect((await admin.send('versions/delete', { version }, 'wrong')).statusCode).toBe(403)
+    expect(await admin.offered()).toBe(true)
+  })
+})
+
+describe('…/-/advisories', () => {
+  const form = { title: 'Path <traversal>', affected_versions: '<1.2.3', severity: 'high' }
+
+  it('publishes one, which Composer gets, and withdraws it after a confirmation', async () => {
+    const { open, home, send, ask, events } = await aMaintainer()
+    expect((await send('advisories', form)).statusCode).toBe(303)
+    const list = await open(`${home}/-/advisories`)
+    expect(list.body).toContain('Path &lt;traversal&gt;')
+    expect((await ask('p2/acme/lib.json')).body).toContain('Path <traversal>')
+    const [, id] = /advisory=([\w-]+)"/.exec(list.body) ?? []
+    const question = await open(`${home}/-/advisories/withdraw?advisory=${id}`)
+    expect(question.body).toContain(`Withdraw ${id}?`)
+    await send('advisories/withdraw', { advisory: String(id) })
+    expect((await open(`${home}/-/advisories`)).body).not.toContain('traversal')
+    expect(await events()).toEqual(['publish', 'advise', 'withdraw'])
+    expect((await send('advisories/withdraw', { advisory: String(id) })).statusCode).toBe(404)
+  })
+
+  it.each([
+    [{ title: '' }, 'Give a title of at most 255 characters.'],
+    [{ title: 'x'.repeat(256) }, 'Give a title of at most 255 characters.'],
+    [{ affected_versions: '' }, 'The affected versions must be a version constraint'],
+    [{ affected_versions: 'not > a < constraint' }, 'The affected versions must be a version constraint'],
+    [{ cve: 'CVE-1' }, 'A CVE must be written as CVE-2026-12345.'],
+    [{ link: 'javascript:alert(1)' }, 'The link must be an http or https URL.'],
+    [{ severity: 'worst' }, ''],
+  ])('refuses %j by the rules of the API', async (wrong, sentence) => {
+    const { send, events } = await aMaintainer('developer')
+    const refused = await send('advisories', { ...form, ...wrong })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain(sentence)
+    expect(await events()).toEqual(['publish'])
+  })
+
+  it('lets a developer publish and not withdraw, and a guest read', async () => {
+    const developer = await aMaintainer('developer')
+    expect((await developer.send('advisories', form)).statusCode).toBe(303)
+    expect((await developer.send('advisories/withdraw', { advisory: 'x' })).statusCode).toBe(403)
+    const guest = await aMaintainer('guest')
+    expect((await guest.open(`${guest.home}/-/advisories`)).statusCode).toBe(200)
+    expect((await guest.send('advisories', form)).statusCode).toBe(403)
+  })
+})

@@ -1,0 +1,483 @@
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import type { Role, Visibility } from '../../../src/domain/permissions.ts'
+import { listDependenciesJob } from '../../../src/packages/tables/dependencies.ts'
+import { rollDownloadsJob } from '../../../src/packages/tables/downloads.ts'
+import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+import { aZip } from '../../support/zip.ts'
+
+const t = useApp()
+const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
+
+/** The zip of a package with some files. */
+function aPackage(files: Record<string, string | Buffer> = {}, manifest: object = {}, folder = ''): Buffer {
+  const all = { 'composer.json': JSON.stringify({ name: 'acme/lib', ...manifest }), ...files }
+  return aZip(Object.fromEntries(Object.entries(all).map(([path, content]) => [folder + path, content])))
+}
+
+/** A signed-in developer with a package. */
+async function aReader({ role = 'developer' as Role, visibility = 'private' as Visibility } = {}) {
+  const publisher = await aPublisher(t, { visibility })
+  const account = await anAccount(t.db)
+  await aMember(t.db, account, publisher.repository, role)
+  const cookie = await signIn(t.app, account)
+  const home = `/${publisher.repository.path}/packages/acme/lib`
+  const look = (tab = '') => t.app.inject({ url: home + tab, headers: { cookie } })
+  return { ...publisher, account, home, look, cookie }
+}
+
+/** The HTML of a file without its colours. */
+const textOf = (body: string) => body.replaceAll(/<\/?span[^>]*>/g, '')
+
+describe('…/-/files', () => {
+  it.each(['', 'lib-1.0.0/'])(
+    'lists directories and shows text, in an archive with the folder %j',
+    async (folder) => {
+      const { push, look } = await aReader()
+      const files = { 'src/Deep/A.php': '<?php echo "<b>";', 'src/B.php': '', 'README.md': '# Lib' }
+      await push('1.0.0', { payload: aPackage(files, {}, folder) })
+      const root = await look('/-/files')
+      const names = (body: string) =>
+        [...body.matchAll(/<tr><td><a [^>]+>([^<]+)<\/a>/g)].map(([, name]) => name)
+      expect(names(root.body)).toEqual(['src/', 'README.md', 'composer.json'])
+      expect(names((await look('/-/files?path=src')).body)).toEqual(['..', 'Deep/', 'B.php'])
+      const file = await look('/-/files?path=src/Deep/A.php')
+      expect(textOf(file.body)).toContain('&lt;?php echo &quot;&lt;b&gt;&quot;;')
+      expect((await look('/-/files?path=src/B.php')).body).toContain('This file is empty.')
+      for (const missing of ['src/C.php', '../composer.json', '/', 'src/', 'src/Deep/A.php/x', '%00']) {
+        expect((await look(`/-/files?path=${missing}`)).statusCode, missing).toBe(404)
+      }
+      expect((await look('/-/files?version=9.9.9')).statusCode).toBe(404)
+      for (const wrong of ['line=0', 'line=x', 'from=-1', 'path=a&path=b']) {
+        expect((await look(`/-/files?${wrong}`)).statusCode, wrong).toBe(400)
+      }
+    },
+  )
+
+  it('shows no binary, no large file, and a long file in parts below 100 kB', async () => {
+    const { push, look } = await aReader()
+    const long = Array.from({ length: 9000 }, (_, i) => `<line number="${i + 1}">`)
+    const files = {
+      'a.bin': Buffer.from([0, 1, 2, 255]),
+      'large.txt': Buffer.alloc(1024 * 1024 + 1, 'a'),
+      'long.txt': long.join('\n'),
+      'one.txt': '<'.repeat(200_000),
+      'page.html': '<script>alert(1)</script>',
+    }
+    await push('1.0.0', { payload: aPackage(files) })
+    expect((await look('/-/files?path=a.bin')).body).toContain('This file is not text.')
+    expect((await look('/-/files?path=large.txt')).body).toContain('too large')
+    expect((await look('/-/files?path=page.html')).body).not.toContain('<script>alert')
+    expect(textOf((await look('/-/files?path=page.html')).body)).toContain('&lt;script&gt;alert(1)')
+    expect(Buffer.byteLength((await look('/-/files?path=one.txt')).body)).toBeLessThan(100_000)
+    const seen: string[] = []
+    for (let url: string | null = '/-/files?path=long.txt'; url !== null; ) {
+      const { body } = await look(url)
+      expect(Buffer.byteLength(body)).toBeLessThan(100_000)
+      seen.push(...[...body.matchAll(/&lt;line number=&quot;(\d+)/g)].map(([, line]) => String(line)))
+      const [, line] = /[?&;]line=(\d+)"/.exec(body) ?? []
+      url = line ? `/-/files?path=long.txt&line=${line}` : null
+    }
+    expect(seen).toEqual(long.map((_, i) => `${i + 1}`))
+  })
+
+  it('colours code, numbers its lines with links to them, and shows invisible characters', async () => {
+    const { push, look } = await aReader()
+    const code = `<?php\n/* two\nlines */\n$a = "x\u202ey\u200b" <=> '</span><b>';\n`
+    await push('1.0.0', {
+      payload: aPackage({ 'A.php': code, 'a.txt': code, 'phpunit.xml.dist': '<a b="c"/>' }),
+    })
+    const { body } = await look('/-/files?path=A.php')
+    const lines = [...body.matchAll(/<span id="L(\d+)"><a href="#L(\d+)" tabindex="-1">(\d+)<\/a>(.*)/g)]
+    expect(lines.map(([, id, link, number]) => [id, link, number].join())).toEqual([
+      '1,1,1',
+      '2,2,2',
+      '3,3,3',
+      '4,4,4',
+    ])
+    expect(lines[1]?.[4]).toBe('<span class="hljs-comment">/* two</span>')
+    expect(lines[2]?.[4]).toBe('<span class="hljs-comment">lines */</span>')
+    expect(textOf(body)).toContain(
+      `&quot;x[U+202E]y[U+200B]&quot; &lt;=&gt; &#x27;&lt;/span&gt;&lt;b&gt;&#x27;;`,
+    )
+    const plain = (await look('/-/files?path=a.txt')).body
+    expect(plain).not.toContain('hljs-')
+    expect(plain).toContain('&#39;&lt;/span&gt;&lt;b&gt;&#39;;')
+    expect((await look('/-/files?path=phpunit.xml.dist')).body).toContain('hljs-')
+  })
+
+  it('splits code into pages below 100 kB, with every line on one of them', async () => {
+    const { push, look } = await aReader()
+    const code = `<?php\n${Array.from({ length: 4000 }, (_, i) => `$a[${i}] = [1, "x"];`).join('\n')}\n`
+    const one = `<?php ${'$a = [1, "x"]; '.repeat(8000)}`
+    await push('1.0.0', { payload: aPackage({ 'A.php': code, 'One.php': one }) })
+    expect(Buffer.byteLength((await look('/-/files?path=One.php')).body)).toBeLessThan(100_000)
+    const seen: string[] = []
+    for (let line: string | undefined = '1'; line !== undefined; ) {
+      const { body } = await look(`/-/files?path=A.php&line=${line}`)
+      expect(Buffer.byteLength(body)).toBeLessThan(100_000)
+      expect(body).toContain('hljs-')
+      seen.push(...[...body.matchAll(/id="L(\d+)"/g)].map(([, number]) => String(number)))
+      line = /[?&;]line=(\d+)"/.exec(body)?.[1]
+    }
+    expect(seen).toEqual(Array.from({ length: 4001 }, (_, i) => `${i + 1}`))
+  })
+
+  it('shows a directory of many files in parts', async () => {
+    const { push, look } = await aReader()
+    const many = Object.fromEntries(Array.from({ length: 650 }, (_, i) => [`many/${i + 1000}.txt`, 'x']))
+    await push('1.0.0', { payload: aPackage(many) })
+    const first = await look('/-/files?path=many')
+    expect(Buffer.byteLength(first.body)).toBeLessThan(100_000)
+    expect(first.body).toContain('1000.txt')
+    expect(first.body).toContain('from=300')
+    expect((await look('/-/files?path=many&from=600')).body).toContain('1649.txt')
+  })
+
+  it('serves images in a sandbox, and nothing else', async () => {
+    const { push, look } = await aReader()
+    const files = {
+      'logo.png': png,
+      'logo.svg': '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
+      'false.png': '<html><script>alert(1)</script></html>',
+      'page.html': '<script>alert(1)</script>',
+      'huge.png': Buffer.concat([png, Buffer.alloc(2 * 1024 * 1024)]),
+    }
+    await push('1.0.0', { payload: aPackage(files) })
+    for (const [path, type] of [
+      ['logo.png', 'image/png'],
+      ['logo.svg', 'image/svg+xml'],
+    ]) {
+      const image = await look(`/-/files/image?version=1.0.0&path=${path}`)
+      expect(image.statusCode).toBe(200)
+      expect(image.headers['content-type']).toBe(type)
+      expect(image.headers['content-security-policy']).toBe("sandbox; default-src 'none'")
+      expect(image.headers['x-content-type-options']).toBe('nosniff')
+      expect(image.headers['cache-control']).toMatch(/^private/)
+    }
+    expect((await look('/-/files/image?path=logo.png')).rawPayload).toEqual(png)
+    for (const path of ['false.png', 'page.html', 'huge.png', 'composer.json', 'none.png', '']) {
+      expect((await look(`/-/files/image?path=${path}`)).statusCode, path).toBe(404)
+    }
+  })
+
+  it('shows nothing to those who may not see the repository, and no files of a quarantined version to guests', async () => {
+    const { push, home, look, repository } = await aReader({ role: 'guest' })
+    await push('1.0.0', { payload: aPackage({ 'logo.png': png }) })
+    const tabs = [
+      'files',
+      'files/image?path=logo.png',
+      'compare',
+      'dependencies',
+      'dependents',
+      'activity',
+      'versions',
+    ]
+    for (const tab of tabs) {
+      expect((await t.app.inject(`${home}/-/${tab}`)).statusCode, tab).toBe(404)
+      expect((await look(`/-/${tab}`)).statusCode, tab).toBe(200)
+    }
+    await t.db.query(
+      `update package_version set quarantined_at = now(), quarantine_reason = 'A secret'
+        where package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    for (const tab of ['files', 'files/image?path=logo.png', 'compare']) {
+      expect((await look(`/-/${tab}`)).statusCode, tab).toBe(403)
+    }
+    const developer = await anAccount(t.db)
+    await aMember(t.db, developer, repository, 'developer')
+    const cookie = await signIn(t.app, developer)
+    expect((await t.app.inject({ url: `${home}/-/files`, headers: { cookie } })).statusCode).toBe(200)
+  })
+
+  it('says so when the archive is damaged', async () => {
+    const { push, look } = await aReader()
+    const { sha256 } = (await push('1.0.0', { payload: aPackage({ 'bad.txt': 'bad' }) })).json()
+    await writeFile(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`), 'PK damaged')
+    for (const tab of ['files', 'files/image?path=a.png', 'compare?from=1.0.0&to=1.0.0', 'download']) {
+      expect((await look(`/-/${tab}`)).statusCode, tab).toBe(404)
+    }
+  })
+
+  it('says so when the archive is gone', async () => {
+    const { push, look } = await aReader()
+    const { sha256 } = (await push('1.0.0', { payload: aPackage({ 'gone.txt': 'gone' }) })).json()
+    await rm(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`))
+    const page = await look('/-/files')
+    expect(page.statusCode).toBe(404)
+    expect(page.body).toContain('no longer stored')
+  })
+})
+
+describe('…/-/compare', () => {
+  it('shows the files and the values of composer.json that differ', async () => {
+    const { push, look } = await aReader()
+    const before = aPackage(
+      { 'a.txt': 'a', 'b.txt': 'b', 'c.txt': 'c' },
+      { require: { 'acme/x': '^1' } },
+      'one/',
+    )
+    const after = aPackage(
+      { 'a.txt': 'a', 'b.txt': 'B', 'd.txt': 'd' },
+      { require: { 'acme/x': '^2' }, type: 'library' },
+    )
+    await push('1.0.0', { payload: before })
+    expect((await look('/-/compare')).body).toContain('only one version')
+    await push('1.1.0', { payload: after })
+    const { body } = await look('/-/compare')
+    expect(body).toMatch(
+      /require\.acme\/x<\/th><td><code>&quot;\^1&quot;<\/code><\/td><td><code>&quot;\^2&quot;/,
+    )
+    expect(body).toMatch(/type<\/th><td><span class="muted">not set/)
+    const changed = ['b.txt', 'composer.json']
+    for (const path of changed) expect(body).toContain(`before<span class="hidden"> ${path}</span>`)
+    expect(body).toMatch(/<h3>Added <span class="muted">1<\/span><\/h3>[^§]*>d\.txt<\/a>/)
+    expect(body).toMatch(/<h3>Removed <span class="muted">1<\/span><\/h3>[^§]*>c\.txt<\/a>/)
+    expect(body).not.toContain('a.txt')
+    const reverse = await look('/-/compare?from=1.1.0&to=1.0.0')
+    expect(reverse.body).toMatch(/<h3>Added <span class="muted">1<\/span><\/h3>[^§]*>c\.txt<\/a>/)
+    expect((await look('/-/compare?from=1.1.0&to=9.9.9')).statusCode).toBe(404)
+    const same = await look('/-/compare?from=1.1.0&to=1.1.0')
+    expect(same.body.match(/No differences\./g)).toHaveLength(2)
+  })
+})
+
+describe('…/-/compare without a version to compare with', () => {
+  it('skips quarantined versions for those who may not see their files', async () => {
+    const { push, home, look, repository } = await aReader({ role: 'guest' })
+    await push('1.0.0', { payload: aPackage({ 'first.txt': '1' }) })
+    await push('1.1.0', { payload: aPackage({ 'second.txt': '2' }) })
+    await push('1.2.0', { payload: aPackage({ 'third.txt': '3' }) })
+    const quarantine = (version: string) =>
+      t.db.query(
+        `update package_version set quarantined_at = now(), quarantine_reason = 'A secret'
+          where version = $2 and package_id = (select id from package where repository_id = $1)`,
+        [repository.id, version],
+      )
+    await quarantine('1.1.0')
+    const page = await look('/-/compare')
+    expect([page.statusCode, page.body.includes('first.txt'), page.body.includes('second.txt')]).toEqual([
+      200,
+      true,
+      false,
+    ])
+    expect((await look('/-/compare?from=1.1.0')).statusCode).toBe(403)
+    const developer = await anAccount(t.db)
+    await aMember(t.db, developer, repository, 'developer')
+    const cookie = await signIn(t.app, developer)
+    const seen = await t.app.inject({ url: `${home}/-/compare`, headers: { cookie } })
+    expect(seen.body).toContain('second.txt')
+    await quarantine('1.0.0')
+    const none = (await look('/-/compare')).body
+    expect(none).toContain('There is no older version to compare with. Choose another one.')
+    expect(none).toContain('<select id="from"')
+    expect(none).not.toContain('only one version')
+  })
+
+  it('offers the other versions when the oldest one is chosen', async () => {
+    const { push, look } = await aReader()
+    for (const version of ['1.0.0', '1.1.0', '1.2.0']) {
+      await push(version, { payload: aPackage({ 'a.txt': version }) })
+    }
+    const { body } = await look('/-/compare?to=1.0.0')
+    expect(body).toContain('There is no older version to compare with. Choose another one.')
+    const chosen = Array.from(body.matchAll(/<option value="([^"]+)" selected>/g), ([, version]) => version)
+    expect(chosen).toEqual(['1.2.0', '1.0.0'])
+    expect((await look('/-/compare?from=1.2.0&to=1.0.0')).body).toContain('<h2>Files</h2>')
+  })
+})
+
+describe('…/-/dependencies and …/-/dependents', () => {
+  it('links requirements that the reader may see, and lists the dependents of those repositories', async () => {
+    const { push, look, repository, account, home } = await aReader()
+    const shared = await aPublisher(t, { visibility: 'public' })
+    const hidden = await aPublisher(t)
+    const require = {
+      'acme/lib': '^1.0',
+      'acme/shared': '^2',
+      'acme/hidden': '^3',
+      'acme/nowhere': '^4',
+      php: '*',
+    }
+    await push('1.0.0', {
+      name: 'acme/lib',
+      manifest: { require: { 'acme/shared': '^2', 'acme/hidden': '^3' } },
+    })
+    await shared.push('2.0.0', { name: 'acme/shared', manifest: { require } })
+    await hidden.push('3.0.0', { name: 'acme/hidden', manifest: { require } })
+    await t.db.query(
+      `insert into upstream (repository_id, name, url, position) values ($1, 'up', 'https://up.test', 1)`,
+      [repository.id],
+    )
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, upstream_id)
+       select repository_id, 'acme/hidden', id from upstream where repository_id = $1`,
+      [repository.id],
+    )
+    const { body } = await look('/-/dependencies')
+    expect(body).toContain(`href="/${shared.repository.path}/packages/acme/shared"`)
+    expect(body).toContain(`href="/${repository.path}/-/upstreams?q=acme%2Fhidden"`)
+    expect(body).not.toContain(hidden.repository.path)
+
+    const dependents = async () => (await look('/-/dependents')).body
+    expect(await dependents()).toContain(`href="/${shared.repository.path}/packages/acme/shared"`)
+    expect(await dependents()).not.toContain('acme/hidden')
+    await aMember(t.db, account, hidden.repository, 'guest')
+    expect(await dependents()).toContain(`href="/${hidden.repository.path}/packages/acme/hidden"`)
+    // A later version no longer requires the package. After the earlier version is the latest again, it does.
+    await hidden.push('3.1.0', { name: 'acme/hidden', manifest: { require: { php: '*' } } })
+    expect(await dependents()).not.toContain('acme/hidden')
+    expect((await t.app.inject(`${home}/-/dependents`)).statusCode).toBe(404)
+  })
+
+  it('pages through more dependents than fit on one page, and a job lists those of an earlier release', async () => {
+    const { push, look } = await aReader()
+    await push('1.0.0')
+    const many = await aRepository(t.db, { visibility: 'public' })
+    await t.db.query(
+      `with packages as (
+         insert into package (repository_id, name) select $1, 'many/p' || n from generate_series(1, 120) n returning id
+       )
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select id, '1.0.0', '1.0.0', '1.0.0.0', false, '1',
+              '{"require":{"Acme/lib":"^1","php":"*","n":1},"require-dev":[]}',
+              (select sha256 from archive limit 1)
+         from packages`,
+      [many.id],
+    )
+    expect((await look('/-/dependents')).body).not.toContain('many/p')
+    const { db, config, app } = t
+    for (let run = 0; run < 2; run += 1) {
+      await listDependenciesJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
+    }
+    const names: string[] = []
+    for (let query = ''; ; ) {
+      const { body } = await look(`/-/dependents${query}`)
+      names.push(...[...body.matchAll(/\/packages\/(many\/p\d+)"/g)].map(([, name]) => String(name)))
+      const next = /dependents(\?after=[\d-]+)"/.exec(body)
+      if (!next) break
+      query = String(next[1])
+    }
+    expect(new Set(names).size).toBe(120)
+    expect(names).toHaveLength(120)
+  })
+})
+
+describe('…/-/activity', () => {
+  it('shows the events of the package, and only admins see client IPs', async () => {
+    const { push, look, repository, home } = await aReader({ role: 'guest' })
+    await push('1.0.0')
+    await push('1.0.0', { name: 'acme/other' })
+    const { body } = await look('/-/activity')
+    expect(body).toContain('published <code>1.0.0</code>')
+    expect(body.match(/<tr>/g)).toHaveLength(2)
+    expect(body).not.toContain('127.0.0.1')
+    const admin = await anAccount(t.db)
+    await aMember(t.db, admin, repository, 'admin')
+    const cookie = await signIn(t.app, admin)
+    const seen = await t.app.inject({ url: `${home}/-/activity`, headers: { cookie } })
+    expect(seen.body).toContain('from 127.0.0.1')
+  })
+})
+
+describe('downloads of a package', () => {
+  it('are drawn by day and by version, with a table', async () => {
+    const { push, look, repository } = await aReader()
+    await push('1.0.0')
+    await push('1.1.0')
+    expect((await look()).body).toContain('No downloads yet.')
+    const count = (version: string, days: number, downloads: number) =>
+      t.db.query(
+        `insert into package_download as d (version_id, day, count)
+         select v.id, (now() at time zone 'utc')::date - $3::int, $4
+           from package_version v join package p on p.id = v.package_id
+          where p.repository_id = $1 and v.version = $2
+         on conflict (version_id, day) do update set count = d.count + excluded.count`,
+        [repository.id, version, days, downloads],
+      )
+    await count('1.0.0', 0, 3)
+    await count('1.0.0', 0, 4)
+    await count('1.1.0', 0, 1000)
+    await count('1.1.0', 29, 20)
+    await count('1.1.0', 40, 5)
+    const { body } = await look()
+    expect(body).toContain('aria-label="Last 30 days, in UTC: 1,027, at most 1,007"')
+    expect(body).toContain('aria-label="Newest 2 versions: 1,032, at most 1,025"')
+    expect(body).toMatch(/<th scope="row">1\.0\.0<\/th><td class="number">7</)
+    const widths = [...body.matchAll(/<rect x="[\d.]+" width="([\d.]+)"/g)].map(([, width]) => Number(width))
+    expect(widths).toEqual([...Array(30).fill(16), 40, 40])
+    expect(body).toContain('<span>1.0.0</span><span>1.1.0</span>')
+    expect(body).not.toContain('style=')
+  })
+
+  it('of days that are no longer kept are removed', async () => {
+    const { push, repository } = await aReader()
+    await push('1.0.0')
+    await t.db.query(
+      `insert into package_download (version_id, day, count)
+       select v.id, (now() at time zone 'utc')::date - days, 1
+         from package_version v join package p on p.id = v.package_id, unnest(array[1, 100]) days
+        where p.repository_id = $1`,
+      [repository.id],
+    )
+    const { db, config, app } = t
+    await rollDownloadsJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
+    const { rows } = await t.db.query(
+      `select (now() at time zone 'utc')::date - day as days from package_download_day d join package p on p.id = d.package_id
+        where p.repository_id = $1`,
+      [repository.id],
+    )
+    expect(rows).toEqual([{ days: 1 }])
+  })
+})
+
+describe('…/-/download', () => {
+  it('sends the zip to readers, and none of a quarantined version', async () => {
+    const { push, look, home, cookie, repository } = await aReader({ role: 'guest' })
+    const payload = aPackage()
+    await push('1.0.0', { payload })
+    const zip = await look('/-/download?version=1.0.0')
+    expect(zip.rawPayload).toEqual(payload)
+    expect(zip.headers['content-disposition']).toBe('attachment; filename="acme-lib-1.0.0.zip"')
+    const head = await t.app.inject({ method: 'HEAD', url: `${home}/-/download`, headers: { cookie } })
+    expect(head.headers['content-length']).toBe(`${payload.length}`)
+    expect((await t.app.inject(`${home}/-/download`)).statusCode).toBe(404)
+    await t.db.query(
+      `update package_version set quarantined_at = now(), quarantine_reason = 'A backdoor'
+        where package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    expect((await look('/-/download?version=1.0.0')).statusCode).toBe(410)
+  })
+})
+
+describe('…/-/badge/*.svg', () => {
+  it('draws version, downloads and license of a public package, and can be cached', async () => {
+    const { push, home, look } = await aReader({ visibility: 'public' })
+    await push('1.0.0', { manifest: { license: ['MIT', 'Apache-2.0'] } })
+    const badge = (name: string, headers = {}) => t.app.inject({ url: `${home}/-/badge/${name}`, headers })
+    const version = await badge('version.svg')
+    expect(version.headers['content-type']).toBe('image/svg+xml')
+    expect(version.headers['cache-control']).toBe('public, max-age=300')
+    expect(version.headers['content-security-policy']).toBe("sandbox; default-src 'none'")
+    expect(version.body).toContain('aria-label="version: 1.0.0"')
+    expect((await badge('downloads.svg')).body).toContain('downloads: 0')
+    expect((await badge('license.svg')).body).toContain('license: MIT, Apache-2.0')
+    const again = await badge('version.svg', { 'if-none-match': version.headers.etag })
+    expect(again.statusCode).toBe(304)
+    for (const name of ['other.svg', 'constructor', '__proto__', 'toString'])
+      expect((await badge(name)).statusCode).toBe(404)
+    expect((await look()).body).toContain('/-/badge/version.svg')
+  })
+
+  it('does not exist for a private repository, not even for its members', async () => {
+    const { push, look } = await aReader()
+    await push('1.0.0')
+    expect((await look('/-/badge/version.svg')).statusCode).toBe(404)
+    expect((await look()).body).not.toContain('/-/badge/')
+  })
+})

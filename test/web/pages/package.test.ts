@@ -1,0 +1,225 @@
+import { rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+import { aZip } from '../../support/zip.ts'
+
+describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
+  const t = useApp()
+
+  /** A package with three versions. Returns a function that opens its page. */
+  async function aPackage() {
+    const publisher = await aPublisher(t)
+    const manifest = {
+      description: 'Counts things',
+      license: 'MIT',
+      homepage: 'https://acme.example/lib',
+      require: { php: '>=8.2' },
+      'require-dev': { 'phpunit/phpunit': '^11' },
+    }
+    for (const version of ['1.0.0', '1.1.0', '2.0.0-foo']) await publisher.push(version, { manifest })
+    const cookie = await signIn(t.app, publisher.account)
+    const path = `/${publisher.repository.path}/packages/acme/lib`
+    const look = (query = '') => t.app.inject({ url: path + query, headers: { cookie } })
+    return { ...publisher, path, look }
+  }
+
+  it('shows versions, requirements and how to install the newest release', async () => {
+    const { account, look } = await aPackage()
+    const { body, statusCode } = await look()
+    expect(statusCode).toBe(200)
+    expect(body).toContain('composer require acme/lib<')
+    expect(body).toContain('href="https://acme.example/lib"')
+    const versions = [...body.matchAll(/<option value="([^"]+)"/g)].map(([, version]) => version)
+    expect(versions).toEqual(['1.1.0', '1.0.0', '2.0.0-foo'])
+    expect(body).toContain(`>${account.username}<`)
+    expect(body).toContain('<li>php <code>&gt;=8.2</code></li>')
+    expect(body).not.toContain('phpunit/phpunit')
+    const dependencies = (await look('/-/dependencies')).body
+    expect(dependencies).toContain('phpunit/phpunit')
+    expect(dependencies).toContain('&gt;=8.2')
+  })
+
+  it('shows the first ten requirements, and where the others are', async () => {
+    const { push, account, repository } = await aPublisher(t)
+    const names = Array.from({ length: 12 }, (_, number) => `acme/part-${number + 1}`)
+    await push('1.0.0', { manifest: { require: Object.fromEntries(names.map((name) => [name, '*'])) } })
+    const cookie = await signIn(t.app, account)
+    const { body } = await t.app.inject({
+      url: `/${repository.path}/packages/acme/lib`,
+      headers: { cookie },
+    })
+    const shown = [...body.matchAll(/<li>(acme\/part-\d+) <code>\*<\/code>/g)].map(([, name]) => name)
+    expect(shown).toEqual(names.slice(0, 10))
+    expect(body).toContain('/-/dependencies?version=1.0.0">and 2 more</a>')
+  })
+
+  it('shows an older version, and how to require one that Composer knows by another name', async () => {
+    const { look } = await aPackage()
+    expect((await look('?version=1.0.0')).body).toContain('composer require acme/lib:1.0.0')
+    expect((await look('?version=2.0.0-foo')).body).toContain('composer require acme/lib:dev-2.0.0-foo')
+  })
+
+  it('shows the newest release before a newer pre-release, and says how to require either', async () => {
+    const { push, account, repository } = await aPublisher(t)
+    const cookie = await signIn(t.app, account)
+    const look = async (path: string) =>
+      (await t.app.inject({ url: `/${repository.path}${path}`, headers: { cookie } })).body
+    await push('2.0.0-beta.1')
+    expect(await look('/packages/acme/lib')).toContain('composer require acme/lib:2.0.0-beta.1<')
+    expect(await look('/-/setup')).toContain('composer require vendor/package<')
+    for (const version of ['1.0.0', '1.1.0-RC.1']) await push(version)
+    expect(await look('/packages/acme/lib')).toContain('composer require acme/lib<')
+    expect(await look('/packages/acme/lib')).toContain('<span class="badge good">latest 1.0.0</span>')
+    expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('>prerelease<')
+    expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('acme/lib:2.0.0-beta.1<')
+    expect(await look('/-/setup')).toContain('composer require acme/lib<')
+    await t.db.query(`update package_version set quarantined_at = now() where version = '1.0.0'`)
+    expect(await look('/packages/acme/lib')).toContain('composer require acme/lib:2.0.0-beta.1<')
+  })
+
+  it.each([
+    ['at the top', ''],
+    ['in the only folder', 'lib-1.0.0/'],
+  ])('shows the README beside composer.json %s', async (_where, folder) => {
+    const { repository, push, account } = await aPublisher(t)
+    const payload = aZip({
+      [`${folder}composer.json`]: JSON.stringify({ name: 'acme/lib' }),
+      [`${folder}README.md`]: '# Lib <script>alert(1)</script>\n',
+      [`${folder}docs/README.md`]: 'Not this one',
+    })
+    expect((await push('1.0.0', { payload })).statusCode).toBe(201)
+    const cookie = await signIn(t.app, account)
+    const { body } = await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })
+    expect(body).toContain('<h3>Lib &lt;script&gt;alert(1)&lt;/script&gt;</h3>')
+    expect(body).not.toContain('Not this one')
+  })
+
+  it('links from the README to files of the archive, and shows its images', async () => {
+    const { repository, push, account } = await aPublisher(t)
+    const payload = aZip({
+      'composer.json': JSON.stringify({ name: 'acme/lib' }),
+      'README.md': '[Guide](docs/guide.md) ![Logo](logo.svg) ![Far](https://far.test/x.png)',
+      'docs/guide.md': 'The guide',
+      'logo.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>',
+    })
+    await push('1.0.0', { payload })
+    const cookie = await signIn(t.app, account)
+    const look = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const { body } = await look(`/${repository.path}/packages/acme/lib`)
+    const follow = (pattern: RegExp) => look(String(pattern.exec(body)?.[1]).replaceAll('&amp;', '&'))
+    expect((await follow(/<a href="([^"]+)">Guide/)).body).toContain('The guide')
+    expect((await follow(/<img src="([^"]+)" alt="Logo"/)).headers['content-type']).toBe('image/svg+xml')
+    expect(body).not.toMatch(/<img[^>]+far\.test/)
+    expect(body).toContain('>Far</a>')
+  })
+
+  it('shows a README that is not in Markdown as text', async () => {
+    const { repository, push, account } = await aPublisher(t)
+    const files = { 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.txt': '# Lib <b>1</b>\n' }
+    await push('1.0.0', { payload: aZip(files) })
+    const cookie = await signIn(t.app, account)
+    const { body } = await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })
+    expect(body).toContain('# Lib &lt;b&gt;1&lt;/b&gt;')
+  })
+
+  it('shows the README of an earlier release’s version too, and reads its archive for it once', async () => {
+    const { repository, push, account } = await aPublisher(t)
+    const payload = aZip({ 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.md': '# Lib' })
+    const { sha256 } = (await push('1.0.0', { payload })).json()
+    const archive = join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+    const cookie = await signIn(t.app, account)
+    const look = async () =>
+      (await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })).body
+
+    await rename(archive, `${archive}.away`)
+    expect(await look()).toContain('<h3>Lib</h3>')
+    await t.db.query('delete from version_readme')
+    expect(await look()).not.toContain('<h3>Lib</h3>')
+    await rename(`${archive}.away`, archive)
+    expect(await look()).toContain('<h3>Lib</h3>')
+    await rm(archive)
+    expect(await look()).toContain('<h3>Lib</h3>')
+  })
+
+  it('pages through more versions than fit on one page, each once, development versions last', async () => {
+    const { repository, look } = await aPackage()
+    await t.db.query(
+      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select package_id, '0.' || n, '0.' || n, '0.' || n, false, to_char(n, 'FM000'), metadata, sha256
+         from package_version, generate_series(1, 59) n
+        where version = '1.0.0' and package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    const versionsIn = (body: string) =>
+      [...body.matchAll(/\/acme\/lib\?version=([^"]+)"/g)].map(([, version]) => version)
+    const first = await look('/-/versions')
+    const [, query = ''] = /\/versions(\?after=[^"#]+)">Older versions</.exec(first.body) ?? []
+    const second = await look(`/-/versions${query}`)
+    expect(versionsIn(first.body)).toHaveLength(60)
+    expect(versionsIn(second.body)).toEqual(['0.1', '2.0.0-foo'])
+    expect(second.body).not.toContain('Older versions')
+    // The package has more versions than the field offers, so the field also accepts other versions.
+    expect((await look('?version=0.1')).body).toMatch(/<input id="version" name="version" value="0.1" list=/)
+  })
+
+  it('shows the replacement of an abandoned package, and the reason of a quarantine', async () => {
+    const { repository, look } = await aPackage()
+    await t.db.query(
+      `update package set abandoned_at = now(), replacement = 'acme/new' where repository_id = $1`,
+      [repository.id],
+    )
+    await t.db.query(
+      `update package_version set quarantined_at = now(), quarantine_reason = 'Stolen key'
+        where version = '1.0.0' and package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    expect((await look()).body).toContain('acme/new')
+    expect((await look('?version=1.0.0')).body).toContain('Stolen key')
+  })
+
+  it('links the replacement of an abandoned package, also when it comes from an upstream', async () => {
+    const { push, repository, look } = await aPackage()
+    await push('1.0.0', { name: 'acme/new' })
+    const replaceBy = (name: string) =>
+      t.db.query(
+        `update package set abandoned_at = now(), replacement = $2 where repository_id = $1 and name = 'acme/lib'`,
+        [repository.id, name],
+      )
+    await replaceBy('acme/new')
+    expect((await look()).body).toContain(`<a href="/${repository.path}/packages/acme/new">acme/new</a>`)
+    await t.db.query(
+      `with added as (insert into upstream (repository_id, name, url, mode, position)
+                      values ($1, 'up', 'https://up.test', 'automatic', 1) returning id)
+       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at)
+       select $1, 'psr/log', id, now() from added`,
+      [repository.id],
+    )
+    await replaceBy('psr/log')
+    expect((await look()).body).toContain(`<a href="/${repository.path}/-/upstreams?q=psr%2Flog">psr/log</a>`)
+  })
+
+  it('has a badge for its advisories', async () => {
+    const { repository, look } = await aPackage()
+    expect((await look()).body).not.toContain('advisory</span>')
+    await t.db.query(
+      `insert into advisory (advisory_id, package_id, title, affected_versions)
+       select 'SVC-BADGE-1', id, 'Counts twice', '<2' from package where repository_id = $1`,
+      [repository.id],
+    )
+    expect((await look()).body).toContain('<span class="badge caution">1 advisory</span>')
+  })
+
+  it('is not there for somebody who may not see the repository, nor once all versions are deleted', async () => {
+    const { path, repository, look } = await aPackage()
+    expect((await t.app.inject(path)).statusCode).toBe(404)
+    expect((await look('?version=9.9.9')).statusCode).toBe(404)
+    await t.db.query(
+      'update package_version set deleted_at = now() where package_id in (select id from package where repository_id = $1)',
+      [repository.id],
+    )
+    expect((await look()).statusCode).toBe(404)
+  })
+})

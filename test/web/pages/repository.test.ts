@@ -1,0 +1,301 @@
+import { describe, expect, it } from 'vitest'
+import { rankPackages } from '../../../src/packages/tables/downloads.ts'
+import { listOfferedPackagesBy, type OrderedPackage } from '../../../src/packages/tables/listed-packages.ts'
+import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+
+describe('GET /<group>/<name>', () => {
+  const t = useApp({ BASE_URL: 'http://svc.test:8080' })
+
+  const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+  it('lists the packages with their newest release', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    const manifest = { description: 'Counts <things> & more' }
+    for (const version of ['1.9.0', '1.10.0', '2.0.0-foo']) {
+      expect((await push(version, { name: 'acme/lib', manifest })).statusCode).toBe(201)
+    }
+    const { body, statusCode } = await look(`/${repository.path}`, await signIn(t.app, account))
+    expect(statusCode).toBe(200)
+    expect(body).toContain(`href="/${repository.path}/packages/acme/lib"`)
+    expect(body).toContain('Counts &lt;things&gt; &amp; more')
+    expect(body).toContain('<code>1.10.0</code>')
+  })
+
+  it('lists packages of upstreams separately, and names that wait for approval', async () => {
+    const { repository, account } = await aPublisher(t)
+    await t.db.query(
+      `with u as (insert into upstream (repository_id, name, url, position, minimum_age_hours)
+                  values ($1, 'public', 'https://repo.example.com', 1, 72) returning id)
+       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, description, requester_id, requested_at)
+       select $1, 'psr/log', id, now(), 'Logs & more', null::bigint, null::timestamptz from u
+        union all select $1, 'wanted/lib', null, null, '', $2::bigint, now()`,
+      [repository.id, account.id],
+    )
+    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+    expect(body).toContain('From upstreams')
+    expect(body).toMatch(/psr\/log.*public · first seen.*at least 72 hours old.*Logs &amp; more/s)
+    expect(body).toMatch(/wanted\/lib.*waits for approval/s)
+    expect(body).toContain(`requested by ${account.username}`)
+  })
+
+  it('shows the command that adds the registry, and leaves the other steps to their page', async () => {
+    const { repository, account } = await aPublisher(t)
+    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+    const name = repository.path.replace('/', '-')
+    const url = `http://svc.test:8080/${repository.path}/-/packages/`
+    expect(body).toContain(
+      `composer config repositories.${name} composer ${url}\ncomposer config secure-http false`,
+    )
+    expect(body.match(/<pre/g)).toHaveLength(1)
+    expect(body).toContain(`<a href="/${repository.path}/-/setup">Set up</a>`)
+    expect(body).toContain(`href="/${repository.path}/-/setup#publish"`)
+    const setUp = await look(`/${repository.path}/-/setup`, await signIn(t.app, account))
+    expect(setUp.body).toContain('id="publish"')
+  })
+
+  it('leaves out how to publish for somebody who may not', async () => {
+    const { repository, account } = await aPublisher(t, { role: 'guest' })
+    const cookie = await signIn(t.app, account)
+    expect((await look(`/${repository.path}`, cookie)).body).not.toMatch(/publishing|#publish|upload/)
+    expect((await look(`/${repository.path}/-/setup`, cookie)).body).not.toContain('composer archive')
+  })
+
+  it('shows a public repository to anybody', async () => {
+    const repository = await aRepository(t.db, { visibility: 'public' })
+    const response = await look(`/${repository.path}`)
+    expect(response.statusCode).toBe(200)
+    expect(response.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
+  })
+
+  it('responds in the same way for a private repository of others and for a missing one', async () => {
+    const account = await anAccount(t.db)
+    const { path } = await aRepository(t.db, { name: 'theirs' })
+    for (const cookie of ['', await signIn(t.app, account)]) {
+      const hidden = await look(`/${path}`, cookie)
+      const none = await look('/no-such/theirs', cookie)
+      expect(hidden.statusCode).toBe(404)
+      const withoutUrl = (body: string) => body.replaceAll(/page=[^"]+|<code class="copy">[^<]+/g, '')
+      expect(withoutUrl(hidden.body)).toBe(withoutUrl(none.body))
+    }
+  })
+
+  it('finds packages by name and description, and pages through them by name', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/one', manifest: { description: 'Apples' } })
+    await t.db.query(
+      `with more as (
+         insert into package (repository_id, name, description)
+         select $1, 'acme/p' || to_char(n, 'FM000'), 'Pears' from generate_series(1, 60) n
+         returning id)
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+         from more, (select sort_key, sha256 from package_version limit 1) v`,
+      [repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const names = (body: string) => [...body.matchAll(/packages\/(acme\/\w+)"/g)].map(([, name]) => name)
+    const apples = await look(`/${repository.path}?q=APPLES`, cookie)
+    expect(names(apples.body)).toEqual(['acme/one'])
+    const first = await look(`/${repository.path}?q=acme%2F`, cookie)
+    expect(names(first.body)).toHaveLength(50)
+    const next = /href="([^"]+after=[^"]+)"/.exec(first.body)?.[1]?.replaceAll('&amp;', '&') as string
+    expect(names((await look(next, cookie)).body)).toHaveLength(11)
+  })
+
+  it('shows downloads and versions of each package, and sorts by name, change or downloads', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    for (const name of ['acme/a', 'acme/b', 'acme/c']) await push('1.0.0', { name })
+    await push('1.1.0', { name: 'acme/a' })
+    await t.db.query(
+      `insert into package_download (version_id, day, count)
+       select v.id, current_date, case p.name when 'acme/b' then 1234 else 1 end
+         from package_version v join package p on p.id = v.package_id
+        where p.repository_id = $1 and p.name in ('acme/b', 'acme/c')`,
+      [repository.id],
+    )
+    // Last-Modified has whole seconds, so each change must be in its own second.
+    await t.db.query(
+      `update package_document d set last_modified = last_modified + case p.name when 'acme/a' then 3 when 'acme/c' then 2 else 1 end * interval '1 minute'
+         from package p where p.id = d.package_id and p.repository_id = $1`,
+      [repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const names = (body: string) =>
+      [...body.matchAll(/class="title"><a href="[^"]+packages\/(acme\/\w)"/g)].map(([, name]) => name)
+    await rankPackages(t.db, 100)
+    const sorted = async (query: string) => names((await look(`/${repository.path}${query}`, cookie)).body)
+    const { body } = await look(`/${repository.path}`, cookie)
+    expect(names(body)).toEqual(['acme/a', 'acme/b', 'acme/c'])
+    expect(body).toContain('1,234 downloads · 1 version<')
+    expect(body).toContain('0 downloads · 2 versions<')
+    expect(await sorted('?sort=downloads')).toEqual(['acme/b', 'acme/c', 'acme/a'])
+    expect(await sorted('?sort=updated')).toEqual(['acme/a', 'acme/c', 'acme/b'])
+    expect(await sorted('?sort=updated&q=ME%2FB')).toEqual(['acme/b'])
+    expect(await sorted('?sort=downloads&q=acme%2Fc')).toEqual(['acme/c'])
+    expect(await sorted('?sort=nonsense')).toEqual(['acme/a', 'acme/b', 'acme/c'])
+  })
+
+  it.each(['updated', 'downloads'])('pages through the packages by %s, each once', async (sort) => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/p000' })
+    await t.db.query(
+      `with more as (
+         insert into package (repository_id, name)
+         select $1, 'acme/p' || to_char(n, 'FM000') from generate_series(1, 119) n returning id
+       ), versions as (
+         insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+         select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+           from more, (select sort_key, sha256 from package_version limit 1) v
+       )
+       insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select id, is_dev, 'http://svc.test:8080', now(), '', '', '' from more, unnest(array[false, true]) is_dev`,
+      [repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const seen: (string | undefined)[] = []
+    let url: string | undefined = `/${repository.path}?sort=${sort}`
+    while (url !== undefined) {
+      const { body } = await look(url, cookie)
+      seen.push(...[...body.matchAll(/packages\/(acme\/p\d+)"/g)].map(([, name]) => name))
+      url = /<a href="([^"]+)">More packages/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+    }
+    expect(seen).toHaveLength(120)
+    expect(new Set(seen).size).toBe(120)
+  })
+
+  it('orders by downloads through an index, however many packages there are', async () => {
+    const { repository, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'many/first' })
+    await t.db.query(
+      `with more as (
+         insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 3000) i returning id
+       ), totals as (
+         insert into package_download_total (package_id, count) select id, id % 7 from more
+       )
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+         from more, (select sort_key, sha256 from package_version limit 1) v`,
+      [repository.id],
+    )
+    await t.db.query(
+      `insert into package_download_total (package_id, count) select id, 1000 from package where name = 'many/first'`,
+    )
+    let ranked = 0
+    for (let part = -1; part !== 0; ranked += part) part = await rankPackages(t.db, 1_000)
+    expect(ranked).toBeGreaterThan(2000)
+    await t.db.query('vacuum analyze')
+    const seen: OrderedPackage[] = []
+    for (let part: OrderedPackage[] | null = null; part === null || part.length === 600; ) {
+      const after: string | null = seen.at(-1)?.place ?? null
+      part = await listOfferedPackagesBy(t.db, 'downloads', repository.id, '', { after, limit: 600 })
+      seen.push(...part)
+    }
+    expect(seen[0]).toMatchObject({ name: 'many/first', downloads: 1000 })
+    expect(new Set(seen.map(({ name }) => name)).size).toBe(3001)
+    expect(seen.every(({ downloads }, i) => downloads <= (seen[i - 1]?.downloads ?? Infinity))).toBe(true)
+    const { rows } = await t.db.query<string[]>({
+      text: `explain select package_id from package_rank
+              where repository_id = ${repository.id} and (downloads, package_id) < (5, 100)
+              order by downloads desc, package_id desc limit 51`,
+      rowMode: 'array',
+    })
+    expect(rows.join('\n')).toMatch(/Scan Backward using packages_by_downloads/)
+  })
+
+  it('shows the first page for an invalid place', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/lib' })
+    const cookie = await signIn(t.app, account)
+    for (const place of ['x', '1', '9-', `${'9'.repeat(40)}-1`, '1-1-1', '-1-2']) {
+      const { body, statusCode } = await look(`/${repository.path}?sort=downloads&after=${place}`, cookie)
+      expect([statusCode, body.includes('acme/lib')], place).toEqual([200, true])
+    }
+    const end = await look(
+      `/${repository.path}?sort=updated&after=${'9'.repeat(15)}-${'9'.repeat(18)}`,
+      cookie,
+    )
+    expect(end.statusCode).toBe(200)
+  })
+
+  it.each(['/a%00b/c', '/acme/php?q=%00', '/acme/php?q=a&q=b', '/ACME/PHP', '/acme/%20'])(
+    'responds to %s with a page',
+    async (url) => {
+      const response = await look(url)
+      expect([400, 404]).toContain(response.statusCode)
+      expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
+    },
+  )
+
+  it('links to a token form that is filled in for this repository', async () => {
+    const { repository, account } = await aPublisher(t)
+    const cookie = await signIn(t.app, account)
+    const { body } = await look(`/${repository.path}/-/setup`, cookie)
+    const link = /href="(\/settings\/tokens\?preset=pull[^"#]+)/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+    const form = await look(link as string, cookie)
+    expect(form.body).toContain(`value="${repository.path}" checked`)
+  })
+
+  it('hides a private repository from a removed member', async () => {
+    const account = await anAccount(t.db)
+    const repository = await aRepository(t.db)
+    await aMember(t.db, account, repository, 'guest')
+    const cookie = await signIn(t.app, account)
+    expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(200)
+    await t.db.query('delete from repository_member where repository_id = $1', [repository.id])
+    expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(404)
+  })
+})
+
+describe('GET /<group>/<name>/-/setup', () => {
+  const t = useApp({ BASE_URL: 'http://svc.test:8080' })
+
+  const look = async (path: string, cookie = '') =>
+    (await t.app.inject({ url: path, headers: { cookie } })).body
+      .replaceAll('&quot;', '"')
+      .replaceAll('&#39;', "'")
+
+  it('fills the values of a private repository in, for each tool', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/real' })
+    const cookie = await signIn(t.app, account)
+    const url = `http://svc.test:8080/${repository.path}/-/packages/`
+    const page = (tool: string) => look(`/${repository.path}/-/setup?tool=${tool}`, cookie)
+    const composer = await page('composer')
+    expect(composer).toContain('composer require acme/real')
+    expect(composer).toContain('composer config -g http-basic.svc.test:8080 svc &lt;SVC_TOKEN&gt;')
+    expect(composer).toContain(`composer ${url}\n`)
+    expect(composer).toContain('composer config -g repo.packagist false')
+    expect(composer).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(composer).toContain('composer archive --format=zip --file=package')
+    expect(composer).toContain(`-T package.zip ${url}upload/&lt;vendor&gt;/&lt;package&gt;/&lt;version&gt;`)
+    const auth = '{"http-basic": {"svc.test:8080": {"username": "svc", "password": "'
+    const github = await page('github')
+    expect(github).toContain(`  env:\n    COMPOSER_AUTH: '${auth}\${{ secrets.SVC_TOKEN }}"}}}'`)
+    expect(github).toContain(`"${url}upload/acme/real/$GITHUB_REF_NAME"`)
+    const gitlab = await page('gitlab')
+    expect(gitlab).toContain(`  variables:\n    COMPOSER_AUTH: '${auth}$SVC_TOKEN"}}}'\n  script:`)
+    expect(gitlab).toContain(`"${url}upload/acme/real/$CI_COMMIT_TAG"`)
+    expect(await page('curl')).toContain(`curl --fail-with-body -u "svc:$SVC_TOKEN" ${url}packages.json`)
+    expect(await page('netrc')).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(await page('<b>')).toContain('composer require acme/real')
+  })
+
+  it('needs no credentials for a public repository, and does not show guests how to publish', async () => {
+    const { repository, push } = await aPublisher(t, { visibility: 'public' })
+    await push('1.0.0', { name: 'acme/open' })
+    for (const tool of ['composer', 'github', 'gitlab', 'curl']) {
+      const body = await look(`/${repository.path}/-/setup?tool=${tool}`)
+      expect(body).toContain('This repository is public')
+      expect(body).not.toContain('SVC_TOKEN')
+      expect(body).not.toContain('upload/')
+    }
+  })
+
+  it('is hidden like the repository', async () => {
+    const { repository } = await aPublisher(t)
+    const { statusCode } = await t.app.inject(`/${repository.path}/-/setup`)
+    expect(statusCode).toBe(404)
+  })
+})

@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest'
+import { aGroup, aGroupMember, aMember, aName, anAccount, aRepository, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+
+const t = useApp()
+
+/** Returns the part of a result page with packages from upstreams. Empty if it has none. */
+async function findMirrors(search: string, cookie = ''): Promise<string> {
+  const { body } = await t.app.inject({ url: `/search?q=${encodeURIComponent(search)}`, headers: { cookie } })
+  const [, part = ''] = body.split('<h2>Packages from upstreams</h2>')
+  return part.split('<h2>')[0] ?? ''
+}
+
+/** A repository with an upstream and one mirrored package. */
+async function aMirror(about: Parameters<typeof aRepository>[1] = {}) {
+  const repository = await aRepository(t.db, about)
+  const name = `${aName('vendor')}/log`
+  const { rows } = await t.db.query<{ id: string }>(
+    `insert into upstream (repository_id, name, url, position)
+     values ($1, 'packagist', 'https://repo.example.com', 1) returning id`,
+    [repository.id],
+  )
+  await t.db.query(
+    `insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, description)
+     values ($1, $2, $3, now(), 'Writes <logs>')`,
+    [repository.id, name, rows[0]?.id],
+  )
+  return {
+    repository,
+    name,
+    upstreamId: rows[0]?.id,
+    link: `/${repository.path}/-/upstreams?q=${encodeURIComponent(name)}`,
+  }
+}
+
+it('a list shows the start of a long description, and the page of the package shows all of it', async () => {
+  const { account, repository, push } = await aPublisher(t)
+  const description = `Long ${'description '.repeat(4000).trim()}`
+  expect((await push('1.0.0', { name: 'acme/long', manifest: { description } })).statusCode).toBe(201)
+  const cookie = await signIn(t.app, account)
+  const look = async (url: string) => (await t.app.inject({ url, headers: { cookie } })).body
+  for (const url of [`/${repository.path}`, '/search?q=acme/long']) {
+    const body = await look(url)
+    expect(body).toMatch(/<p class="muted">Long description[a-z ]+ description…<\/p>/)
+    expect(body).not.toContain('description '.repeat(30))
+  }
+  expect(await look(`/${repository.path}/packages/acme/long`)).toContain(description)
+})
+
+describe('GET /search for a package from an upstream', () => {
+  it('lists it to members of the repository, of its group, and to site administrators, and to nobody else', async () => {
+    const { repository, name, link } = await aMirror()
+    const [member, groupMember, stranger] = [
+      await anAccount(t.db),
+      await anAccount(t.db),
+      await anAccount(t.db),
+    ]
+    await aMember(t.db, member, repository, 'guest')
+    await aGroupMember(t.db, groupMember, repository.group, 'guest')
+    // A member of another repository with an upstream.
+    await aMember(t.db, stranger, (await aMirror()).repository, 'admin')
+    // A member of another repository of the same group.
+    const neighbor = await anAccount(t.db)
+    await aMember(t.db, neighbor, (await aMirror({ group: repository.group })).repository, 'admin')
+    const admin = await anAccount(t.db, { isAdmin: true })
+    for (const account of [member, groupMember, admin]) {
+      const found = await findMirrors(name, await signIn(t.app, account))
+      expect(found).toContain(`href="${link}"`)
+      expect(found).toContain('mirrored from packagist')
+      expect(found).toContain('Writes &lt;logs&gt;')
+    }
+    for (const cookie of ['', await signIn(t.app, stranger), await signIn(t.app, neighbor)]) {
+      expect(await findMirrors(name, cookie)).toBe('')
+      // Neither a part of the name nor another text finds it.
+      expect(await findMirrors('vendor', cookie)).not.toContain(name)
+    }
+  })
+
+  it('does not list it to a member of a group without the second factor that the group requires', async () => {
+    const { repository, name, link } = await aMirror()
+    const account = await anAccount(t.db)
+    await aGroupMember(t.db, account, repository.group, 'admin')
+    const cookie = await signIn(t.app, account)
+    expect(await findMirrors(name, cookie)).toContain(`href="${link}"`)
+    await t.db.query('update repository_group set requires_second_factor = true where id = $1', [
+      repository.group.id,
+    ])
+    expect(await findMirrors(name, cookie)).toBe('')
+  })
+
+  it('lists it to everybody if the repository is public', async () => {
+    const { name, link } = await aMirror({ visibility: 'public' })
+    expect(await findMirrors(name)).toContain(`href="${link}"`)
+  })
+
+  it('finds a part of the name in any case, the equal name first', async () => {
+    const { repository, name, upstreamId } = await aMirror({ visibility: 'public' })
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, upstream_id)
+       select $1, 'a' || $2 || suffix, $3 from unnest(array['', '-more']) suffix`,
+      [repository.id, name, upstreamId],
+    )
+    const found = await findMirrors(name.toUpperCase())
+    const titles = [...found.matchAll(/<h3 class="title"><a [^>]*>([^<]+)</g)].map(([, title]) => title)
+    expect(titles).toEqual([name, `a${name}`, `a${name}-more`])
+  })
+
+  it('shows why a package cannot be installed', async () => {
+    const { repository, name, upstreamId } = await aMirror({
+      group: await aGroup(t.db),
+      visibility: 'public',
+    })
+    const badges = async () =>
+      [...(await findMirrors(name)).matchAll(/<span class="badge[^>]*>([^<]+)</g)].map(([, badge]) => badge)
+    expect(await badges()).toEqual([])
+    await t.db.query(`update upstream set mode = 'approved' where id = $1`, [upstreamId])
+    expect(await badges()).toEqual(['not approved'])
+    await t.db.query('update mirrored_package set requested_at = now() where name = $1', [name])
+    expect(await badges()).toEqual(['waits for approval'])
+    // The page of the repository agrees.
+    const { body } = await t.app.inject(`/${repository.path}`)
+    expect(body.slice(body.indexOf('id="mirrored"'))).toContain('waits for approval')
+    await t.db.query('update mirrored_package set approved_at = now(), gone_at = now() where name = $1', [
+      name,
+    ])
+    await t.db.query(
+      `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
+       select id, '1.0.0', 'abc', '1.0.0', '1.0.0.0', 'zip', 'https://repo.example.com/a.zip', 'other bytes', now()
+         from mirrored_package where name = $1`,
+      [name],
+    )
+    await t.db.query('update upstream set removed_at = now() where id = $1', [upstreamId])
+    expect(await badges()).toEqual(['alarm', 'gone upstream', 'upstream removed', 'approved'])
+  })
+})

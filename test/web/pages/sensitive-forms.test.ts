@@ -1,0 +1,211 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { findReturn } from '../../../src/web/pages/sign-in/return-path.ts'
+import {
+  type AccountActor,
+  aGroupMember,
+  anAccount,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { listForms } from '../../support/form-urls.ts'
+import { anApplication } from '../../support/oauth-actors.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+
+const t = useApp({ BASE_URL: 'http://localhost' })
+
+/*
+ * Every form outside of /admin, by whether it asks for the password, a code or a passkey 15 minutes after the last
+ * proof. `own` forms ask for the current password or for a code themselves.
+ */
+const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
+  asks: [
+    '/settings/second-factor/totp',
+    '/settings/second-factor/totp/confirm',
+    '/settings/second-factor/recovery-codes',
+    '/settings/second-factor/passkeys',
+    '/settings/second-factor/passkeys/remove',
+    '/settings/account/identities/unlink',
+    '/:group/-/members/second-factor',
+    '/:group/:name/-/settings/delete',
+    '/:group/:name/-/upstreams/remove',
+    '/:group/:name/packages/:vendor/:package/-/versions/delete',
+    '/:group/-/invitations',
+    '/:group/:name/-/upstreams/accept',
+    '/:group/:name/-/upstreams/decide',
+    '/:group/:name/packages/:vendor/:package/-/advisories/withdraw',
+    '/:group/:name/packages/:vendor/:package/-/versions/release',
+    '/settings/tokens',
+    '/:group/-/deploy-tokens',
+    '/:group/:name/-/deploy-tokens',
+  ],
+  own: [
+    '/settings/account/password',
+    '/settings/account/sign-in',
+    '/settings/account/delete',
+    '/settings/second-factor/totp/remove',
+    '/settings/confirm-access',
+    '/settings/confirm-access/send-link',
+    '/settings/confirm-access/link',
+    '/login/oidc/:provider/confirm',
+  ],
+  plain: [
+    '/:group/-/deploy-tokens/revoke',
+    '/:group/-/invitations/withdraw',
+    '/:group/-/members',
+    '/:group/-/members/remove',
+    '/:group/-/restore',
+    '/:group/:name/-/deploy-tokens/revoke',
+    '/:group/:name/-/members',
+    '/:group/:name/-/members/remove',
+    // Asks before it makes a private repository public: see the test of all acts.
+    '/:group/:name/-/settings',
+    '/:group/:name/-/settings/rename',
+    '/:group/:name/-/upload',
+    '/:group/:name/-/upload/:id',
+    '/:group/:name/-/upstreams',
+    '/:group/:name/-/upstreams/approve',
+    '/:group/:name/-/upstreams/claim',
+    '/:group/:name/-/upstreams/release',
+    '/:group/:name/-/upstreams/request',
+    '/:group/:name/-/upstreams/set',
+    '/:group/:name/packages/:vendor/:package/-/advisories',
+    '/:group/:name/packages/:vendor/:package/-/versions/abandon',
+    '/:group/:name/packages/:vendor/:package/-/versions/quarantine',
+    '/:group/:name/packages/:vendor/:package/-/versions/restore',
+    '/invitations',
+    '/invitations/account',
+    '/login',
+    '/login/oidc/:provider/account',
+    // Asks too: see the tests of single sign-on.
+    '/login/oidc/:provider/link',
+    '/login/passkey',
+    '/login/second-factor',
+    '/logout',
+    '/new/group',
+    '/new/repository',
+    '/password-reset',
+    '/password-reset/request',
+    '/settings/account/profile',
+    '/settings/account/revoke-all',
+    '/settings/account/sign-out-everywhere',
+    '/settings/account/verification',
+    '/settings/authorizations/withdraw',
+    '/settings/email-verification',
+    '/settings/sessions/end',
+    '/settings/sessions/end-others',
+    '/settings/tokens/revoke',
+    '/sign-up',
+  ],
+}
+
+const path = (url: string, from: Record<string, string>) =>
+  url.replace(/:(\w+)/g, (_all, name: string) => from[name] ?? 'x')
+
+describe('the forms of a person whose last proof is older than 15 minutes', () => {
+  let account: AccountActor
+  let place: Record<string, string>
+  let allForms: string[]
+  let send: (url: string, form?: Record<string, string>) => Promise<{ statusCode: number; location: string }>
+
+  beforeAll(async () => {
+    const publisher = await aPublisher(t, { role: 'admin' })
+    account = publisher.account
+    await t.db.query('update account set is_admin = true where id = $1', [account.id])
+    const [group = '', name = ''] = publisher.repository.path.split('/')
+    await publisher.push('1.0.0')
+    const { rows } = await t.db.query('select id from repository_group where name = $1', [group])
+    await aGroupMember(t.db, account, rows[0], 'admin')
+    const { clientId } = await anApplication(t.db)
+    const other = await anAccount(t.db)
+    place = { group, name, vendor: 'acme', package: 'lib', clientId, username: other.username, id: '1' }
+    const cookie = await signIn(t.app, account)
+    const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
+    const csrf_token = csrfTokenIn(page)
+    allForms = await listForms(t.app, cookie)
+    await t.db.query(`update session set proved_at = now() - interval '16 minutes'`)
+    send = async (url, form = {}) => {
+      const { statusCode, headers } = await post(t.app, url, cookie, { csrf_token, ...form })
+      return { statusCode, location: String(headers.location ?? '') }
+    }
+  })
+
+  const forms: Record<string, Record<string, string>> = {
+    '/settings/tokens': {
+      name: 'ci',
+      scope: 'registry-package:rw',
+      resource_scope: 'all',
+      lifetime_in_days: '30',
+    },
+    '/:group/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
+    '/:group/:name/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
+    '/:group/:name/packages/:vendor/:package/-/versions/delete': { version: '1.0.0' },
+    '/:group/:name/packages/:vendor/:package/-/versions/release': { version: '1.0.0' },
+  }
+
+  it.each(kinds.asks)('%s asks for a new proof, and does nothing', async (url) => {
+    const snapshot = async () => {
+      const { rows } = await t.db.query(
+        `select (select count(*)::int from personal_token) as tokens, (select count(*)::int from deploy_token) as deploy,
+                (select count(group_id)::int from repository) as repositories, (select count(*)::int from registry_event) as events,
+                (select count(*)::int from package_version where deleted_at is null) as versions,
+                (select count(*)::int from totp_factor) as factors`,
+      )
+      return rows[0]
+    }
+    const before = await snapshot()
+    const asked = await send(path(url, place), forms[url])
+    expect(asked).toEqual({
+      statusCode: 303,
+      location: expect.stringMatching(/^\/settings\/confirm-access\?/),
+    })
+    expect(await snapshot()).toEqual(before)
+  })
+
+  it.each([
+    '/settings/second-factor/totp',
+    '/settings/second-factor/totp/confirm',
+    '/settings/second-factor/passkeys',
+  ])('%s still returns to the page for which the person adds a second factor', async (url) => {
+    const { location } = await send(url, { return: 'abc' })
+    const id = new URL(location, 'http://localhost').searchParams.get('return') ?? ''
+    expect(await findReturn(t.db, id)).toMatch(
+      /^\/settings\/second-factor(\/totp|\/passkeys\/new)?\?return=abc$/,
+    )
+  })
+
+  it('of the administration all ask for one', async () => {
+    const found = allForms.filter((url) => url.startsWith('/admin'))
+    expect(found.length).toBeGreaterThan(12)
+    for (const url of found) {
+      const { statusCode, location } = await send(path(url, place))
+      expect([url, statusCode, location.split('?')[0]]).toEqual([url, 303, '/settings/confirm-access'])
+    }
+    expect((await t.db.query('select from account')).rowCount).toBe(2)
+  })
+
+  it.each([
+    [
+      '/settings/account/password',
+      {
+        current_password: '',
+        new_password: 'a new and longer password',
+        repeated_password: 'a new and longer password',
+      },
+    ],
+    ['/settings/account/sign-in', { username: 'other', email: '', current_password: '' }],
+    ['/settings/account/delete', { username: '', current_password: '' }],
+  ])('%s asks for the current password itself', async (url, form) => {
+    const { statusCode } = await send(url, {
+      ...form,
+      ...(url.endsWith('delete') && { username: account.username }),
+    })
+    expect(statusCode).toBe(403)
+  })
+
+  it('are all in the lists of this test', () => {
+    const found = allForms.filter((url) => !url.startsWith('/admin'))
+    expect(found.toSorted()).toEqual(Object.values(kinds).flat().toSorted())
+  })
+})

@@ -1,0 +1,492 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../../src/domain/permissions.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../../support/actors.ts'
+import { aCaller, asOperator } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { askUpstreams, raiseAlarm, upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp(upstreamsHere)
+const upstream = useUpstream()
+const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+/** A member of a repository, or of its whole group, on its page of upstreams. */
+async function aVisitor(
+  role: Role,
+  { group = null as { id: string; name: string } | null, isOfGroup = false } = {},
+) {
+  const account = await anAccount(t.db)
+  const own = group ?? (await aGroup(t.db))
+  const repository = await aRepository(t.db, { group: own })
+  if (isOfGroup) await aGroupMember(t.db, account, own, role)
+  else await aMember(t.db, account, repository, role)
+  return { account, group: own, repository, ...(await onPage(account, repository)) }
+}
+
+async function onPage(account: { id: string; username: string }, repository: { path: string }) {
+  const url = `/${repository.path}/-/upstreams`
+  const cookie = await signIn(t.app, account as Parameters<typeof signIn>[1])
+  const csrf_token = csrfTokenIn(await look('/settings/account', cookie))
+  const send = (below: string, form: Record<string, string>) => {
+    const sent = () => post(t.app, url + below, cookie, { csrf_token, ...form })
+    // Of this page, only upstreams of site administrators may be on this machine.
+    return form['url'] === upstream.url && below === '' ? asOperator(t, account.id, sent) : sent()
+  }
+  return { url, cookie, send, open: (below = '') => look(url + below, cookie) }
+}
+
+const draft = () => ({ url: upstream.url, name: 'public', mode: 'automatic' })
+const upstreamsOf = async ({ id }: { id: string }) =>
+  (
+    await t.db.query(
+      `select name, mode, allow, deny, exempt, minimum_age_hours as age, position,
+              keeps_source as source from upstream
+        where repository_id = $1 and removed_at is null`,
+      [id],
+    )
+  ).rows
+const lastEvent = async () =>
+  (
+    await t.db.query(
+      `select action, account_id as "accountId", package, details from registry_event order by id desc limit 1`,
+    )
+  ).rows[0]
+
+describe('/<group>/<name>/-/upstreams', () => {
+  it('shows everyone who may pull where a package comes from, and its settings to admins only', async () => {
+    const caller = await aCaller(t)
+    upstream.offer('seen/lib', [
+      { version: '1.0.0', description: 'Counts <things>' },
+      { version: '0.9.0', dist: null },
+    ])
+    await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', minimum_age_hours: 72 })
+    await caller.ask('p2/seen/lib.json')
+    await t.db.query(`update mirrored_package set approved_at = '2026-01-02T03:04Z' where name = 'seen/lib'`)
+    await raiseAlarm(t.db, 'seen/lib')
+    const guest = await anAccount(t.db)
+    await aMember(t.db, guest, caller.repository, 'guest')
+    const { body } = await (await onPage(guest, caller.repository)).open()
+    for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', '72 hours', '2 Jan 2026']) {
+      expect(body).toContain(shown)
+    }
+    expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
+    expect(body).toContain('0.9.0: the upstream offers it only as source, without an archive')
+    expect(body).toContain('An admin of this repository can look into it and accept the new bytes.')
+    expect(body).not.toContain('/accept"')
+    expect(body).not.toContain(upstream.url)
+    expect(body).not.toContain('id="add"')
+    const admin = await onPage(caller.account, caller.repository)
+    expect((await admin.open()).body).toContain(upstream.url)
+    expect((await admin.open('?q=SEEN')).body).toContain('<h3 class="title">seen/lib')
+    expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream matches “nothing”.')
+  })
+
+  it('pages through more packages than fit on one page', async () => {
+    const { repository, open } = await aVisitor('guest')
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, first_seen_at)
+       select $1, 'many/p' || to_char(i, 'fm000'), now() from generate_series(1, 120) i`,
+      [repository.id],
+    )
+    const first = await open('?q=many')
+    const [, query = ''] = /upstreams(\?[^"]+)">More packages/.exec(first.body) ?? []
+    const second = await open(query.replaceAll('&amp;', '&'))
+    const count = (body: string) => body.match(/<h3 class="title">many\//g)?.length
+    expect([count(first.body), count(second.body)]).toEqual([100, 20])
+    expect(second.body).not.toContain('More packages')
+  })
+
+  it('lists a package once that is mirrored and waits for approval', async () => {
+    const { repository, open } = await aVisitor('admin')
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, first_seen_at, requested_at, approved_at)
+       values ($1, 'twice/waits', now(), now(), null), ($1, 'twice/done', now(), now(), now()),
+              ($1, 'twice/seen', now(), null, null), ($1, 'twice/asked', null, now(), null)`,
+      [repository.id],
+    )
+    for (const query of ['', '?q=twice']) {
+      const { body } = await open(query)
+      const names = [...body.matchAll(/class="title">(twice\/\w+)</g)].map(([, name]) => name)
+      expect(names).toEqual(['twice/asked', 'twice/waits', 'twice/done', 'twice/seen'])
+    }
+    expect((await open('?q=waits')).body).not.toContain('No package from an upstream')
+    expect((await open('?q=done')).body).not.toContain('twice/waits')
+  })
+
+  it('is public with its repository, hidden with it, and leads a visitor to the sign-in', async () => {
+    const open = await aRepository(t.db, { visibility: 'public' })
+    expect((await look(`/${open.path}/-/upstreams`)).statusCode).toBe(200)
+    expect((await look(`/${open.path}`)).body).toContain(`href="/${open.path}/-/upstreams"`)
+    const { path } = await aRepository(t.db)
+    expect((await look(`/${path}/-/upstreams`)).headers.location).toMatch(/^\/login/)
+    const stranger = await onPage(await anAccount(t.db), { path })
+    expect((await stranger.open()).statusCode).toBe(404)
+    expect((await stranger.send('/request', { package: 'a/b' })).statusCode).toBe(404)
+  })
+
+  const forms: [string, Record<string, string>][] = [
+    ['', { url: 'https://example.com', mode: 'off' }],
+    ['/set', { name: 'public', mode: 'off' }],
+    ['/remove', { name: 'public' }],
+    ['/approve', { packages: 'a/b' }],
+    ['/accept', { package: 'a/b', version: '1.0.0' }],
+    ['/decide', { package: 'a/b', upstream: 'public' }],
+    ['/claim', { vendor: 'acme' }],
+    ['/release', { vendor: 'acme' }],
+  ]
+
+  it.each(forms)('refuses the form “%s” to developers, and without its token', async (below, form) => {
+    const developer = await aVisitor('developer')
+    expect((await developer.send(below, form)).statusCode).toBe(403)
+    const admin = await aVisitor('admin', { isOfGroup: true })
+    expect((await post(t.app, admin.url + below, admin.cookie, form)).statusCode).toBe(403)
+    expect(await upstreamsOf(admin.repository)).toEqual([])
+    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [admin.group.id])
+    expect(rows).toEqual([])
+  })
+})
+
+describe('requests and approvals', () => {
+  it('let a guest request a package and an admin approve it, each with its event', async () => {
+    const admin = await aVisitor('admin')
+    await admin.send('', { ...draft(), mode: 'approved' })
+    const account = await anAccount(t.db)
+    await aMember(t.db, account, admin.repository, 'guest')
+    const guest = await onPage(account, admin.repository)
+    expect((await guest.open()).body).toContain('id="request"')
+    const requested = await guest.send('/request', { package: 'wanted/lib' })
+    expect([requested.statusCode, requested.headers.location]).toEqual([303, guest.url])
+    expect(await lastEvent()).toMatchObject({
+      action: 'request-package',
+      accountId: account.id,
+      package: 'wanted/lib',
+    })
+    const waiting = (await admin.open()).body
+    expect(waiting).toContain('id="waiting"')
+    expect(waiting).toContain(`Requested by ${account.username}`)
+    expect((await admin.send('/approve', { packages: 'wanted/lib\r\nother/lib' })).statusCode).toBe(303)
+    expect(await lastEvent()).toMatchObject({ action: 'approve-package', accountId: admin.account.id })
+    const { rows } = await t.db.query(
+      'select name from mirrored_package where repository_id = $1 and approved_at is not null order by name',
+      [admin.repository.id],
+    )
+    expect(rows).toEqual([{ name: 'other/lib' }, { name: 'wanted/lib' }])
+    expect((await guest.open()).body).not.toContain('id="waiting"')
+  })
+
+  it('offer no request where no upstream needs an approval', async () => {
+    const admin = await aVisitor('admin')
+    await admin.send('', draft())
+    const account = await anAccount(t.db)
+    await aMember(t.db, account, admin.repository, 'guest')
+    expect((await (await onPage(account, admin.repository)).open()).body).not.toContain('id="request"')
+  })
+
+  it.each([
+    ['/request', { package: 'no name' }],
+    ['/request', { package: '' }],
+    ['/approve', { packages: 'good/one <bad>' }],
+    ['/approve', { packages: Array.from({ length: 1001 }, (_, i) => `a/b${i}`).join('\n') }],
+  ])('refuse %s of %j at the form', async (below, form) => {
+    const { send } = await aVisitor('admin')
+    const refused = await send(below, form as Record<string, string>)
+    expect([refused.statusCode, refused.body.includes('role="alert"')]).toEqual([400, true])
+  })
+})
+
+describe('the alarm of a name that two upstreams have', () => {
+  it('has a form for each of them, with which admins decide, and tells others whom to ask', async () => {
+    const name = 'contested/lib'
+    const caller = await aCaller(t)
+    upstream.offer(name, ['1.0.0'])
+    await caller.call('POST', '/upstreams', draft())
+    await caller.ask(`p2/${name}.json`)
+    await caller.call('POST', '/upstreams', { url: `${upstream.url}/`, name: 'private' })
+    await caller.call('PATCH', '/upstreams/private', { position: 1 })
+    await caller.call('PATCH', '/upstreams/public', { position: 2 })
+    await askUpstreams(t)
+    const { open, url, cookie } = await onPage(
+      caller.account as Parameters<typeof onPage>[0],
+      caller.repository,
+    )
+    const { body } = await open()
+    expect(body).toContain('class="badge caution">contested<')
+    expect(body).toContain(`${name} is not offered: public has served it, and private, which comes before it`)
+    const forms = body.split(`<form method="post" action="${url}/decide">`).slice(1)
+    const fields = forms.map((form) =>
+      Object.fromEntries(
+        [...form.slice(0, form.indexOf('</form>')).matchAll(/name="(\w+)" value="([^"]*)"/g)].map(
+          ([, field = '', value = '']) => [field, value],
+        ),
+      ),
+    )
+    expect(fields).toMatchObject([
+      { package: name, upstream: 'private' },
+      { package: name, upstream: 'public' },
+    ])
+    const guest = await anAccount(t.db)
+    await aMember(t.db, guest, caller.repository, 'guest')
+    const seen = (await (await onPage(guest, caller.repository)).open()).body
+    expect([seen.includes('/decide"'), seen.includes('An admin of this repository must decide')]).toEqual([
+      false,
+      true,
+    ])
+
+    const decided = await post(t.app, `${url}/decide`, cookie, fields[1] ?? {})
+    expect([decided.statusCode, decided.headers.location]).toEqual([303, url])
+    expect(await lastEvent()).toMatchObject({
+      action: 'decide-package',
+      accountId: caller.account.id,
+      package: name,
+      details: { upstream: 'public', not_from: ['private'] },
+    })
+    expect((await open()).body).not.toContain('contested<')
+    const again = await post(t.app, `${url}/decide`, cookie, fields[1] ?? {})
+    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('nothing is to decide')])
+  })
+})
+
+describe('the alarm of a changed archive', () => {
+  it('has a form for admins, with which they accept the new bytes', async () => {
+    const name = 'alarm/lib'
+    const caller = await aCaller(t)
+    upstream.offer(name, ['1.0.0'])
+    await caller.call('POST', '/upstreams', draft())
+    await caller.ask(`p2/${name}.json`)
+    await raiseAlarm(t.db, name, 'other <bytes>')
+    const { open, send, url, cookie } = await onPage(
+      caller.account as Parameters<typeof onPage>[0],
+      caller.repository,
+    )
+    const { body } = await open()
+    expect(body).toContain('The changed archive of 1.0.0 is not served: other &lt;bytes&gt;.')
+    const [, form = ''] = body.split(`<form method="post" action="${url}/accept">`)
+    expect(form).toContain('Accept the new bytes')
+    const fields = Object.fromEntries(
+      [...form.slice(0, form.indexOf('</form>')).matchAll(/name="(\w+)" value="([^"]*)"/g)].map(
+        ([, field = '', value = '']) => [field, value],
+      ),
+    )
+    expect(fields).toMatchObject({ package: name, version: '1.0.0' })
+
+    const refused = await send('/accept', { package: name, version: '2.0.0' })
+    expect([refused.statusCode, refused.body]).toEqual([
+      404,
+      expect.stringContaining('Nothing was changed: no upstream has offered an archive of alarm/lib 2.0.0.'),
+    ])
+    const accepted = await post(t.app, `${url}/accept`, cookie, fields)
+    expect([accepted.statusCode, accepted.headers.location]).toEqual([303, url])
+    expect(await lastEvent()).toMatchObject({
+      action: 'accept-archive',
+      accountId: caller.account.id,
+      package: name,
+      details: { sha256: expect.stringMatching(/^[0-9a-f]{64}$/), alarm: 'other <bytes>' },
+    })
+    expect((await open()).body).not.toContain('is not served')
+    const again = await send('/accept', { package: name, version: '1.0.0' })
+    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('has no alarm')])
+  })
+
+  it('is shown for each version, at most 20 of a package', async () => {
+    const { repository, open } = await aVisitor('admin')
+    await t.db.query(
+      `with named as (
+         insert into mirrored_package (repository_id, name, first_seen_at) values ($1, 'alarm/many', now()) returning id
+       )
+       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
+       select id, '1.' || i % 25, 'a' || i, '1.' || i % 25, '', 'zip', '', 'change ' || i, now() - i * interval '1 minute'
+         from named, generate_series(0, 49) i`,
+      [repository.id],
+    )
+    const { body } = await open()
+    const shown = [...body.matchAll(/changed archive of (\S+) is not served: change (\d+)\./g)]
+    expect(shown).toHaveLength(20)
+    expect(shown.slice(0, 2).map(([, version, change]) => [version, change])).toEqual([
+      ['1.0', '0'],
+      ['1.1', '1'],
+    ])
+  })
+})
+
+describe('the forms of upstreams', () => {
+  it('add, change and remove an upstream, each with its event', async () => {
+    const { repository, account, url, send, open } = await aVisitor('admin')
+    const added = await send('', {
+      ...draft(),
+      deny: 'evil/*\r\n\r\nold/lib:^1 || ^2',
+      minimum_age_hours: '24',
+    })
+    expect([added.statusCode, added.headers.location]).toEqual([303, url])
+    const before = { name: 'public', mode: 'automatic', allow: [], exempt: [], age: 24, source: false }
+    expect(await upstreamsOf(repository)).toMatchObject([{ ...before, deny: ['evil/*', 'old/lib:^1 || ^2'] }])
+    expect(await lastEvent()).toMatchObject({ action: 'add-upstream', accountId: account.id })
+
+    const change = {
+      name: 'public',
+      mode: 'approved',
+      allow: 'symfony/*',
+      exempt: 'symfony/*',
+      position: '7',
+      keeps_source: 'true',
+    }
+    expect((await send('/set', change)).statusCode).toBe(303)
+    expect(await upstreamsOf(repository)).toEqual([
+      {
+        name: 'public',
+        mode: 'approved',
+        allow: ['symfony/*'],
+        deny: [],
+        exempt: ['symfony/*'],
+        age: 0,
+        position: 7,
+        source: true,
+      },
+    ])
+    expect(await lastEvent()).toMatchObject({ action: 'set-upstream', accountId: account.id })
+
+    const question = await open('/remove?name=public&release=true')
+    expect(question.body).toContain('Remove the upstream public?')
+    expect(question.body).toContain('name="release" value="true"')
+    expect(await upstreamsOf(repository)).toHaveLength(1)
+    expect((await open('/remove?name=other')).statusCode).toBe(404)
+    await send('/remove', { name: 'public', release: 'true' })
+    expect(await upstreamsOf(repository)).toEqual([])
+    expect(await lastEvent()).toMatchObject({
+      action: 'remove-upstream',
+      details: { upstream: 'public', released: true },
+    })
+    expect((await send('/remove', { name: 'public' })).statusCode).toBe(404)
+  })
+
+  it.each([
+    ['', { url: 'ftp://example.com' }, 'must be https or http'],
+    ['', { url: 'http://10.1.2.3/' }, 'cannot be used'],
+    ['', { name: 'Not Good' }, 'role="alert"'],
+    ['', { deny: 'no pattern' }, 'no pattern is not a valid pattern'],
+    ['', { position: '9999' }, 'role="alert"'],
+    ['', { mode: 'sometimes' }, 'has a value that is not allowed'],
+    ['', { minimum_age_hours: '-1' }, 'has a value that is not allowed'],
+    ['/set', { name: 'missing' }, 'Nothing was changed: upstream not found.'],
+  ])('reject “%s” %j with the reason, and keep the entered values', async (below, wrong, reason) => {
+    const { send, repository } = await aVisitor('admin')
+    const refused = await send(below, { ...draft(), exempt: 'kept/*', ...(wrong as Record<string, string>) })
+    expect(refused.statusCode).toBeGreaterThanOrEqual(400)
+    expect(refused.statusCode).toBeLessThan(500)
+    expect(refused.body).toContain(reason)
+    if (below === '' && refused.body.includes('id="add"')) expect(refused.body).toContain('kept/*')
+    expect(await upstreamsOf(repository)).toEqual([])
+  })
+
+  it('shows a refused change in its own form', async () => {
+    const { send } = await aVisitor('admin')
+    await send('', draft())
+    const refused = await send('/set', { name: 'public', mode: 'automatic', allow: 'Wrong <b>' })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toMatch(/<details open>[\s\S]*role="alert"[\s\S]*Wrong &lt;b&gt;/)
+    const added = await send('', { ...draft(), name: 'Not Good' })
+    expect(added.body).toMatch(/<h2 id="add">[^\n]*\s*<p class="problem" role="alert" id="problem">/)
+  })
+})
+
+describe('the forms of vendors', () => {
+  it('claim and release a vendor of the group, each with its event', async () => {
+    const { group, account, send, open } = await aVisitor('admin', { isOfGroup: true })
+    await send('/claim', { vendor: 'ours', exceptions: 'ours/open-*' })
+    expect(await lastEvent()).toMatchObject({
+      action: 'claim-vendor',
+      accountId: account.id,
+      details: { vendor: 'ours', exceptions: ['ours/open-*'] },
+    })
+    const { body } = await open()
+    expect(body).toContain('claimed by hand')
+    expect(body).toContain('<code>ours/open-*</code>')
+    expect((await open('/release?vendor=ours')).body).toContain('Release the vendor ours?')
+    expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(303)
+    expect(await lastEvent()).toMatchObject({ action: 'release-vendor', details: { vendor: 'ours' } })
+    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
+    expect(rows).toEqual([])
+    expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
+  })
+
+  it('claim no vendor of mirrored packages that no exception matches, unless forced', async () => {
+    const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
+    await send('', draft())
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, upstream_id)
+       select repository_id, 'public/lib', id from upstream where repository_id = $1`,
+      [repository.id],
+    )
+    const refused = await send('/claim', { vendor: 'public', exceptions: 'public/typo' })
+    expect([refused.statusCode, refused.body]).toEqual([
+      400,
+      expect.stringContaining('would become unavailable'),
+    ])
+    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
+    expect(rows).toEqual([])
+    expect((await send('/claim', { vendor: 'public', exceptions: 'public/l*' })).statusCode).toBe(303)
+    expect((await send('/claim', { vendor: 'public', exceptions: 'public/typo' })).statusCode).toBe(400)
+    const forced = await send('/claim', { vendor: 'public', exceptions: 'public/typo', force: 'yes' })
+    expect(forced.statusCode).toBe(303)
+  })
+
+  it('are in the activity by name, and packages from upstreams lead to the list of them', async () => {
+    const { account, repository, cookie, send } = await aVisitor('admin', { isOfGroup: true })
+    await send('', draft())
+    await send('/claim', { vendor: 'ours' })
+    await t.db.query(
+      `insert into registry_event (repository_id, account_id, package, version, action, details)
+       values ($1, $2, 'psr/log', null, 'approve-package', '{}'),
+              ($1, null, 'psr/log', '1.0.0', 'archive-alarm', '{"reason": "other bytes"}'),
+              ($1, $2, 'psr/log', '1.0.0', 'accept-archive', '{"upstream": "public", "alarm": "other bytes"}')`,
+      [repository.id, account.id],
+    )
+    const { body } = await look(`/${repository.path}/-/activity`, cookie)
+    const told = body.slice(body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
+    for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
+      expect(told).toContain(sentence)
+    }
+    expect(told).toContain('saw that an archive has changed (other bytes) psr/log 1.0.0')
+    expect(told).toContain('accepted the new bytes of an archive (the alarm was: other bytes) psr/log 1.0.0')
+    expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(
+      Array(3).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
+    )
+  })
+
+  it('belong to admins of the group, and reject an invalid vendor', async () => {
+    const ofRepository = await aVisitor('admin')
+    expect((await ofRepository.open()).body).not.toContain('id="vendors"')
+    expect((await ofRepository.send('/claim', { vendor: 'ours' })).statusCode).toBe(403)
+    const ofGroup = await aVisitor('admin', { isOfGroup: true })
+    const refused = await ofGroup.send('/claim', { vendor: 'No/Vendor', exceptions: 'no/open-*' })
+    expect(refused.body).toContain('>no/open-*</textarea>')
+    expect([refused.statusCode, refused.body.includes('value="No/Vendor"')]).toEqual([400, true])
+  })
+})
+
+it('the time of the last failed attempt to read an upstream is shown until one succeeds', async () => {
+  const caller = await aCaller(t)
+  expect((await caller.call('POST', '/upstreams', draft())).statusCode).toBe(201)
+  const { open } = await onPage(caller.account as Parameters<typeof onPage>[0], caller.repository)
+  let names = 0
+  const read = async () => {
+    await t.db.query(`update upstream set root_checked_at = now() - interval '1 hour'`)
+    names += 1
+    await caller.ask(`p2/some/package${names}.json`)
+    return (await caller.call('GET', '/upstreams')).json()[0]
+  }
+  expect(await read()).toMatchObject({ failure: null, failed_at: null })
+  upstream.fail('/packages.json', 500)
+  const { failure, failed_at } = await read()
+  expect(failure).toContain('status 500')
+  expect((await open()).body).toContain(`<time datetime="${failed_at}">`)
+  upstream.fail('/packages.json', null)
+  expect(await read()).toMatchObject({ failure: null, failed_at: null })
+})

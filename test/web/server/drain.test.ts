@@ -1,0 +1,82 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect } from 'node:net'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { afterEach, describe, expect, it } from 'vitest'
+import { drainOnClose } from '../../../src/web/server/drain.ts'
+
+describe('app.close()', () => {
+  let app: FastifyInstance
+  let release: () => void
+  let entered: number
+  afterEach(() => app.close())
+
+  /** Starts a server whose requests to `/wait` run until `release` is called. It drains for longer than a test may run. */
+  async function start(): Promise<number> {
+    app = Fastify({ return503OnClosing: false })
+    drainOnClose(app, 600)
+    entered = 0
+    const released = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    app.get('/wait', async () => {
+      entered += 1
+      await released
+      return 'done'
+    })
+    await app.listen({ host: '127.0.0.1', port: 0 })
+    return (app.server.address() as AddressInfo).port
+  }
+
+  const request = 'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n'
+  const allEntered = async (count: number) => {
+    while (entered < count) await new Promise((resolve) => setImmediate(resolve))
+  }
+
+  it('does not wait for pipelined requests whose client disconnected', async () => {
+    const socket = connect(await start(), '127.0.0.1')
+    const [[accepted]] = await Promise.all([once(app.server, 'connection'), once(socket, 'connect')])
+    socket.write(request + request + request)
+    await allEntered(3)
+    socket.destroy()
+    await once(accepted, 'close')
+    release()
+    await app.close()
+  })
+
+  it('waits for the requests of an open connection', async () => {
+    const socket = connect(await start(), '127.0.0.1')
+    let response = ''
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      response += text
+    })
+    socket.write(request + request)
+    await allEntered(2)
+    const closed = app.close()
+    let isClosed = false
+    void closed.then(() => {
+      isClosed = true
+    })
+    // Longer than idle connections stay open during a stop.
+    await new Promise((resolve) => setTimeout(resolve, 1300))
+    expect(isClosed).toBe(false)
+    release()
+    await Promise.all([closed, once(socket, 'close')])
+    expect(response).toMatch(/^HTTP\/1\.1 200 OK/)
+    expect(response).toMatch(/done$/)
+  })
+
+  it('waits for an injected request', async () => {
+    await start()
+    const order: string[] = []
+    const injected = app.inject('/wait').then(({ body }) => order.push(body))
+    await allEntered(1)
+    const stopped = once(app.server, 'close')
+    const closed = app.close().then(() => order.push('closed'))
+    await stopped
+    // Without the wait, the app would close in this time.
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    release()
+    await Promise.all([injected, closed])
+    expect(order).toEqual(['done', 'closed'])
+  })
+})

@@ -1,0 +1,155 @@
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { refreshRoot } from '../../../src/packages/documents/render.ts'
+import { noteListingChange } from '../../../src/packages/tables/packages.ts'
+import { aMember, anAccount, aPersonalToken, aRepository } from '../../support/actors.ts'
+import { onServer, useDatabase } from '../../support/database.ts'
+import { databaseUrl, type Environment, runSvc, stopServer } from '../../support/program.ts'
+import { aPackageZip, basic } from '../../support/registry-actors.ts'
+import { useServers } from '../../support/servers.ts'
+
+describe('svc serve', () => {
+  const database = useDatabase()
+  const servers = useServers(database)
+  const { environment, start } = servers
+
+  it('says where it listens, in one line on standard output, and stops with 0 on SIGTERM', async () => {
+    const server = await start({ BASE_URL: 'https://svc.example.com' })
+    expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
+    const { code, stdout } = await stopServer(server)
+    expect([code, stdout]).toEqual([0, 'svc listens on https://svc.example.com\n'])
+  })
+
+  it('reads a file .env in its working directory, as commands do; variables of the environment take precedence', async () => {
+    const cwd = await mkdtemp(join(tmpdir(), 'svc-test-env-'))
+    const lines = [
+      'BASE_URL=https://file.example.com',
+      'LOG_LEVEL=silent',
+      'AUTH_URL="https://set.example.com/auth"',
+    ]
+    await writeFile(join(cwd, '.env'), lines.join('\n'))
+    const server = await start({ BASE_URL: 'https://set.example.com' }, cwd)
+    const metadata = await fetch(`${server.url}/.well-known/oauth-authorization-server`)
+    expect(await metadata.json()).toMatchObject({ issuer: 'https://set.example.com/auth' })
+    expect(await stopServer(server)).toEqual({
+      code: 0,
+      stdout: 'svc listens on https://set.example.com\n',
+      stderr: '',
+    })
+    await writeFile(join(cwd, '.env'), 'PORT=many')
+    expect((await runSvc(['migrate'], environment(), '', cwd)).stderr).toContain('PORT must be')
+    await rm(join(cwd, '.env'))
+    await mkdir(join(cwd, '.env'))
+    expect((await runSvc(['migrate'], environment(), '', cwd)).stderr).toMatch(
+      /\.env cannot be read \(E\w+\)/,
+    )
+    await rm(cwd, { recursive: true })
+  })
+
+  it('gives commands its public URL, unless their environment sets another', async () => {
+    const server = await start({ BASE_URL: 'https://noted.example.com' })
+    const owner = await anAccount(database.db)
+    await runSvc(['group', 'create', 'noted', '--owner', owner.username], environment())
+    const create = async (name: string, more: Environment) => {
+      const words = ['repository', 'create', `noted/${name}`, '--json']
+      const { stdout } = await runSvc(words, environment(more))
+      return JSON.parse(stdout).registry_url
+    }
+    expect(await create('one', {})).toBe('https://noted.example.com/noted/one/-/packages/')
+    expect(await create('two', { PORT: '4000' })).toBe('https://noted.example.com/noted/two/-/packages/')
+    const given = { BASE_URL: 'https://given.example.com' }
+    expect(await create('three', given)).toBe('https://given.example.com/noted/three/-/packages/')
+    await stopServer(server)
+    await stopServer(await start({ BASE_URL: 'https://moved.example.com' }))
+    expect(await create('four', {})).toBe('https://moved.example.com/noted/four/-/packages/')
+  })
+
+  it('serves no document with its former URL after a change of BASE_URL', async () => {
+    const repository = await aRepository(database.db, { visibility: 'public' })
+    const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
+    await noteListingChange(database.db, before.repositoryId)
+    await refreshRoot(database.db, before.repositoryId, before.baseUrl)
+    const { url } = await start({ BASE_URL: 'https://new.example.com' })
+    const root = async () => (await fetch(`${url}/${repository.path}/-/packages/packages.json`)).text()
+    expect(await root()).toContain(`https://new.example.com/${repository.path}`)
+    expect(await root()).not.toContain('https://old.example.com')
+  })
+
+  it('says how many archives an older copy of DATA_DIR, and another DATA_DIR, lack', async () => {
+    const repository = await aRepository(database.db)
+    const account = await anAccount(database.db)
+    await aMember(database.db, account, repository, 'developer')
+    const token = await aPersonalToken(database.db, account, { scopes: ['registry-package:rw'] })
+    const server = await start()
+    const push = async (version: string) => {
+      const pushed = await fetch(`${server.url}/${repository.path}/-/packages/upload/acme/lib/${version}`, {
+        method: 'PUT',
+        headers: { authorization: basic(token) },
+        body: new Uint8Array(aPackageZip('acme/lib', { description: version })),
+      })
+      expect(pushed.status).toBe(201)
+    }
+    await push('1.0.0')
+    const older = join(servers.dataDir, '..', `${basename(servers.dataDir)}-older`)
+    await cp(servers.dataDir, older, { recursive: true })
+    for (const version of ['2.0.0', '3.0.0']) await push(version)
+    await stopServer(server)
+
+    const startLogging = async (dataDir: string) => {
+      const started = await start({ DATA_DIR: dataDir })
+      const lines: string[] = []
+      started.process.stderr?.on('data', (text: Buffer) => lines.push(text.toString()))
+      return { started, log: () => lines.join('') }
+    }
+    for (const [dataDir, missing] of [
+      [older, 2],
+      [join(servers.dataDir, 'other'), 3],
+    ] as const) {
+      const { started, log } = await startLogging(dataDir)
+      await expect.poll(log).toContain(`${dataDir} lacks ${missing} of 3 archives`)
+      await stopServer(started)
+    }
+    await rm(older, { recursive: true })
+  })
+
+  it('says in one line that its port is taken', async () => {
+    const { url } = await start()
+    const { code, stdout, stderr } = await runSvc(
+      ['serve'],
+      environment({ PORT: new URL(url).port, LOG_LEVEL: 'silent' }),
+    )
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toMatch(/^svc: Another program listens on .*: stop it, or set PORT to another number\.\n$/)
+  })
+
+  it.each([
+    [{ HOST: '192.0.2.1' }, 'This machine does not have the IP 192.0.2.1: check HOST.'],
+    [{ DATA_DIR: '/dev/null' }, 'The folder /dev/null cannot be used (EEXIST). Set DATA_DIR to a folder'],
+    [{ HOST: 'no-such-host.invalid' }, 'A host name in the configuration is unknown'],
+    [
+      { MIGRATIONS_DIR: '/nowhere' },
+      'The migrations in /nowhere cannot be read (ENOENT): check MIGRATIONS_DIR.',
+    ],
+    [{ DATABASE_URL: 'postgres://127.0.0.1:1/svc' }, 'The database does not respond'],
+    [{ PORT: 'x' }, 'PORT must be a whole number'],
+  ])('says in one line why it cannot start with %j', async (wrong, message) => {
+    const { code, stderr } = await runSvc(['serve'], environment({ LOG_LEVEL: 'silent', ...wrong }))
+    expect(code).toBe(1)
+    expect(stderr).toContain(message)
+    expect(stderr).not.toMatch(/\n {4}at /)
+  })
+
+  it('starts twice at once on one empty database, which is migrated once', async () => {
+    const name = `${database.connection.database}_empty`
+    const server = { ...database.connection }
+    await onServer(server, `create database ${name}`)
+    const url = databaseUrl({ ...database.connection, database: name })
+    const more = { DATABASE_URL: url, DATA_DIR: join(servers.dataDir, 'twice') }
+    const both = await Promise.all([start(more), start(more)])
+    for (const { url } of both) expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    await Promise.all(both.map(stopServer))
+    await onServer(server, `drop database ${name}`)
+  })
+})
