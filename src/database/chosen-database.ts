@@ -25,17 +25,18 @@ export interface ChosenDatabase {
 
 /**
  * Opens the database for the server. The server holds the embedded PostgreSQL until `close`. The signal ends the start of
- * PostgreSQL.
+ * PostgreSQL. Calls `onWait` when it only waits for the programs of PostgreSQL.
  */
 export async function openForServer(
   config: Config,
   log: FastifyBaseLogger,
-  signal: AbortSignal,
+  { signal, onWait }: { signal: AbortSignal; onWait: () => void },
 ): Promise<ChosenDatabase> {
   await prepareDataDir(config.dataDir)
   if (config.databaseUrl !== null)
     return openUrl(config, config.databaseUrl, (error) => logBroken(log, error))
-  const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, log, purpose: 'server', signal })
+  const { dataDir } = config
+  const postgres = await startEmbeddedPostgres({ dataDir, log, purpose: 'server', signal, onWait })
   return openHeld(postgres, (error) => logBroken(log, error))
 }
 

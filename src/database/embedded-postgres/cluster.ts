@@ -71,11 +71,14 @@ export async function refuseOtherMajor({ folder, cluster }: ClusterPaths): Promi
 /** Syncs the whole file system at once. A sync of each of the thousand files takes seconds on a busy disk. */
 const syncMethod = process.platform === 'linux' ? ['--sync-method=syncfs'] : []
 
-/** How to create a cluster. `sync`: wait until all files are on the disk. */
+/** How to create a cluster. */
 export interface ClusterOptions {
   native: string
   runAs: RunAs
+  /** Whether to wait until all files are on the disk. */
   sync: boolean
+  /** Called when initdb works, and this process waits for it. */
+  onWait: () => void
 }
 
 /**
@@ -107,7 +110,7 @@ export async function createCluster(paths: ClusterPaths, options: ClusterOptions
   }
 }
 
-async function initialize(staging: string, { native, runAs, sync }: ClusterOptions): Promise<void> {
+async function initialize(staging: string, { native, runAs, sync, onWait }: ClusterOptions): Promise<void> {
   const cluster = join(staging, 'cluster')
   await mkdir(cluster, { mode: 0o700 })
   const password = await open(join(staging, 'password'), 'w+', 0o600)
@@ -137,6 +140,7 @@ async function initialize(staging: string, { native, runAs, sync }: ClusterOptio
       env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
       stdio: ['ignore', 'ignore', 'pipe', password.fd],
     })
+    onWait()
     const [[code, signal], output] = await Promise.all([once(child, 'close'), text(child.stderr as Readable)])
     if (code !== 0) throw new Error(`initdb failed (${signal ?? code}): ${output.trim()}`)
   } finally {

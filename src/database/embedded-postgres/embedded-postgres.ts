@@ -51,6 +51,8 @@ export interface EmbeddedPostgresOptions {
   patienceSeconds?: number
   /** Ends a start: `startEmbeddedPostgres` stops the PostgreSQL that it is starting, and throws. */
   signal?: AbortSignal
+  /** Called when PostgreSQL's programs begin to work. This process then only waits for them. */
+  onWait?: () => void
   /** PostgreSQL's own parameters, for tests. */
   settings?: Settings
 }
@@ -157,7 +159,7 @@ async function tryStart(
 /** Returns the running server of a cluster. Starts one when there is none. */
 async function findOrStart(
   paths: ClusterPaths,
-  { log, settings = {}, signal }: EmbeddedPostgresOptions,
+  { log, settings = {}, signal, onWait = () => {} }: EmbeddedPostgresOptions,
 ): Promise<Postmaster | Refusal> {
   const owner = await findClusterOwner(paths.cluster)
   const seen = await readPostmaster(paths.cluster)
@@ -167,11 +169,11 @@ async function findOrStart(
   const native = await preparePostgresBinaries(runAs)
   if (owner === null) {
     log?.info(`creating a PostgreSQL cluster in ${paths.folder}`)
-    await createCluster(paths, { native, runAs, sync: settings['fsync'] !== 'off' })
+    await createCluster(paths, { native, runAs, sync: settings['fsync'] !== 'off', onWait })
   }
   signal?.throwIfAborted()
   try {
-    return await startPostmaster(paths, { native, runAs, settings, signal })
+    return await startPostmaster(paths, { native, runAs, settings, signal, onWait })
   } catch (problem) {
     if (alreadyRunning.test(String(problem))) return { holder: null, problem }
     throw problem

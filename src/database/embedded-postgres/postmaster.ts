@@ -72,13 +72,19 @@ async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boo
 
 /**
  * Starts PostgreSQL in its own session, so that Ctrl-C does not end it, and returns it when it is ready. When the signal
- * aborts, it stops PostgreSQL and throws.
+ * aborts, it stops PostgreSQL and throws. Calls `onWait` when PostgreSQL works, and this process waits for it.
  */
 export async function startPostmaster(
   paths: ClusterPaths,
-  start: { native: string; runAs: RunAs; settings: Settings; signal: AbortSignal | undefined },
+  start: {
+    native: string
+    runAs: RunAs
+    settings: Settings
+    signal: AbortSignal | undefined
+    onWait: () => void
+  },
 ): Promise<Postmaster> {
-  const { native, runAs, settings, signal } = start
+  const { native, runAs, settings, signal, onWait } = start
   const leftover = await readPostmaster(paths.cluster)
   const lock = join(paths.cluster, 'postmaster.pid')
   // A crash of the machine may leave an empty lock file, and PostgreSQL then refuses to start. Do not remove a new
@@ -106,6 +112,7 @@ export async function startPostmaster(
     })
     child.unref()
     const endExitStop = stopOnExit(child.pid)
+    onWait()
     const started = await waitUntilReady(child, paths, { logStart, signal }).finally(endExitStop)
     // In a copied DATA_DIR, the file names the PostgreSQL of the original, which may be running with this folder.
     if (leftover !== null && !isAlive(leftover.pid)) await removeSocketFolder(leftover.socketFolder)

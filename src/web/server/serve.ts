@@ -30,12 +30,18 @@ export async function serve(config: Config): Promise<void> {
 
 async function run(config: Config, log: FastifyBaseLogger, stop: AbortSignal): Promise<void> {
   const stopRequested = new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve()))
-  const opening = openForServer(config, log, stop).catch((error: unknown) => {
+  let onWait = () => {}
+  const waiting = new Promise<void>((resolve) => {
+    onWait = resolve
+  })
+  const opening = openForServer(config, log, { signal: stop, onWait }).catch((error: unknown) => {
     if (stop.aborted) return null
     throw error
   })
-  // Both take most of a second at the first start: creating the cluster, and loading the modules.
-  const [database, { runServer }] = await Promise.all([opening, import('./run-server.ts')])
+  // Creating a cluster takes most of a second, and so does loading the modules, in which this process does nothing else.
+  // Do both at once: load when the programs of PostgreSQL work.
+  const loading = Promise.race([waiting, opening]).then(() => import('./run-server.ts'))
+  const [database, { runServer }] = await Promise.all([opening, loading])
   // The stop was requested while PostgreSQL was starting.
   if (database === null) return
   try {

@@ -1,5 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -120,14 +121,20 @@ describe('startEmbeddedPostgres', () => {
     await original.stop()
   })
 
-  it('keeps the data from one start to the next, and copies databases', async () => {
+  it('keeps the data from one start to the next, copies databases, and tells when the caller only waits', async () => {
     const dataDir = await aDataDir()
-    const first = await start(dataDir)
+    const whileWaiting: string[] = []
+    const onWait = () => {
+      whileWaiting.push(existsSync(clusterPaths(dataDir).cluster) ? 'starting' : 'creating the cluster')
+    }
+    const first = await start(dataDir, { onWait })
     await query(first.connection, 'create table kept (n int); insert into kept values (7)')
     await query(first.connection, 'create database original')
     await query(first.connection, 'create database copy template original')
     await first.stop()
-    const second = await start(dataDir)
+    expect(whileWaiting).toEqual(['creating the cluster', 'starting'])
+    const second = await start(dataDir, { onWait })
+    expect(whileWaiting).toEqual(['creating the cluster', 'starting', 'starting'])
     expect(await query(second.connection, 'select n from kept')).toEqual([{ n: 7 }])
     expect(await query({ ...second.connection, database: 'copy' }, 'select 1 as one')).toEqual([{ one: 1 }])
     await second.stop()
