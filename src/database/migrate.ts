@@ -176,13 +176,13 @@ async function applyUnit(pool: pg.Pool, client: pg.Client, unit: MigrationUnit):
   const [first] = unit.migrations
   if (first !== undefined && commitsByItself(unit)) {
     await withOwnConnection(pool, (worker) => runOutsideTransaction(worker, first))
-    await noteApplied(client, first)
+    await noteApplied(client, unit.migrations)
     return
   }
   // In a transaction, an index is not built concurrently and needs a stronger lock.
   const effects = unit.migrations.map(({ sql }) => readEffects({ sql: inOneTransaction(sql) }))
   await takeTableLocks(client, await findTableLocks(client, effects))
-  for (const migration of unit.migrations) await apply(client, migration)
+  await apply(client, unit.migrations)
   if (unit.functions.length > 0) await applyFunctions(client, unit.functions, await listFunctionTexts(client))
 }
 
@@ -373,14 +373,17 @@ function refuseChange({ name, path, checksum }: SqlFile, applied: Map<string, st
   )
 }
 
-async function apply(client: pg.Client, migration: SqlFile): Promise<void> {
-  const { path, sql } = migration
-  await runSqlFile(client, { path, sql: inOneTransaction(sql) })
-  await noteApplied(client, migration)
+async function apply(client: pg.Client, migrations: readonly SqlFile[]): Promise<void> {
+  for (const { path, sql } of migrations) await runSqlFile(client, { path, sql: inOneTransaction(sql) })
+  await noteApplied(client, migrations)
 }
 
-async function noteApplied(client: pg.Client, { name, checksum }: SqlFile): Promise<void> {
-  await client.query('insert into applied_migration (name, checksum) values ($1, $2)', [name, checksum])
+async function noteApplied(client: pg.Client, migrations: readonly SqlFile[]): Promise<void> {
+  await client.query(
+    `insert into applied_migration (name, checksum)
+     select name, checksum from json_to_recordset($1) as applied(name text, checksum text)`,
+    [JSON.stringify(migrations.map(({ name, checksum }) => ({ name, checksum })))],
+  )
 }
 
 /**
@@ -391,6 +394,6 @@ async function applyIfMissing(client: pg.Client, migration: SqlFile): Promise<bo
   const applied = await listApplied(client)
   refuseChange(migration, applied)
   if (applied.has(migration.name)) return false
-  await apply(client, migration)
+  await apply(client, [migration])
   return true
 }

@@ -98,6 +98,7 @@ export async function applyFunctions(
   )
   const views = await listViews(client)
   const changed = new Set<string>()
+  const newTexts: SqlFile[] = []
   for (const file of files) {
     const isNew = isNewText(file, texts)
     if (!isNew && texts.get(file.name)?.at(-1) !== file.checksum) continue
@@ -105,12 +106,13 @@ export async function applyFunctions(
     if (!isChanged && views.has(objectName(file))) continue
     if (isChanged) changed.add(objectName(file))
     await runSqlFile(client, file)
-    if (!isNew) continue
-    await client.query('insert into applied_function (name, checksum) values ($1, $2)', [
-      file.name,
-      file.checksum,
-    ])
+    if (isNew) newTexts.push(file)
   }
+  await client.query(
+    `insert into applied_function (name, checksum)
+     select name, checksum from json_to_recordset($1) as applied(name text, checksum text)`,
+    [JSON.stringify(newTexts.map(({ name, checksum }) => ({ name, checksum })))],
+  )
 }
 
 async function listViews(db: Queryable): Promise<ReadonlySet<string>> {
