@@ -1,5 +1,5 @@
 import { readdir, readFile } from 'node:fs/promises'
-import { resolve } from 'node:path'
+import { posix, resolve } from 'node:path'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import MarkdownIt, { type Token } from 'markdown-it'
 import { z } from 'zod'
@@ -51,17 +51,18 @@ const summaries = {
   'architecture.md':
     'The parts of svc, the life of a token, a push and a pull. For people who change the code.',
   'decisions.md': 'Choices that the specification leaves open, and what svc does.',
+  'rules/README.md': 'The numbered rules that the code and its tests refer to.',
 }
 
 const DocsQuery = z.object({ q: text })
 
 /** A file of docs/, rendered. */
 interface Document {
-  /** The name in its URL: `nginx` for `docs/nginx.md`. */
+  /** The name in its URL: `nginx` for `docs/nginx.md`, `rules/oauth` for `docs/rules/oauth.md`. */
   name: string
   title: string
-  /** What the document is about, in one line. Empty when nobody wrote it. */
-  summary: string
+  /** What the document is about, in one line. Null for a page of a folder, which the folder's README.md lists. */
+  summary: string | null
   html: string
   /** Its sections, for the table of contents. */
   sections: Section[]
@@ -73,7 +74,7 @@ const docsPage = page<{
   /** Null without a search. */
   found: FoundSection[] | null
 }>('pages/docs')
-const documentPage = page<{ documents: Document[]; document: Document }>('pages/document')
+const documentPage = page<{ document: Document }>('pages/document')
 const referencePage = page<{ reference: string; viewer: ApiViewer }>('pages/api-reference')
 
 /** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
@@ -86,7 +87,8 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     const session = await readSession(context, request)
     const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
     const found = search === '' ? null : searchDocuments(documents, search)
-    return docsPage(reply, session ?? nobody, { documents, search, found })
+    const listed = documents.filter(({ summary }) => summary !== null)
+    return docsPage(reply, session ?? nobody, { documents: listed, search, found })
   })
 
   /** Renders the endpoints, which takes longer than the rest of the page. They are the same for everybody. */
@@ -105,11 +107,11 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     return referencePage(reply, session ?? nobody, { reference: await reference, viewer })
   })
 
-  app.get<{ Params: { name: string } }>('/docs/:name', async (request, reply) => {
+  app.get<{ Params: { '*': string } }>('/docs/*', async (request, reply) => {
     const session = await readSession(context, request)
-    const document = documents.find(({ name }) => name === request.params.name)
+    const document = documents.find(({ name }) => name === request.params['*'])
     if (!document) throw pageNotFound()
-    return documentPage(reply, session ?? nobody, { documents, document })
+    return documentPage(reply, session ?? nobody, { document })
   })
 }
 
@@ -123,24 +125,31 @@ async function tagPage(request: FastifyRequest, reply: FastifyReply, body: unkno
   return null
 }
 
-/** `/docs/api` is the URL of the API reference, so the guide `docs/api.md` gets another name. */
-const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace(/\.md$/, ''))
+/**
+ * Returns the name in the URL of a document. A README.md has the name of its folder. `/docs/api` is the URL of the API
+ * reference, so the guide `docs/api.md` gets another name.
+ */
+const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace(/(?:\/README)?\.md$/, ''))
 
 async function readDocuments(): Promise<Document[]> {
   const folder = resolve(projectRoot, 'docs')
-  const files = (await readdir(folder)).filter((file) => file.endsWith('.md'))
+  const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.md'))
   const known = Object.entries(summaries)
   const others = files.filter((file) => !(file in summaries)).sort()
   return Promise.all(
-    [...known, ...others.map((file) => [file, ''] as const)].map(async ([file, summary]) => ({
-      ...renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8')),
+    [...known, ...others.map((file) => [file, null] as const)].map(async ([file, summary]) => ({
+      ...renderDocsPage(file, await readFile(resolve(folder, file), 'utf8')),
       summary,
     })),
   )
 }
 
-/** Renders a document. Its headings get ids, and links to other documents point to their pages. */
-export function renderDocsPage(name: string, text: string): Omit<Document, 'summary'> {
+/**
+ * Renders a document. `file` is its path in docs/. Its headings get ids, and links to other documents point to their
+ * pages.
+ */
+export function renderDocsPage(file: string, text: string): Omit<Document, 'summary'> {
+  const name = nameOf(file)
   const markdown = new MarkdownIt({ html: false, linkify: false })
   const tokens = markdown.parse(text, {})
   const known = new Set<string>()
@@ -148,7 +157,7 @@ export function renderDocsPage(name: string, text: string): Omit<Document, 'summ
   const sections: Document['sections'] = []
   let title = name
   tokens.forEach((token, i) => {
-    for (const child of token.children ?? []) leadToPage(child)
+    for (const child of token.children ?? []) leadToPage(child, posix.dirname(file))
     if (token.type === 'inline' || token.type === 'fence')
       section.text += `${textOf(token) || token.content} `
     if (token.type !== 'heading_open') return
@@ -214,8 +223,11 @@ function idOf(words: string, known: Set<string>): string {
   return id
 }
 
-function leadToPage(token: Token): void {
+/** Changes a link to another file of docs/ into the URL of its page. `folder` has the file with the link. */
+function leadToPage(token: Token, folder: string): void {
   if (token.type !== 'link_open') return
-  const [, file, anchor = ''] = /^([\w-]+\.md)(#.*)?$/.exec(String(token.attrGet('href'))) ?? []
-  if (file !== undefined) token.attrSet('href', `/docs/${nameOf(file)}${anchor}`)
+  const [, path, anchor = ''] = /^((?:[\w.-]+\/)*[\w-]+\.md)(#.*)?$/.exec(String(token.attrGet('href'))) ?? []
+  if (path === undefined) return
+  const file = posix.join(folder, path)
+  if (!file.startsWith('../')) token.attrSet('href', `/docs/${nameOf(file)}${anchor}`)
 }

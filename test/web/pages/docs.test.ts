@@ -14,14 +14,19 @@ const t = useApp()
 describe('/docs', () => {
   it('lists and renders every file of docs/, with ids that its table of contents links to', async () => {
     const index = await t.app.inject('/docs')
-    const files = (await readdir('docs')).filter((file) => file.endsWith('.md'))
+    const entries = await readdir('docs', { recursive: true })
+    const isListed = (path: string) => !path.includes('/') || path.endsWith('/README.md')
+    const files = entries.filter((path) => path.endsWith('.md'))
+    const listed = files.filter(isListed)
     const links = [...index.body.matchAll(/href="(\/docs\/[\w-]+)"/g)].map(([, link]) => String(link))
-    expect(new Set(links).size).toBe(files.length + 1)
+    expect(new Set(links).size).toBe(listed.length + 1)
     expect(links.slice(0, 3)).toEqual(['/docs/api', '/docs/packages', '/docs/oauth-applications'])
     const cards = index.body.match(/<li><h2 class="title">[\s\S]*?<\/li>/g) ?? []
-    expect(cards).toHaveLength(files.length + 1)
+    expect(cards).toHaveLength(listed.length + 1)
     for (const card of cards) expect(card).toMatch(/<p class="muted">\w.{20,}\.<\/p>/)
-    for (const link of links) {
+    const inFolders = files.filter((path) => !isListed(path)).map((path) => `/docs/${path.slice(0, -3)}`)
+    expect(inFolders.length).toBeGreaterThan(4)
+    for (const link of [...links, ...inFolders]) {
       const { body, statusCode } = await t.app.inject(link)
       expect(statusCode, link).toBe(200)
       for (const [, id] of body.matchAll(/href="#([^"]+)"/g)) {
@@ -45,19 +50,22 @@ describe('/docs', () => {
 
   it('shows search results with a space between words, and with whole words at both ends', () => {
     const filler = 'word '.repeat(40)
-    const { sections } = renderDocsPage('x', `# X\n\n## One\n\n${filler}\nneedle\nafter ${filler}\n`)
+    const { sections } = renderDocsPage('x.md', `# X\n\n## One\n\n${filler}\nneedle\nafter ${filler}\n`)
     const [document] = [{ name: 'x', title: 'X', html: '', sections }]
     const [found] = searchDocuments([document], 'needle')
     expect(found?.excerpt).toMatch(/^word (.* )?needle after (.* )?word$/)
   })
 
-  it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md'])('has no page %s', async (url) => {
-    expect((await t.app.inject(url)).statusCode).toBe(404)
-  })
+  it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md', '/docs/rules/no-such'])(
+    'has no page %s',
+    async (url) => {
+      expect((await t.app.inject(url)).statusCode).toBe(404)
+    },
+  )
 
   it('gives ids to headings, links to other documents, and shows raw HTML as text', () => {
     const { html, title, sections } = renderDocsPage(
-      'x',
+      'x.md',
       '# The `x`\n\n## One: two\n\n## One: two\n\n[n](nginx.md#top) [a](api.md) <b>\n',
     )
     expect(title).toBe('The x')
@@ -65,6 +73,22 @@ describe('/docs', () => {
     expect(html).toContain('<a href="/docs/nginx#top">')
     expect(html).toContain('<a href="/docs/api-guide">')
     expect(html).toContain('&lt;b&gt;')
+  })
+
+  it('leads from a document in a folder to the pages of others, and leaves links out of docs/ alone', () => {
+    const { name, html } = renderDocsPage(
+      'rules/x.md',
+      '# X\n\n[a](y.md) [b](../nginx.md) [c](README.md) [d](../decisions/README.md#e) [f](../../CHANGELOG.md)',
+    )
+    expect(name).toBe('rules/x')
+    const links = [...html.matchAll(/href="([^"]+)"/g)].map(([, link]) => link)
+    expect(links).toEqual([
+      '/docs/rules/y',
+      '/docs/nginx',
+      '/docs/rules',
+      '/docs/decisions#e',
+      '../../CHANGELOG.md',
+    ])
   })
 })
 
