@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { readConfig } from '../src/config.ts'
-import { commandLine } from '../src/packages/tables/events.ts'
+import { commandLine } from '../src/events/events.ts'
 import { openUpstreamClient } from '../src/upstreams/client/fetch.ts'
 import { addUpstream } from '../src/upstreams/configure.ts'
 import { type ComposerProject, hasComposerClient } from '../test/support/composer-project.ts'

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { type Actor, transaction } from '../database/database.ts'
+import { type Author, insertEvent } from '../events/events.ts'
 import { raiseGroupMember } from '../groups/members.ts'
-import { type Author, insertEvent } from '../packages/tables/events.ts'
 import { type Credentials, insertAccount, type NewAccount, releaseUnverifiedEmail } from './accounts.ts'
 import { type Invitation, lockInvitation } from './invitations.ts'
 

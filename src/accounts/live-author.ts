@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Actor } from '../database/database.ts'
-import type { Author } from '../packages/tables/events.ts'
+import type { Author } from '../events/events.ts'
 import { PageError } from '../web/page-error.ts'
 
 /** The person who makes or ends a credential, for both kinds of events. */

@@ -1,9 +1,9 @@
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { countEvent } from '../events/counted-events.ts'
 import type { Job } from '../jobs/job.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { hasLogin, normalizeLogin } from './accounts.ts'
-import { countEvent } from './identity-events.ts'
 import { replaceResetToken, resetUrl } from './password-resets.ts'
 
 /** A verified address of an enabled account. */

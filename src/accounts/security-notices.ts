@@ -1,12 +1,12 @@
 import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { formatTime } from '../domain/formats.ts'
+import { describeBrowser, describeSubject } from '../events/event-words.ts'
+import { findIdentityEvent, type IdentityEvent, logIdentityEvents } from '../events/identity-events.ts'
 import type { Job } from '../jobs/job.ts'
 import { type Mail, personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { verificationMail } from './email-verifications.ts'
-import { describeBrowser, describeSubject } from './event-words.ts'
-import { findIdentityEvent, type IdentityEvent, logIdentityEvents } from './identity-events.ts'
 import { mayUsePassword } from './passwords.ts'
 
 const eventsPerTransaction = 500

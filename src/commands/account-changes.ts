@@ -4,7 +4,7 @@ import { type AccountChanges, changeAccount, releaseUsername } from '../accounts
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
-import { commandLine } from '../packages/tables/events.ts'
+import { commandLine } from '../events/events.ts'
 import {
   confirmEnding,
   describeEnded,

@@ -9,7 +9,7 @@ import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/pass
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { type Author, commandLine } from '../packages/tables/events.ts'
+import { type Author, commandLine } from '../events/events.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, readLine, theAccount, withDatabase } from './run.ts'

@@ -1,15 +1,11 @@
 import { Command, Option } from 'commander'
-import { describeActor } from '../accounts/event-words.ts'
-import {
-  applicationActions,
-  describeEvent,
-  type IdentityEvent,
-  listIdentityEvents,
-} from '../accounts/identity-events.ts'
 import { commandActor, type Queryable, transaction } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { applicationActions } from '../events/actions.ts'
+import { describeActor } from '../events/event-words.ts'
+import { describeEvent, type IdentityEvent, listIdentityEvents } from '../events/identity-events.ts'
 import {
   changeApplication,
   changeApplicationStatus,

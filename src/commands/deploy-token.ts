@@ -2,13 +2,13 @@ import { Command, Option } from 'commander'
 import type { CredentialAuthor } from '../accounts/live-author.ts'
 import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
+import { commandLine } from '../events/events.ts'
 import {
   createDeployToken,
   type DeployToken,
   listDeployTokens,
   revokeDeployToken,
 } from '../groups/deploy-tokens.ts'
-import { commandLine } from '../packages/tables/events.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'

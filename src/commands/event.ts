@@ -1,14 +1,10 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { describeActor } from '../accounts/event-words.ts'
-import {
-  describeEvent,
-  type IdentityEvent,
-  identityActions,
-  listIdentityEvents,
-} from '../accounts/identity-events.ts'
 import type { Queryable } from '../database/database.ts'
 import { isCalendarDay } from '../domain/calendar-day.ts'
 import { isPlainIp } from '../domain/setting-formats.ts'
+import { identityActions } from '../events/actions.ts'
+import { describeActor } from '../events/event-words.ts'
+import { describeEvent, type IdentityEvent, listIdentityEvents } from '../events/identity-events.ts'
 import { findApplicationByClientId } from '../oauth/applications.ts'
 import { type ListOptions, withListOptions } from './options.ts'
 import { printList, theAccount, withDatabase } from './run.ts'

@@ -4,7 +4,7 @@ import { explainNoNewAccounts, invite } from '../accounts/invite.ts'
 import { commandActor } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
-import { commandLine } from '../packages/tables/events.ts'
+import { commandLine } from '../events/events.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 

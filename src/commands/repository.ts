@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
+import { commandLine } from '../events/events.ts'
 import {
   type DeletedRepository,
   listDeletedRepositories,
@@ -14,7 +15,6 @@ import {
   restoreRepository,
   setRepository,
 } from '../groups/tenancy.ts'
-import { commandLine } from '../packages/tables/events.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { commandLine } from '../packages/tables/events.ts'
+import { commandLine } from '../events/events.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../upstreams/claims.ts'
 import { listVendorClaims, type VendorClaim } from '../upstreams/tables/vendor-claims.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'

@@ -6,7 +6,7 @@ import { type ListPart, type Queryable, transaction } from '../database/database
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
-import { type Author, insertEvent, insertEventList } from '../packages/tables/events.ts'
+import { type Author, insertEvent, insertEvents } from '../events/events.ts'
 import { requireBelowLimit } from './limits.ts'
 
 /** A deploy token to create. */
@@ -122,7 +122,7 @@ export async function revokeDeployTokensOf(
     action: 'revoke-deploy-token' as const,
     details: { name },
   }))
-  if (events.length > 0) await insertEventList(tx, author, events)
+  if (events.length > 0) await insertEvents(tx, author, events)
   return events.length
 }
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Config, CountLimits } from '../config.ts'
 import { errcode, RegistryError } from '../domain/registry-error.ts'
-import type { Author } from '../packages/tables/events.ts'
+import type { Author } from '../events/events.ts'
 import { isOperator } from './operators.ts'
 
 /** Locks the owner, so that concurrent requests count each other's rows. */

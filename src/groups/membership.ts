@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
-import { type Author, insertEvent, type RegistryAction } from '../packages/tables/events.ts'
+import type { RegistryAction } from '../events/actions.ts'
+import { type Author, insertEvent } from '../events/events.ts'
 import {
   changeGroupRole,
   changeRepositoryRole,

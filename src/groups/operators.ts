@@ -1,5 +1,5 @@
 import type { Queryable } from '../database/database.ts'
-import type { Author } from '../packages/tables/events.ts'
+import type { Author } from '../events/events.ts'
 
 /**
  * Returns whether a change comes from an operator: from the command line, or from a site administrator in the browser or

@@ -4,10 +4,11 @@ import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import type { Visibility } from '../domain/permissions.ts'
 import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { RegistryAction } from '../events/actions.ts'
+import { type Author, insertEvent } from '../events/events.ts'
 import { enqueue, type Job } from '../jobs/job.ts'
 import { markDocumentsOutdated } from '../packages/documents/documents.ts'
 import { renderOutdatedJob } from '../packages/documents/rerender.ts'
-import { type Author, insertEvent, type RegistryAction } from '../packages/tables/events.ts'
 import {
   hideRepository,
   listExpiredRepositories,

@@ -6,9 +6,9 @@ import type { StorageRoom } from '../archives/storage-room.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { AppContext } from '../context.ts'
+import type { Author } from '../events/events.ts'
 import { publishVersion, settleRepeat } from './publish.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
-import type { Author } from './tables/events.ts'
 import { findTakenVersion } from './tables/versions.ts'
 
 /** The parts that `publishArchive` needs. */

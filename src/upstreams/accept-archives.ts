@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import { errcode, RegistryError } from '../domain/registry-error.ts'
-import { insertEventList } from '../packages/tables/events.ts'
+import { insertEvents } from '../events/events.ts'
 import { checkContextOf, type MirrorContext } from './check-document.ts'
 import type { UpstreamChange } from './configure.ts'
 import { urlOfArchive } from './documents/packed-content.ts'
@@ -59,7 +59,7 @@ export async function acceptArchives(
     // The new rows get URL and shasum from the documents, and the documents announce this shasum again.
     for (const isDev of [false, true]) await renderMirror(tx, first.packageId, isDev, config.baseUrl)
     const about = { repositoryId, packageName, action: 'accept-archive' as const }
-    await insertEventList(
+    await insertEvents(
       tx,
       author,
       accepted.map(({ version: its, ...archive }) => {

@@ -1,8 +1,8 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
 import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { type Author, insertEvent } from '../events/events.ts'
 import { keepGroupPath } from '../groups/path-locks.ts'
-import { type Author, insertEvent } from '../packages/tables/events.ts'
 import { isPattern } from './documents/patterns.ts'
 import {
   claimVendor,

@@ -4,8 +4,8 @@ import { isPackageName } from '../composer/package-name.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { Author } from '../events/events.ts'
 import type { EncodedDocument } from '../packages/documents/encodings.ts'
-import type { Author } from '../packages/tables/events.ts'
 import {
   type CheckContext,
   type Checked,

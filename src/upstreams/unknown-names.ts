@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { limitsFrom } from '../accounts/failure-limit.ts'
 import { networkOf } from '../domain/client-ip.ts'
 import { errcode, RegistryError } from '../domain/registry-error.ts'
-import type { Author } from '../packages/tables/events.ts'
+import type { Author } from '../events/events.ts'
 
 /** How long a process remembers that no upstream has a document. */
 const rememberedMilliseconds = 10 * 60_000

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { findAccountDetails } from '../../src/accounts/accounts.ts'
-import { describeBrowser } from '../../src/accounts/event-words.ts'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { describeBrowser } from '../../src/events/event-words.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import {
   aGroup,
   aGroupMember,

@@ -4,7 +4,7 @@ import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
+import { commandLine } from '../../src/events/events.ts'
 import {
   type AccountActor,
   aDeployToken,

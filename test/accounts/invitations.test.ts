@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { deleteExpiredInvitations } from '../../src/accounts/invitations.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { commandActor } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
+import { commandLine } from '../../src/events/events.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { listGroupMembers } from '../../src/groups/members.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import { findReturn } from '../../src/web/pages/sign-in/return-path.ts'
 import {
   aGroup,

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { aName, anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 

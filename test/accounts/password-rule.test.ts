@@ -1,12 +1,12 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { insertInvitation, makeInvitationToken } from '../../src/accounts/invitations.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { findPasswordProblem } from '../../src/accounts/passwords.ts'
 import { makeProgram } from '../../src/commands/program.ts'
 import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
+import { commandLine } from '../../src/events/events.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import {
   type AccountActor,
   aName,

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { listEvents } from '../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
-import { listEvents } from '../../src/packages/tables/events.ts'
 import { anAccount } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { measureGroup } from '../../src/archives/tables/archives.ts'
+import { commandLine } from '../../src/events/events.ts'
 import {
   accountPrincipal,
   listAccessibleRepositories,
@@ -19,7 +20,6 @@ import {
 } from '../../src/groups/tenancy.ts'
 import type { JobContext } from '../../src/jobs/job.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import { searchAllPackages } from '../../src/packages/tables/found-packages.ts'
 import { releaseVendorByHand } from '../../src/upstreams/claims.ts'
 import { listUpstreams, listUpstreamsToFollow } from '../../src/upstreams/tables/upstreams.ts'

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
 import { hashSecret, kindOfToken, makeSecret, type TokenKind } from '../../src/domain/secrets.ts'
+import { commandLine } from '../../src/events/events.ts'
 import { findAccess, type RegistryRequest } from '../../src/groups/access.ts'
 import { changeRepositoryName } from '../../src/groups/tenancy.ts'
 import {
@@ -10,7 +11,6 @@ import {
   listRootDocuments,
   type WantedDocument,
 } from '../../src/packages/documents/documents.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import { aDeployToken, aName, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
+import { commandLine } from '../../src/events/events.ts'
 import { requireBelowLimit } from '../../src/groups/limits.ts'
 import { addGroup, addRepository } from '../../src/groups/tenancy.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import {
   aGroup,
   aGroupMember,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
+import { commandLine } from '../../src/events/events.ts'
 import { changePaths } from '../../src/groups/path-locks.ts'
 import {
   changeGroupName,
@@ -10,7 +11,6 @@ import {
 import { saveRootDocument } from '../../src/packages/documents/documents.ts'
 import { encodeDocument } from '../../src/packages/documents/encodings.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import { findListing } from '../../src/packages/tables/packages.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
 import { removeUpstream, setUpstream } from '../../src/upstreams/configure.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
+import { commandLine } from '../../src/events/events.ts'
 import { findGroup } from '../../src/groups/groups.ts'
 import { deleteRepository } from '../../src/groups/repositories.ts'
 import {
@@ -10,7 +11,6 @@ import {
   removeRepository,
 } from '../../src/groups/tenancy.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../src/packages/documents/rerender.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { openLastUse } from '../../src/jobs/last-use.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'

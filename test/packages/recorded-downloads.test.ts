@@ -4,9 +4,10 @@ import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { commandLine } from '../../src/events/events.ts'
+import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { openDownloadCounter } from '../../src/packages/download-counter.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
-import { sweepEventsJob } from '../../src/packages/tables/sweep-events.ts'
+import { deleteOldDownloads } from '../../src/packages/tables/recorded-downloads.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aDeployToken, anAccount, aPersonalToken, aRepository, signIn } from '../support/actors.ts'
@@ -171,14 +172,12 @@ describe('downloads', () => {
        select (now() at time zone 'utc')::date - days, $1, 'acme/lib', '1.0.0', 'anonymous', 0, 1 from unnest(array[31, 30]) days`,
       [version.repository.id],
     )
-    const sweep = (retention: Record<string, string>) => {
-      const config = readConfig(retention)
-      return sweepEventsJob.run(
-        { config, db: t.db, log: openLog('silent') },
+    const sweep = (retention: Record<string, string>) =>
+      sweepJob([deleteOldDownloads]).run(
+        { config: readConfig(retention), db: t.db, log: openLog('silent') },
         {},
         new AbortController().signal,
       )
-    }
     await sweep({ EVENT_RETENTION_DAYS: '31' })
     expect(await recordsOf(version)).toHaveLength(2)
     await sweep({ EVENT_RETENTION_DAYS: '30' })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { commandLine } from '../../src/packages/tables/events.ts'
+import { commandLine } from '../../src/events/events.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
 import { aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'

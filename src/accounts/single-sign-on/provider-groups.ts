@@ -2,8 +2,8 @@ import type pg from 'pg'
 import type { Actor, Queryable } from '../../database/database.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import { type Role, roles } from '../../domain/permissions.ts'
+import { insertEvent } from '../../events/events.ts'
 import { removeGroupMember, setGroupMember } from '../../groups/members.ts'
-import { insertEvent } from '../../packages/tables/events.ts'
 
 /** A group that the configuration maps, or that the provider gave to the account. */
 interface Membership {

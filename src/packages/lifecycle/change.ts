@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import type { RegistryAction } from '../../events/actions.ts'
+import { type Author, insertEvent } from '../../events/events.ts'
 import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
-import { type Author, insertEvent, type RegistryAction } from '../tables/events.ts'
 import { copyDescription, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
 
 /** A change of a published package: the package, the author, and the base URL of links. */

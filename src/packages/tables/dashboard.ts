@@ -1,5 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
-import type { RegistryAction } from './events.ts'
+import type { RegistryAction } from '../../events/actions.ts'
 
 /** The facts about the packages of a repository, for a list of repositories. */
 export interface RepositoryContent {

@@ -1,3 +1,4 @@
+import type { Config } from '../../config.ts'
 import type { ListPart, Queryable } from '../../database/database.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import type { TokenKind } from '../../domain/secrets.ts'
@@ -123,13 +124,17 @@ export async function listRecordedDownloads(
 }
 
 /** Removes records that are older than the retention time of events, at most `limit`. Returns how many. */
-export async function sweepDownloads(db: Queryable, retentionDays: number, limit: number): Promise<number> {
+export async function deleteOldDownloads(
+  db: Queryable,
+  limit: number,
+  { events }: Pick<Config, 'events'>,
+): Promise<number> {
   // The oldest records have the smallest ids.
   const { rowCount } = await db.query(
     `delete from recorded_download d
       using (select id, day from recorded_download order by id limit $2 for update skip locked) oldest
       where d.id = oldest.id and oldest.day < (now() at time zone 'utc')::date - $1::int`,
-    [retentionDays, limit],
+    [events.retentionDays, limit],
   )
   return rowCount ?? 0
 }

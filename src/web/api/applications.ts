@@ -1,8 +1,9 @@
 import { z } from 'zod'
-import { applicationActions, describeEvent, listIdentityEvents } from '../../accounts/identity-events.ts'
 import { transaction } from '../../database/database.ts'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
 import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import { applicationActions } from '../../events/actions.ts'
+import { describeEvent, listIdentityEvents } from '../../events/identity-events.ts'
 import {
   changeApplication,
   changeApplicationStatus,

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { tokenKinds } from '../../domain/secrets.ts'
-import { listEvents, listSiteEvents, type RegistryEvent } from '../../packages/tables/events.ts'
+import { listEvents, listSiteEvents, type RegistryEvent } from '../../events/registry-events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
 import { guardAdministrator, guardRepository } from './guards.ts'

@@ -21,10 +21,10 @@ import {
 import { errcode } from '../../domain/registry-error.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
+import type { Author } from '../../events/events.ts'
 import { type Access, findAccess, grantOf } from '../../groups/access.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
-import type { Author } from '../../packages/tables/events.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { actorOf, senderOf } from '../actor.ts'
 import {

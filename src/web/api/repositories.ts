@@ -4,6 +4,7 @@ import { describeRule } from '../../database/rules.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import { errcode } from '../../domain/registry-error.ts'
+import type { Author } from '../../events/events.ts'
 import {
   type AccessibleRepository,
   listAccessibleRepositories,
@@ -16,7 +17,6 @@ import {
   restoreRepository,
   setRepository,
 } from '../../groups/tenancy.ts'
-import type { Author } from '../../packages/tables/events.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'

@@ -4,6 +4,7 @@ import { listSiteAdministrators } from '../../accounts/accounts.ts'
 import { hasLiveToken, listExpiringTokens } from '../../accounts/personal-tokens.ts'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
+import { describeRegistryEvent } from '../../events/event-words.ts'
 import {
   type AccessibleGroup,
   type AccessibleRepository,
@@ -22,7 +23,6 @@ import {
 import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
 import { readSession } from '../visitor.ts'
-import { describeRegistryEvent } from './group/activity.ts'
 
 const repositoriesPerPage = 50
 const maxGroups = 12

@@ -14,11 +14,11 @@ import {
   type SiteAct,
 } from '../../domain/permissions.ts'
 import { RegistryError } from '../../domain/registry-error.ts'
+import type { Author } from '../../events/events.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../groups/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../groups/repositories.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
-import type { Author } from '../../packages/tables/events.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { PageError, pageNotFound } from '../page-error.ts'
 

@@ -1,6 +1,5 @@
 import { deleteExpiredVerifications, verificationMail } from '../../accounts/email-verifications.ts'
 import { deleteExpiredAttempts } from '../../accounts/failure-limit.ts'
-import { deleteFormerCounts, sweepIdentityEventsJob } from '../../accounts/identity-events.ts'
 import { deleteExpiredInvitations } from '../../accounts/invitations.ts'
 import { invitationMail } from '../../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../../accounts/password-reset-mail.ts'
@@ -19,6 +18,9 @@ import { noteExpiringTokensJob, tokenExpiryMail } from '../../accounts/token-exp
 import { collectGarbageJob } from '../../archives/collect-garbage.ts'
 import { removePurgedJob } from '../../archives/remove-purged.ts'
 import { scrubArchivesJob } from '../../archives/scrub-archives.ts'
+import { deleteFormerCounts } from '../../events/counted-events.ts'
+import { sweepIdentityEventsJob } from '../../events/identity-events.ts'
+import { sweepEventsJob } from '../../events/sweep-events.ts'
 import { removeExpiredRepositoriesJob } from '../../groups/tenancy.ts'
 import { sweepJob } from '../../jobs/expired-rows.ts'
 import type { Job } from '../../jobs/job.ts'
@@ -36,7 +38,7 @@ import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
 import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../../packages/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../../packages/tables/downloads.ts'
-import { sweepEventsJob } from '../../packages/tables/sweep-events.ts'
+import { deleteOldDownloads } from '../../packages/tables/recorded-downloads.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -71,6 +73,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredAttempts,
     deleteFormerCounts,
     deleteExpiredMisses,
+    deleteOldDownloads,
     deleteExpiredUploads,
   ]),
   removeExpiredRepositoriesJob,

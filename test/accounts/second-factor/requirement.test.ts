@@ -5,10 +5,10 @@ import { acceptInvitation } from '../../../src/accounts/invitation-acceptance.ts
 import { invite } from '../../../src/accounts/invite.ts'
 import { removeTotp } from '../../../src/accounts/second-factor/factors.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { commandLine } from '../../../src/events/events.ts'
 import { findVisibleGroup } from '../../../src/groups/groups.ts'
 import { listRecentPackageEvents } from '../../../src/packages/tables/dashboard.ts'
 import { listDependents } from '../../../src/packages/tables/dependencies.ts'
-import { commandLine } from '../../../src/packages/tables/events.ts'
 import { searchAllPackages } from '../../../src/packages/tables/found-packages.ts'
 import { findReturn } from '../../../src/web/pages/sign-in/return-path.ts'
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { listIdentityEvents } from '../../../src/accounts/identity-events.ts'
+import { listIdentityEvents } from '../../../src/events/identity-events.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'

@@ -5,7 +5,7 @@ import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { insertSession } from '../../../src/accounts/sessions.ts'
 import { commandActor } from '../../../src/database/database.ts'
-import { commandLine } from '../../../src/packages/tables/events.ts'
+import { commandLine } from '../../../src/events/events.ts'
 import {
   aGroup,
   anAccount,

@@ -2,9 +2,9 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { listIdentityEvents } from '../../../src/accounts/identity-events.ts'
 import { isPassword } from '../../../src/accounts/passwords.ts'
 import { transaction } from '../../../src/database/database.ts'
+import { listIdentityEvents } from '../../../src/events/identity-events.ts'
 import {
   aGroup,
   aGroupMember,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { sweepEvents } from '../../../src/packages/tables/sweep-events.ts'
+import { sweepEvents } from '../../../src/events/sweep-events.ts'
 import { anAccount, anAdminToken, aPersonalToken } from '../../support/actors.ts'
 import { aCaller, callApi } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'

@@ -12,8 +12,8 @@ import {
   placeOf,
 } from '../../../src/domain/permissions.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
+import { commandLine } from '../../../src/events/events.ts'
 import { removeRepository } from '../../../src/groups/tenancy.ts'
-import { commandLine } from '../../../src/packages/tables/events.ts'
 import {
   aGroupMember,
   anAccount,

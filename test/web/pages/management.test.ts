@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
+import { listEvents } from '../../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../../src/groups/repositories.ts'
-import { listEvents } from '../../../src/packages/tables/events.ts'
 import {
   aGroup,
   aGroupMember,

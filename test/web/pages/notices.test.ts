@@ -4,8 +4,8 @@ import { makeVerificationToken } from '../../../src/accounts/email-verifications
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { commandLine } from '../../../src/events/events.ts'
 import { removeRepository } from '../../../src/groups/tenancy.ts'
-import { commandLine } from '../../../src/packages/tables/events.ts'
 import {
   aDeployToken,
   aGroupMember,

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { findAccountDetails } from '../../../src/accounts/accounts.ts'
-import { listIdentityEvents } from '../../../src/accounts/identity-events.ts'
 import { listTokensOf } from '../../../src/accounts/personal-tokens.ts'
+import { listIdentityEvents } from '../../../src/events/identity-events.ts'
 import { aMember, anAccount, aPersonalToken, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { anApplication } from '../../support/oauth-actors.ts'

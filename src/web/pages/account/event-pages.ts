@@ -1,18 +1,14 @@
 import type { FastifyInstance } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
+import type { AppContext } from '../../../context.ts'
 import {
   describeAction,
   describeActor,
   describeBrowser,
   describeSubject,
-} from '../../../accounts/event-words.ts'
-import {
-  type EventFilter,
-  type IdentityEvent,
-  listIdentityEvents,
-} from '../../../accounts/identity-events.ts'
-import type { AppContext } from '../../../context.ts'
+} from '../../../events/event-words.ts'
+import { type EventFilter, type IdentityEvent, listIdentityEvents } from '../../../events/identity-events.ts'
 import { readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
 import { readSession, redirectToSignIn } from '../../visitor.ts'

@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { describeBrowser } from '../../../accounts/event-words.ts'
 import {
   deleteOtherSessions,
   deleteSessionsByKey,
@@ -9,6 +8,7 @@ import {
 } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
+import { describeBrowser } from '../../../events/event-words.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'

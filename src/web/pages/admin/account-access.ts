@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { describeBrowser } from '../../../accounts/event-words.ts'
 import {
   findPersonalToken,
   listTokensOf,
@@ -10,6 +9,7 @@ import {
 import { deleteSessionsByKey, type ListedSession, listLatestSessions } from '../../../accounts/sessions.ts'
 import { type Queryable, transaction } from '../../../database/database.ts'
 import { rowId } from '../../../domain/row-id.ts'
+import { describeBrowser } from '../../../events/event-words.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'

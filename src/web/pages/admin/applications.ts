@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { applicationActions, listIdentityEvents } from '../../../accounts/identity-events.ts'
 import { type Queryable, transaction } from '../../../database/database.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
 import {
@@ -10,6 +9,8 @@ import {
 } from '../../../domain/scope-descriptions.ts'
 import { covers } from '../../../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
+import { applicationActions } from '../../../events/actions.ts'
+import { listIdentityEvents } from '../../../events/identity-events.ts'
 import { changeApplicationStatus, maxReasonCharacters } from '../../../oauth/application-changes.ts'
 import {
   type Application,

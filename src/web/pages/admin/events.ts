@@ -3,16 +3,16 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
 import { findAccountByUsername } from '../../../accounts/accounts.ts'
-import { describeAction } from '../../../accounts/event-words.ts'
+import { isCalendarDay } from '../../../domain/calendar-day.ts'
+import { isPlainIp } from '../../../domain/setting-formats.ts'
+import { identityActions } from '../../../events/actions.ts'
+import { describeAction } from '../../../events/event-words.ts'
 import {
   describeEvent,
   type EventFilter,
   type IdentityEvent,
-  identityActions,
   listIdentityEvents,
-} from '../../../accounts/identity-events.ts'
-import { isCalendarDay } from '../../../domain/calendar-day.ts'
-import { isPlainIp } from '../../../domain/setting-formats.ts'
+} from '../../../events/identity-events.ts'
 import { findApplicationByClientId } from '../../../oauth/applications.ts'
 import { readQuery, text } from '../../forms.ts'
 import { isClientId } from '../../oauth/logo.ts'

@@ -1,12 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import type { RegistryAction } from '../../../events/actions.ts'
+import { describeRegistryEvent } from '../../../events/event-words.ts'
+import { listEvents, type SeenEvent } from '../../../events/registry-events.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
-import {
-  listEvents,
-  type RegistryAction,
-  type RegistryEvent,
-  type SeenEvent,
-} from '../../../packages/tables/events.ts'
 import { readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
 import { readSession, redirectToSignIn } from '../../visitor.ts'
@@ -60,49 +57,6 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
   })
 }
 
-/** The texts of actions whose name alone is unclear. */
-const sentences: Partial<Record<RegistryAction, string>> = {
-  publish: 'published',
-  delete: 'deleted',
-  restore: 'restored',
-  purge: 'purged',
-  abandon: 'marked as abandoned',
-  unabandon: 'marked as maintained',
-  quarantine: 'quarantined',
-  release: 'released from quarantine',
-  advise: 'published an advisory for',
-  withdraw: 'withdrew an advisory for',
-  'set-member': 'gave a role in this repository',
-  'remove-member': 'took away a role in this repository',
-  'set-group-member': 'gave a role in the group',
-  'remove-group-member': 'took away a role in the group',
-  'create-repository': 'created the repository',
-  'delete-repository': 'deleted the repository',
-  'restore-repository': 'restored the repository',
-  'change-repository': 'changed the settings',
-  'rename-repository': 'renamed the repository',
-  'create-group': 'created the group',
-  'rename-group': 'renamed the group',
-  'set-group': 'changed the settings of the group',
-  import: 'imported',
-  'add-upstream': 'added the upstream',
-  'set-upstream': 'changed the upstream',
-  'remove-upstream': 'removed the upstream',
-  'claim-vendor': 'claimed the vendor',
-  'release-vendor': 'released the vendor',
-  'request-package': 'requested the approval of',
-  'approve-package': 'approved',
-  'mirror-package': 'mirrored for the first time',
-  'drop-versions': 'the upstream no longer has versions of',
-  'upstream-gone': 'the upstream no longer has',
-  'archive-alarm': 'saw that an archive has changed',
-  'accept-archive': 'accepted the new bytes of an archive',
-  'contest-package': 'saw that another upstream has, too,',
-  'decide-package': 'decided which upstream serves',
-  'create-deploy-token': 'created a deploy token',
-  'revoke-deploy-token': 'revoked a deploy token',
-}
-
 /** The actions on packages from upstreams. Such a package has no page, but a place in the list of upstreams. */
 const upstreamActions: readonly RegistryAction[] = [
   'request-package',
@@ -138,23 +92,4 @@ function describeMeans({ tokenKind, ownTokenName, username }: SeenEvent): string
     // Its name is there instead of a username.
     deploy: 'with a deploy token',
   }[tokenKind]
-}
-
-/** Describes an event, such as `published` or `gave a role in the group: ann is admin`. */
-export function describeRegistryEvent({
-  action,
-  details,
-}: Pick<RegistryEvent, 'action' | 'details'>): string {
-  const said = sentences[action] ?? action.replaceAll('-', ' ')
-  const { username, role, reason, from, to, title, name, upstream, vendor, alarm } = details as Partial<
-    Record<string, string>
-  >
-  if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
-  if (name && action.endsWith('deploy-token')) return `${said}: ${name}`
-  if (upstream && action.endsWith('-upstream')) return `${said} ${upstream}`
-  if (vendor) return `${said} ${vendor}`
-  if (from && to) return `${said}: ${from} is now ${to}`
-  if (reason) return `${said} (${reason})`
-  if (alarm) return `${said} (the alarm was: ${alarm})`
-  return title ? `${said} (${title})` : said
 }

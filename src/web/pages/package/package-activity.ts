@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../../context.ts'
-import { listPackageEvents } from '../../../packages/tables/events.ts'
+import { listPackageEvents } from '../../../events/registry-events.ts'
 import { readQuery, text } from '../../forms.ts'
 import { nobody, page } from '../../pages.ts'
 import { type ShownRegistryEvent, showRegistryEvent } from '../group/activity.ts'

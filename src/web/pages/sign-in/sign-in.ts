@@ -14,7 +14,6 @@ import {
   limitsFrom,
   takeBackAttempt,
 } from '../../../accounts/failure-limit.ts'
-import { countRefusedSignIn } from '../../../accounts/identity-events.ts'
 import {
   HashQueueFullError,
   hashPassword,
@@ -22,6 +21,7 @@ import {
   mayUsePassword,
   needsRehash,
 } from '../../../accounts/passwords.ts'
+import { countRefusedSignIn } from '../../../accounts/refused-sign-ins.ts'
 import { deleteSession, findSession, insertSession } from '../../../accounts/sessions.ts'
 import type { Config } from '../../../config.ts'
 import type { AppContext } from '../../../context.ts'

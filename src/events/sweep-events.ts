@@ -1,7 +1,6 @@
-import type { EventSettings } from '../../config.ts'
-import type { Queryable } from '../../database/database.ts'
-import type { Job } from '../../jobs/job.ts'
-import { sweepDownloads } from './recorded-downloads.ts'
+import type { EventSettings } from '../config.ts'
+import type { Queryable } from '../database/database.ts'
+import type { Job } from '../jobs/job.ts'
 
 /**
  * Erases the client IPs of old events, and removes older ones. At most `limit` each. Returns how many.
@@ -20,13 +19,11 @@ export async function sweepEvents(
 
 const rowsPerStatement = 2_000
 
-/** Erases client IPs of old events, and removes old events and records of downloads (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
+/** Erases client IPs of old events, and removes old events (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
 export const sweepEventsJob: Job = {
   name: 'sweep-events',
   everySeconds: 3600,
   async run({ config, db }, _data, signal) {
     while ((await sweepEvents(db, config.events, rowsPerStatement)) > 0) signal.throwIfAborted()
-    while ((await sweepDownloads(db, config.events.retentionDays, rowsPerStatement)) > 0)
-      signal.throwIfAborted()
   },
 }

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest'
-import { logIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { openDatabase, transaction } from '../../src/database/database.ts'
+import { logIdentityEvents } from '../../src/events/identity-events.ts'
 import { useDatabase } from '../support/database.ts'
 
 const t = useDatabase()

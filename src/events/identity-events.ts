@@ -1,72 +1,15 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { EventSettings } from '../config.ts'
-import { type Actor, type ListPart, type Queryable, sweepOf } from '../database/database.ts'
-import { networkOf } from '../domain/client-ip.ts'
+import type { Actor, ListPart, Queryable } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { Job } from '../jobs/job.ts'
-import { hasLogin, normalizeLogin } from './accounts.ts'
-
-/** The actions on identities and applications. Triggers and the functions below write them as events. */
-export const identityActions = [
-  'sign-in',
-  'sign-in-failed',
-  'sign-in-locked',
-  'sign-out',
-  'session-ended',
-  'password-changed',
-  'reset-link-created',
-  'password-reset-requested',
-  'second-factor-added',
-  'second-factor-removed',
-  'second-factor-failed',
-  'recovery-codes-created',
-  'recovery-code-used',
-  'email-changed',
-  'email-verified',
-  'account-created',
-  'account-renamed',
-  'account-disabled',
-  'account-enabled',
-  'account-deleted',
-  'invitation-created',
-  'invitation-accepted',
-  'invitation-withdrawn',
-  'admin-granted',
-  'admin-removed',
-  'identity-linked',
-  'identity-unlinked',
-  'groups-changed',
-  'token-created',
-  'token-first-used',
-  'token-revoked',
-  'deploy-token-created',
-  'deploy-token-first-used',
-  'deploy-token-revoked',
-  'consent-given',
-  'consent-narrowed',
-  'authorization-withdrawn',
-  'code-replayed',
-  'refresh-token-reused',
-  'application-registered',
-  'application-pending',
-  'application-approved',
-  'application-suspended',
-  'application-declined',
-  'application-changed',
-  'application-secret-rotated',
-] as const
-
-/** The actions of an application's history: who registered, reviewed and changed it. */
-export const applicationActions = identityActions.filter((action) => action.startsWith('application-'))
-
-export type IdentityAction = (typeof identityActions)[number]
 
 /** A stored identity event. */
 export interface IdentityEvent {
   id: string
   happenedAt: Date
-  /** One of `identityActions`. A newer release may have more. */
+  /** One of `identityWords`. A newer release may have more. */
   action: string
   /** The account that it is about. Null for an application, or for a sign-in with an unknown name. */
   username: string | null
@@ -178,52 +121,6 @@ export async function findIdentityEvent(db: Queryable, id: string): Promise<Iden
   )
   return rows[0] ?? null
 }
-
-/** SQL that finds the account with a username or email, which is the first parameter of the statement. */
-const accountOfLogin = `(select id from account where ${hasLogin} order by username = $1 desc limit 1)`
-
-/** The actions that somebody without a session can repeat. The trigger function refuse_event_change has them too. */
-type CountedAction = 'sign-in-failed' | 'sign-in-locked' | 'second-factor-failed' | 'password-reset-requested'
-
-/**
- * Counts a failed or locked sign-in with this username or email: see `countEvent`. An unknown name is not stored, because
- * it may be a mistyped password: these have one event for each network and hour together.
- */
-export async function countRefusedSignIn(
-  db: Queryable,
-  actor: Actor,
-  action: Extract<CountedAction, 'sign-in-failed' | 'sign-in-locked'>,
-  login: string,
-  network: string,
-): Promise<void> {
-  await db.query(
-    `select note_counted_event(the_action => $2, the_account_id => ${accountOfLogin}, the_network => $3, the_kind => '',
-                               actor => $4)`,
-    [normalizeLogin(login), action, network, actor],
-  )
-}
-
-/**
- * Counts an event of an account. All with the same action and `kind` from one network (see `networkOf`) in an hour have one
- * event, with the number of `attempts` in its details.
- */
-export async function countEvent(
-  db: Queryable,
-  actor: Actor,
-  { action, accountId, kind = '' }: { action: CountedAction; accountId: string; kind?: string },
-): Promise<void> {
-  await db.query(
-    'select note_counted_event(the_action => $1, the_account_id => $2, the_network => $3, the_kind => $4, actor => $5)',
-    [action, accountId, networkOf(actor.ip ?? undefined), kind, actor],
-  )
-}
-
-/** Deletes at most `limit` counts whose hour has ended. Their events stay. Returns how many. */
-export const deleteFormerCounts = sweepOf(
-  'counted_event',
-  'action, account_id, network, kind, hour',
-  `hour < now() - interval '2 hours'`,
-)
 
 /**
  * Writes at most `limit` events that are not logged yet to the log. Returns their ids. Because of the limit in the

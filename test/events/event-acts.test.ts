@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
+import { commandLine } from '../../src/events/events.ts'
+import { type IdentityEvent, listIdentityEvents } from '../../src/events/identity-events.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import {

@@ -7,24 +7,21 @@ import {
   resetPassword,
 } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
-import { describeActor } from '../../src/accounts/event-words.ts'
-import {
-  countRefusedSignIn,
-  deleteFormerCounts,
-  listIdentityEvents,
-  sweepIdentityEventsJob,
-} from '../../src/accounts/identity-events.ts'
+import { countRefusedSignIn } from '../../src/accounts/refused-sign-ins.ts'
 import { noteFailedFactor } from '../../src/accounts/second-factor/check-factor.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { networkOf } from '../../src/domain/client-ip.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { deleteFormerCounts } from '../../src/events/counted-events.ts'
+import { describeActor } from '../../src/events/event-words.ts'
+import { commandLine } from '../../src/events/events.ts'
+import { listIdentityEvents, sweepIdentityEventsJob } from '../../src/events/identity-events.ts'
 import { changeMember, type MemberChange } from '../../src/groups/membership.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
-import { commandLine } from '../../src/packages/tables/events.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import {
   aName,

@@ -1,59 +1,11 @@
 import { formatTime } from '../domain/formats.ts'
-import type { IdentityAction, IdentityEvent } from './identity-events.ts'
-
-/** The text of each action on pages. */
-const words: Record<IdentityAction, string> = {
-  'sign-in': 'Signed in',
-  'sign-in-failed': 'Sign-in failed: wrong password',
-  'sign-in-locked': 'Sign-in locked: too many wrong passwords',
-  'sign-out': 'Signed out',
-  'session-ended': 'Session ended',
-  'password-changed': 'Password changed',
-  'reset-link-created': 'Link for a new password created',
-  'password-reset-requested': 'Link for a new password requested by mail',
-  'second-factor-added': 'Second factor added',
-  'second-factor-removed': 'Second factor removed',
-  'second-factor-failed': 'Second factor failed',
-  'recovery-codes-created': 'Recovery codes created',
-  'recovery-code-used': 'Recovery code used',
-  'email-changed': 'Email address changed',
-  'email-verified': 'Email address verified',
-  'account-created': 'Account created',
-  'account-renamed': 'Username changed',
-  'account-disabled': 'Account disabled',
-  'account-enabled': 'Account enabled',
-  'account-deleted': 'Account deleted',
-  'invitation-created': 'Invitation created',
-  'invitation-accepted': 'Invitation accepted',
-  'invitation-withdrawn': 'Invitation withdrawn',
-  'admin-granted': 'Became a site administrator',
-  'admin-removed': 'No longer a site administrator',
-  'identity-linked': 'Account of a sign-in provider linked',
-  'identity-unlinked': 'Account of a sign-in provider unlinked',
-  'groups-changed': 'Groups changed by a sign-in provider',
-  'token-created': 'Token created',
-  'token-first-used': 'Token used for the first time',
-  'token-revoked': 'Token revoked',
-  'deploy-token-created': 'Deploy token created',
-  'deploy-token-first-used': 'Deploy token used for the first time',
-  'deploy-token-revoked': 'Deploy token revoked',
-  'consent-given': 'Application authorized',
-  'consent-narrowed': 'Application authorized for less than before',
-  'authorization-withdrawn': 'Authorization withdrawn',
-  'code-replayed': 'Authorization code used twice',
-  'refresh-token-reused': 'Refresh token used after it was replaced',
-  'application-registered': 'Application registered',
-  'application-pending': 'Application waits for review',
-  'application-approved': 'Application approved',
-  'application-suspended': 'Application suspended',
-  'application-declined': 'Application declined',
-  'application-changed': 'Application changed',
-  'application-secret-rotated': 'Client secret rotated',
-}
+import { identityWords, registryWords } from './actions.ts'
+import type { IdentityEvent } from './identity-events.ts'
+import type { RegistryEvent } from './registry-events.ts'
 
 /** Describes an action: `Signed in`. An action of a newer release is shown by its name. */
 export function describeAction(action: string): string {
-  return (words as Record<string, string>)[action] ?? action
+  return (identityWords as Record<string, string>)[action] ?? action
 }
 
 /** Names the subject of an event in a few words, such as a token's name. Empty when there is nothing to add. */
@@ -162,4 +114,23 @@ export function describeActor({ actor, via, application }: IdentityEvent): strin
   }
   if (actor !== null) return actor
   return via === 'command' ? 'command line' : ''
+}
+
+/** Describes an event, such as `published` or `gave a role in the group: ann is admin`. */
+export function describeRegistryEvent({
+  action,
+  details,
+}: Pick<RegistryEvent, 'action' | 'details'>): string {
+  const said = (registryWords as Record<string, string>)[action] ?? action.replaceAll('-', ' ')
+  const { username, role, reason, from, to, title, name, upstream, vendor, alarm } = details as Partial<
+    Record<string, string>
+  >
+  if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
+  if (name && action.endsWith('deploy-token')) return `${said}: ${name}`
+  if (upstream && action.endsWith('-upstream')) return `${said} ${upstream}`
+  if (vendor) return `${said} ${vendor}`
+  if (from && to) return `${said}: ${from} is now ${to}`
+  if (reason) return `${said} (${reason})`
+  if (alarm) return `${said} (the alarm was: ${alarm})`
+  return title ? `${said} (${title})` : said
 }

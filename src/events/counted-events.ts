@@ -1,0 +1,31 @@
+import { type Actor, type Queryable, sweepOf } from '../database/database.ts'
+import { networkOf } from '../domain/client-ip.ts'
+
+/** The actions that somebody without a session can repeat. The trigger function refuse_event_change has them too. */
+export type CountedAction =
+  | 'sign-in-failed'
+  | 'sign-in-locked'
+  | 'second-factor-failed'
+  | 'password-reset-requested'
+
+/**
+ * Counts an event of an account. All with the same action and `kind` from one network (see `networkOf`) in an hour have one
+ * event, with the number of `attempts` in its details.
+ */
+export async function countEvent(
+  db: Queryable,
+  actor: Actor,
+  { action, accountId, kind = '' }: { action: CountedAction; accountId: string; kind?: string },
+): Promise<void> {
+  await db.query(
+    'select note_counted_event(the_action => $1, the_account_id => $2, the_network => $3, the_kind => $4, actor => $5)',
+    [action, accountId, networkOf(actor.ip ?? undefined), kind, actor],
+  )
+}
+
+/** Deletes at most `limit` counts whose hour has ended. Their events stay. Returns how many. */
+export const deleteFormerCounts = sweepOf(
+  'counted_event',
+  'action, account_id, network, kind, hour',
+  `hour < now() - interval '2 hours'`,
+)
