@@ -19,7 +19,7 @@ export interface Session {
   account: SessionAccount
   /** The token of all forms on the pages of this session. */
   csrfToken: string
-  /** False when the person last confirmed their identity more than 15 minutes ago. Sensitive actions then ask again. */
+  /** Whether the person has confirmed their identity in the last 15 minutes. If not, sensitive actions ask for it. */
   isConfirmed: boolean
   /** Whether the site or a group requires a second factor that the account does not have. */
   lacksFactor: boolean
@@ -34,13 +34,17 @@ export interface SessionAccount {
 
 /**
  * Starts a session from a network (see `networkOf`), and returns its id, which only the browser stores. Null when the
- * password was changed after its check, or the account was disabled. It also deletes expired sessions.
+ * password was changed after its check, or the account was disabled. It also deletes expired sessions. Without
+ * `isConfirmed`, the first sensitive action asks for a proof.
  */
 export async function insertSession(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
-  network: string,
-  userAgent: string | null = null,
+  {
+    network,
+    userAgent = null,
+    isConfirmed = true,
+  }: { network: string; userAgent?: string | null; isConfirmed?: boolean },
 ): Promise<string | null> {
   const id = makeOpaqueId()
   const { rowCount } = await db.query(
@@ -48,9 +52,10 @@ export async function insertSession(
     `with expired as (delete from session where expires_at < now()),
           signed_in as (select id from account
                          where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share)
-     insert into session (id_hash, account_id, network, last_network, user_agent, expires_at)
-     select $1, id, $4, $4, $6, now() + make_interval(secs => $5) from signed_in`,
-    [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds, userAgent],
+     insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at)
+     select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end
+       from signed_in`,
+    [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds, userAgent, isConfirmed],
   )
   return rowCount === 1 ? id : null
 }

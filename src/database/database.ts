@@ -160,6 +160,8 @@ export interface SignInProof {
   method: 'password' | 'passkey' | 'provider' | 'invitation'
   /** The name of the OpenID Connect provider, for the method `provider`. */
   provider?: string
+  /** False when the provider does not say that the person has just signed in there. All other proofs are recent. */
+  isRecent?: boolean
   secondFactor?: 'totp' | 'recovery-code' | 'passkey'
 }
 

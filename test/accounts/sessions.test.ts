@@ -17,7 +17,7 @@ describe('a session', () => {
   /** Starts a session of the account, as a sign-in does. */
   async function aSession({ username }: AccountActor): Promise<string> {
     const credentials = await findCredentials(t.db, username)
-    const id = credentials && (await insertSession(t.db, credentials, '192.0.2.1'))
+    const id = credentials && (await insertSession(t.db, credentials, { network: '192.0.2.1' }))
     return id ?? expect.fail('no session was started')
   }
 
@@ -42,10 +42,10 @@ describe('a session', () => {
     const { id, username } = await anAccount(t.db)
     const checked = (await findCredentials(t.db, username)) ?? expect.fail()
     expect(await replacePasswordHash(t.db, checked, 'another hash')).toBe(true)
-    expect(await insertSession(t.db, checked, '192.0.2.1')).toBeNull()
+    expect(await insertSession(t.db, checked, { network: '192.0.2.1' })).toBeNull()
     const current = { ...checked, passwordHash: 'another hash' }
     await t.db.query('update account set disabled_at = now() where id = $1', [id])
-    expect(await insertSession(t.db, current, '192.0.2.1')).toBeNull()
+    expect(await insertSession(t.db, current, { network: '192.0.2.1' })).toBeNull()
   })
 
   it('that starts while the password is being changed does not outlive the change', async () => {
@@ -55,7 +55,7 @@ describe('a session', () => {
     await transaction(t.db, async (tx) => {
       await replacePasswordHash(tx, checked, 'another hash')
       await deleteAllSessions(tx, checked.accountId)
-      starting = insertSession(t.db, checked, '192.0.2.1')
+      starting = insertSession(t.db, checked, { network: '192.0.2.1' })
       // Wait until the statement of the session runs. Only then is the change committed.
       const isWaiting = `select from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into session%'`

@@ -28,7 +28,7 @@ async function aPerson() {
 
 async function aSession(username: string): Promise<string> {
   const credentials = await findCredentials(svc.db, username)
-  const id = credentials && (await insertSession(svc.db, credentials, '192.0.2.0/24'))
+  const id = credentials && (await insertSession(svc.db, credentials, { network: '192.0.2.0/24' }))
   if (!id) throw new Error('no session')
   return id
 }

@@ -30,7 +30,7 @@ describe('svc demo', () => {
       `select id, password_hash as hash from account where username = 'demo'`,
     )
     const credentials = { accountId: rows[0].id, passwordHash: rows[0].hash }
-    expect(await insertSession(svc.db, credentials, 'here')).not.toBeNull()
+    expect(await insertSession(svc.db, credentials, { network: 'here' })).not.toBeNull()
 
     const second = await svc.json('demo', '--reset')
     expect(second).toMatchObject({ client_id: first['client_id'], registry_url: first['registry_url'] })

@@ -93,7 +93,7 @@ export function useIdentityProvider(
   })
   async function signIn(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { searchParams } = new URL(request.url ?? '', issuer)
-    const person = searchParams.get('person')
+    const [person, at] = [searchParams.get('person'), searchParams.get('at')]
     if (person === null) {
       response.setHeader('content-type', 'text/html')
       response.end('<form><input name="person" aria-label="Person"><button>Sign in there</button></form>')
@@ -102,7 +102,7 @@ export function useIdentityProvider(
     const result =
       person === 'nobody'
         ? { error: 'access_denied', error_description: 'a <b>text</b> of the provider' }
-        : { login: { accountId: person } }
+        : { login: { accountId: person, ...(at !== null && { ts: Number(at) }) } }
     await provider.interactionFinished(request, response, result)
   }
   beforeAll(() => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve)))
@@ -163,12 +163,18 @@ export class Walker {
     return this.#seen(response)
   }
 
-  /** Signs in at the provider as a person, after a redirect from svc. Returns the path of the callback. */
-  async signInThere(redirect: LightMyRequestResponse, person: string): Promise<string> {
+  /**
+   * Signs in at the provider as a person, after a redirect from svc. Returns the path of the callback. The provider
+   * remembers the person, and that they signed in `secondsAgo`.
+   */
+  async signInThere(redirect: LightMyRequestResponse, person: string, secondsAgo = 0): Promise<string> {
     let url = new URL(String(redirect.headers.location))
     const { origin } = url
     for (let steps = 0; steps < 10; steps += 1) {
-      if (url.pathname.startsWith('/sign-in/')) url.searchParams.set('person', person)
+      if (url.pathname.startsWith('/sign-in/')) {
+        url.searchParams.set('person', person)
+        url.searchParams.set('at', `${Math.floor(Date.now() / 1000) - secondsAgo}`)
+      }
       const response = await fetch(url, {
         redirect: 'manual',
         headers: { cookie: this.#cookieFor(origin) },

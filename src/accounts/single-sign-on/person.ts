@@ -14,6 +14,11 @@ export interface ProvenPerson {
   username: string
   /** The person's groups at the provider that the configuration maps. Null when they are unknown: see `readGroups`. */
   groups: string[] | null
+  /**
+   * Whether the provider says that the person signed in there for this request, and not some time before. Only then the
+   * sign-in is a recent proof, which sensitive actions need.
+   */
+  hasJustSignedIn: boolean
 }
 
 type Claims = Readonly<Record<string, unknown>>
@@ -29,7 +34,7 @@ export function readPerson(
   { issuer, subject }: { issuer: string; subject: string },
   idToken: Claims,
   userInfo: Claims,
-): ProvenPerson {
+): Omit<ProvenPerson, 'hasJustSignedIn'> {
   const claims = { ...userInfo, ...idToken }
   const { email, isEmailVerified } = readEmail([idToken, userInfo])
   const mapped = new Set(groupMap.map(({ providerGroup }) => providerGroup))

@@ -7,7 +7,7 @@ import { type ProvenPerson, readPerson } from './person.ts'
 /** The time limit of a request to a provider, including its body. */
 const timeoutSeconds = 5
 /** How much clocks may differ. */
-export const toleranceSeconds = 30
+const toleranceSeconds = 30
 /** A longer response is refused. */
 const maxResponseBytes = 1024 * 1024
 /** How long the provider's metadata is used before it is read again. */
@@ -24,6 +24,12 @@ export class ProviderError extends Error {
   }
 }
 
+/**
+ * The `max_age` of a sign-in: a year. Providers must then say in the ID token when the person signed in there (OpenID
+ * Connect Core §3.1.2.1). A shorter one would make people sign in again.
+ */
+const signInMaxAgeSeconds = 365 * 86_400
+
 /** The secrets of one sign-in (OpenID Connect Core §3.1.2.1, RFC 7636). */
 export interface SignInSecrets {
   state: string
@@ -35,18 +41,15 @@ export interface SignInSecrets {
 export interface Provider {
   settings: ProviderSettings
   /**
-   * Returns the URL at the provider to which the browser goes. With `asksAgain`, the person must sign in there again, and
-   * the ID token says when they did (OpenID Connect Core §3.1.2.1).
+   * Returns the URL at the provider to which the browser goes. The ID token must say when the person signed in there. With
+   * `asksAgain`, they must sign in there again.
    */
   authorizationUrl(redirectUri: string, secrets: SignInSecrets, asksAgain?: boolean): Promise<string>
   /**
-   * Exchanges the code of a callback. Returns the person in the provider's signed ID token, and how many seconds before it
-   * the person signed in at the provider. Null when the token does not say this, because not every provider can.
+   * Exchanges the code of a callback. Returns the person in the provider's signed ID token. `ageSeconds` is the time since
+   * the browser was sent to the provider.
    */
-  provePerson(
-    callbackUrl: string,
-    secrets: SignInSecrets,
-  ): Promise<{ person: ProvenPerson; signedInSecondsAgo: number | null }>
+  provePerson(callbackUrl: string, signIn: SignInSecrets & { ageSeconds: number }): Promise<ProvenPerson>
 }
 
 /**
@@ -103,12 +106,13 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
           nonce,
           code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
           code_challenge_method: 'S256',
-          ...(asksAgain && { prompt: 'login', max_age: '0' }),
+          max_age: asksAgain ? '0' : `${signInMaxAgeSeconds}`,
+          ...(asksAgain && { prompt: 'login' }),
         })
         if (!isSecureUrl(url.href)) throw new oidc.ClientError('the authorization endpoint is not secure')
         return url.href
       }),
-    provePerson: (callbackUrl, { state, nonce, codeVerifier }) =>
+    provePerson: (callbackUrl, { state, nonce, codeVerifier, ageSeconds }) =>
       ask(async () => {
         const known = await client()
         const tokens = await oidc.authorizationCodeGrant(known, new URL(callbackUrl), {
@@ -125,9 +129,11 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
         const userInfo = hasUserInfo ? await oidc.fetchUserInfo(known, tokens.access_token, idToken.sub) : {}
         const { iss: issuer, sub: subject, iat, auth_time: signedInAt } = idToken
         return {
-          person: readPerson(settings, { issuer, subject }, idToken, userInfo),
+          ...readPerson(settings, { issuer, subject }, idToken, userInfo),
+          // The browser had the URL with `max_age`, so the provider may not have seen it, and not every provider knows it.
           // Both times are of the provider's clock.
-          signedInSecondsAgo: typeof signedInAt === 'number' ? iat - signedInAt : null,
+          hasJustSignedIn:
+            typeof signedInAt === 'number' && iat - signedInAt <= ageSeconds + toleranceSeconds,
         }
       }),
   }

@@ -91,11 +91,49 @@ describe('an ID token', () => {
       expect(problemOf(page)).toBe(
         'Liar did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.',
       )
-      expect(page.body).toContain('Sign out and sign in again to confirm that it is you.')
+      expect(page.body).toContain('Ask an administrator for help: your account has no password')
       expect(await isConfirmed()).toBe(false)
     }
     expect((await confirm(Math.floor(Date.now() / 1000))).headers.location).toBe('/')
     expect(await isConfirmed()).toBe(true)
+  })
+
+  it.each([
+    ['just now', true, 1],
+    ['an hour ago', false, 3600],
+    ['at a time that the provider does not say', false, undefined],
+  ])('of a person who signed in there %s is a recent proof: %s', async (_when, isRecent, ago) => {
+    const username = aName('eve')
+    const auth_time = ago && Math.floor(Date.now() / 1000) - ago
+    const claims = { sub: username, auth_time }
+    liar.tell({ claims, userInfo: { sub: username, preferred_username: username } })
+    const browser = new Walker(t)
+    // With the account that it makes, and again.
+    for (const _time of [1, 2]) {
+      await signInAtLiar(browser)
+      expect(await usernameOf(browser)).toBe(username)
+      expect((await browser.open('/login/oidc/acme/link')).statusCode === 200).toBe(isRecent)
+      const csrf_token = csrfTokenIn(await browser.open('/settings/account'))
+      await browser.post('/logout', { csrf_token })
+    }
+  })
+
+  it('is no recent proof of a person who chose a new account, unless they have just signed in', async () => {
+    for (const [ago, isRecent] of [
+      [1, true],
+      [3600, false],
+    ] as const) {
+      const { username: taken } = await anAccount(t.db)
+      const sub = aName('eve')
+      const auth_time = Math.floor(Date.now() / 1000) - ago
+      liar.tell({ claims: { sub, auth_time }, userInfo: { sub, preferred_username: taken } })
+      const browser = new Walker(t)
+      const choice = await browser.open(String((await signInAtLiar(browser)).headers.location))
+      const fields = { csrf_token: csrfTokenIn(choice), decision: 'new', password: '' }
+      const proof = /name="proof" value="([^"]+)"/.exec(choice.body)?.[1] ?? ''
+      expect((await browser.post('/login/oidc/liar/account', { ...fields, proof })).statusCode).toBe(303)
+      expect((await browser.open('/login/oidc/acme/link')).statusCode === 200).toBe(isRecent)
+    }
   })
 
   it('of an earlier sign-in is refused', async () => {
@@ -352,6 +390,8 @@ describe('GET /login/oidc/<provider>', () => {
     const { searchParams } = new URL(String(headers.location))
     expect(Object.fromEntries(searchParams)).toEqual({
       client_id: 'svc',
+      // It makes the provider say when the person signed in there, and asks nobody again before a year.
+      max_age: '31536000',
       response_type: 'code',
       redirect_uri: 'http://svc.test/login/oidc/acme/callback',
       scope: 'openid profile email',

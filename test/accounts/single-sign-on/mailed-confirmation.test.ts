@@ -20,8 +20,8 @@ beforeEach(async () => {
   await t.db.query('delete from auth_failure')
 })
 
-/** A person without a password whose sign-in is an hour old, on the page that asks for a proof. */
-async function anOldSession() {
+/** A person without a password who has just signed in, on the page that asks for a proof. */
+async function anUnprovenSession() {
   const name = aName('eve')
   const email = `${name}@example.com`
   silent.tell({
@@ -32,9 +32,6 @@ async function anOldSession() {
   await walker.signIn(silent, name)
   const { rows } = await t.db.query<{ id: string }>('select id from account where username = $1', [name])
   const account = { ...(rows[0] as { id: string }), username: name }
-  await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [
-    account.id,
-  ])
   const asks = async () => (await walker.open('/login/oidc/silent/link')).statusCode === 303
   const question = await walker.open(String((await walker.open('/login/oidc/silent/link')).headers.location))
   const [, returnId = ''] = /name="return" value="([^"]+)"/.exec(question.body) ?? []
@@ -55,7 +52,7 @@ async function anOldSession() {
 
 describe('a person whose provider does not say when they signed in', () => {
   it('confirms a sensitive act with a mailed link, once, and returns to it', async () => {
-    const { email, walker, asks, question, fields, request, aLink, follow } = await anOldSession()
+    const { email, walker, asks, question, fields, request, aLink, follow } = await anUnprovenSession()
     const start = await walker.post('/login/oidc/silent/confirm', fields)
     const back = await walker.open(await walker.signInThere(start, 'eve'))
     const page = await walker.open(String(back.headers.location))
@@ -81,7 +78,7 @@ describe('a person whose provider does not say when they signed in', () => {
   })
 
   it('cannot use the link in another session, an earlier link, or one of before 15 minutes', async () => {
-    const { account, asks, aLink, follow } = await anOldSession()
+    const { account, asks, aLink, follow } = await anUnprovenSession()
     const { token } = await aLink()
     const other = new Walker(t)
     await other.signIn(silent, account.username)
@@ -103,7 +100,7 @@ describe('a person whose provider does not say when they signed in', () => {
   })
 
   it('gets no link with a password, a second factor or an unverified email, and ten an hour', async () => {
-    const { account, walker, request } = await anOldSession()
+    const { account, walker, request } = await anUnprovenSession()
     for (let n = 0; n < 10; n++) expect((await request()).statusCode).toBe(303)
     expect((await request()).statusCode).toBe(429)
     await t.db.query('delete from auth_failure')

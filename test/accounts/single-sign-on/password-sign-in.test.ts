@@ -52,7 +52,7 @@ async function anAccountOf({ db }: TestApp, username: string): Promise<string> {
 async function aSessionOf({ db }: TestApp, accountId: string): Promise<string> {
   const credentials = await findCredentialsById(db, accountId)
   if (!credentials) throw new Error('no credentials')
-  return `svc_session=${await insertSession(db, credentials, '127.0.0.1')}`
+  return `svc_session=${await insertSession(db, credentials, { network: '127.0.0.1' })}`
 }
 
 describe('PASSWORD_SIGN_IN=admins', () => {

@@ -508,6 +508,37 @@ describe('a person without a password', () => {
     return browser.post('/login/oidc/acme/confirm', fields)
   }
 
+  it('has not confirmed anything by a sign-in with a provider that only remembers them', async () => {
+    const eve = aPerson()
+    const browser = new Walker(t)
+    const enter = async (secondsAgo: number) => {
+      const start = await browser.open('/login/oidc/acme')
+      await browser.open(await browser.signInThere(start, eve.subject, secondsAgo))
+      expect(await usernameOf(browser)).toBe(eve.subject)
+    }
+    const isConfirmed = async () => (await browser.open('/login/oidc/strict/link')).statusCode === 200
+    // They signed in at the provider an hour ago, for another site. Signing out here changes nothing.
+    for (const _time of [1, 2]) {
+      await enter(3600)
+      expect(await isConfirmed()).toBe(false)
+      const csrf_token = csrfTokenIn(await browser.open('/settings/account'))
+      await browser.post('/logout', { csrf_token })
+      expect(await usernameOf(browser)).toBeNull()
+    }
+    await enter(3600)
+    const asked = await browser.open('/login/oidc/strict/link')
+    const start = await startConfirmation(browser, await browser.open(String(asked.headers.location)))
+    const end = await browser.open(await browser.signInThere(start, eve.subject))
+    expect(end.headers.location).toBe('/login/oidc/strict/link')
+    expect(await isConfirmed()).toBe(true)
+  })
+
+  it('needs no further confirmation in the minutes after they typed their password at the provider', async () => {
+    const browser = new Walker(t)
+    await browser.signIn(acme, aPerson().subject)
+    expect((await browser.open('/login/oidc/strict/link')).statusCode).toBe(200)
+  })
+
   it('begins such a confirmation with a form of this site only', async () => {
     const { browser } = await anOldSession()
     expect((await browser.open('/login/oidc/acme/confirm')).statusCode).toBe(405)

@@ -86,6 +86,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
       return enterLinkedAccount(context, request, reply, provider, person, {
         account: made.account,
         returnId,
+        isRecent: person.hasJustSignedIn,
         notice: `Your account ${made.account.username} was created.`,
       })
     }

@@ -42,6 +42,8 @@ export async function linkWithPassword(
   return enterLinkedAccount(context, request, reply, provider, person, {
     account,
     returnId,
+    // They have just given the password.
+    isRecent: true,
     notice,
     ...proven,
   })

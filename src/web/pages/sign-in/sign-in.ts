@@ -99,7 +99,12 @@ export async function startSession(
   const actor = { ...actorOf(request, credentials.accountId), ...how }
   const sessionId = await transaction(
     db,
-    (tx) => insertSession(tx, credentials, origin.network, userAgentOf(request)),
+    (tx) =>
+      insertSession(tx, credentials, {
+        network: origin.network,
+        userAgent: userAgentOf(request),
+        isConfirmed: how.proof?.isRecent !== false,
+      }),
     // The browser that creates an account is not reported as a new one.
     isKnownDevice || actor.act === 'sign-up' ? actor : { ...actor, isNewBrowser: true },
   )

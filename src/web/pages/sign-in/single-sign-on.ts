@@ -19,7 +19,7 @@ import {
   takeSignIn,
 } from '../../../accounts/single-sign-on/pending-sign-ins.ts'
 import type { ProvenPerson } from '../../../accounts/single-sign-on/person.ts'
-import { type Provider, ProviderError, toleranceSeconds } from '../../../accounts/single-sign-on/providers.ts'
+import { type Provider, ProviderError } from '../../../accounts/single-sign-on/providers.ts'
 import type { AppContext } from '../../../context.ts'
 import { networkOf } from '../../../domain/client-ip.ts'
 import { makeOpaqueId } from '../../../domain/secrets.ts'
@@ -75,10 +75,9 @@ export async function providerSignInRoutes(
       const { returnId, accountId, isConfirmation } = signIn
       try {
         const url = `${context.config.baseUrl}${request.url}`
-        const { person, signedInSecondsAgo } = await provider.provePerson(url, signIn)
+        const person = await provider.provePerson(url, signIn)
         if (accountId !== null && isConfirmation) {
-          const about = { accountId, returnId, signedInSecondsAgo, askedSecondsAgo: signIn.ageSeconds }
-          return await confirm(context, request, reply, provider, person, about)
+          return await confirm(context, request, reply, provider, person, { accountId, returnId })
         }
         if (accountId !== null) return await link(context, request, reply, provider, person, accountId)
         return await enterAccount(context, request, reply, provider, person, { browser, returnId })
@@ -140,7 +139,10 @@ export function singleSignOnOf(
   return { db, log: request.log, actor: actorOf(request, accountId), provider: settings }
 }
 
-/** Signs a person in to the linked account. The next page shows the notice. */
+/**
+ * Signs a person in to the linked account. The next page shows the notice. `isRecent` says whether it is a recent proof of
+ * the person, which sensitive actions need.
+ */
 export async function enterLinkedAccount(
   context: AppContext,
   request: FastifyRequest,
@@ -155,6 +157,7 @@ export async function enterLinkedAccount(
   }: {
     account: { id: string; username: string }
     returnId: string
+    isRecent: boolean
     notice?: string
     secondFactor?: FactorKind
   },
@@ -187,7 +190,8 @@ async function enterAccount(
   }
   const { account } = entry
   if (entry.outcome === 'enter') {
-    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId })
+    const isRecent = person.hasJustSignedIn
+    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId, isRecent })
   }
   const id = await insertProof(context.db, browser, { provider: settings.name, person, account, returnId })
   return reply.redirect(`/login/oidc/${settings.name}/account?proof=${id}`, 303)
@@ -224,17 +228,7 @@ async function confirm(
   reply: FastifyReply,
   provider: Provider,
   person: ProvenPerson,
-  {
-    accountId,
-    returnId,
-    signedInSecondsAgo,
-    askedSecondsAgo,
-  }: {
-    accountId: string
-    returnId: string
-    signedInSecondsAgo: number | null
-    askedSecondsAgo: number
-  },
+  { accountId, returnId }: { accountId: string; returnId: string },
 ): Promise<FastifyReply> {
   const session = await readSession(context, request, { mayLackFactor: true })
   const { linked } = await findAccountsOfPerson(context.db, person)
@@ -242,8 +236,7 @@ async function confirm(
   if (session?.account.id !== accountId || linked?.id !== accountId) {
     throw new PageError(403, `This is not the account at ${label} that is linked with your account here.`)
   }
-  // The URL with `max_age=0` was in the hands of the browser, so the provider may not have seen it.
-  if (signedInSecondsAgo === null || signedInSecondsAgo > askedSecondsAgo + toleranceSeconds) {
+  if (!person.hasJustSignedIn) {
     return reply.redirect(withReturn('/settings/confirm-access', returnId, { unproven: name }), 303)
   }
   await confirmSession(context.db, session.idHash)
