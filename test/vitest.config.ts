@@ -20,6 +20,7 @@ const folders = [
   'accounts',
   'archives',
   'composer',
+  'documents',
   'domain',
   'groups',
   'mail',

@@ -1,15 +1,15 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { revokeDeployTokensOf } from '../groups/deploy-tokens.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../groups/members.ts'
-import { PageError } from '../web/page-error.ts'
-import { forgetOrigins } from '../web/pages/sign-in/sign-in-memory.ts'
 import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
 import { withdrawInvitationsOf } from './invitations.ts'
 import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
 import { deleteAllSessions, endAllSessions } from './sessions.ts'
+import { forgetOrigins } from './sign-in-origins.ts'
 
 /** How many things `endEverything` ended. */
 export interface Ended {
@@ -68,10 +68,13 @@ export async function replacePassword(
 }
 
 /** Thrown when a change would leave the site without an enabled administrator. */
-export class LastAdministratorError extends PageError {
+export class LastAdministratorError extends Refusal {
   constructor() {
-    super(409, 'This is the only site administrator. Make another account a site administrator first.')
-    this.name = 'LastAdministratorError'
+    super(
+      errcode.failedPrecondition,
+      'this is the only site administrator. Make another account a site administrator first',
+      { status: 409 },
+    )
   }
 }
 

@@ -1,13 +1,13 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
+import { countAttempt } from '../database/failure-limit.ts'
 import { formatTime } from '../domain/formats.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
+import { type CredentialAuthor, requireLiveAuthor } from '../groups/live-author.ts'
 import { siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
-import { countAttempt } from './failure-limit.ts'
 import { type InvitationDraft, insertInvitation, invitationUrl, makeInvitationToken } from './invitations.ts'
-import { type CredentialAuthor, requireLiveAuthor } from './live-author.ts'
 
 /** A new invitation. */
 export interface MadeInvitation {

@@ -1,7 +1,7 @@
 import argon2 from 'argon2'
 import type { Config } from '../config.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { limitConcurrency } from '../domain/time-slices.ts'
-import { PageError } from '../web/page-error.ts'
 import { commonPasswords } from './common-passwords.ts'
 
 /** argon2id with OWASP's smallest recommended cost: 33 ms. The library's default takes 240 ms (CONTRACT 5.2). */
@@ -61,12 +61,13 @@ const maxRunningHashes = 2
 const maxWaitingHashes = 60
 
 /** Thrown when too many passwords wait to be hashed. The status is 429, and the client may retry. */
-export class HashQueueFullError extends PageError {
+export class HashQueueFullError extends Refusal {
   constructor() {
-    super(429, 'Too many people are signing in at this moment. Try again in a few seconds.', {
-      'retry-after': '2',
-    })
-    this.name = 'HashQueueFullError'
+    super(
+      errcode.resourceExhausted,
+      'too many people are signing in at this moment. Try again in a few seconds',
+      { retryAfterSeconds: 2 },
+    )
   }
 }
 

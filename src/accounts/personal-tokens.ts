@@ -1,12 +1,11 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
+import type { Expiry } from '../domain/expiry.ts'
+import { expiryValues } from '../domain/expiry.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { SecretHash } from '../domain/secrets.ts'
-import { PageError } from '../web/page-error.ts'
-
-/** When a personal access token expires. */
-export type Expiry = { inDays: number } | { at: Date } | 'never'
 
 /** A personal access token to insert. Only the hash of the token is stored. */
 export interface NewPersonalToken {
@@ -23,10 +22,9 @@ export interface NewPersonalToken {
 }
 
 /** Thrown when an admin token is wanted for an account that is no site administrator. */
-export class NotAnAdministratorError extends PageError {
+export class NotAnAdministratorError extends Refusal {
   constructor() {
-    super(409, 'Only site administrators can have admin tokens.')
-    this.name = 'NotAnAdministratorError'
+    super(errcode.failedPrecondition, 'only site administrators can have admin tokens', { status: 409 })
   }
 }
 
@@ -193,12 +191,6 @@ export async function revokeAllOf(
     [accountId],
   )
   return rows[0] as { tokens: number; applications: number }
-}
-
-/** Returns the parameters of an expiration: a time, a number of days from now, or neither. */
-export function expiryValues(expiry: Expiry): [Date | null, number | null] {
-  if (expiry === 'never') return [null, null]
-  return 'at' in expiry ? [expiry.at, null] : [null, expiry.inDays]
 }
 
 /** Lists tokens of an account, or of all accounts, that are not revoked, oldest first; `after` is an id. */

@@ -1,8 +1,8 @@
+import { createHmac } from 'node:crypto'
 import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
 import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
-import { csrfTokenOf } from '../web/csrf.ts'
 import type { Credentials } from './accounts.ts'
 
 /** A session ends after this time without a request. */
@@ -96,6 +96,11 @@ export async function findSession(
   if (!found) return null
   const { isConfirmed, lacksFactor, ...account } = found
   return { idHash, account, csrfToken: csrfTokenOf(id), isConfirmed, lacksFactor }
+}
+
+/** Returns the form token of the browser with this cookie. Computing it requires the cookie. */
+export function csrfTokenOf(cookie: string): string {
+  return createHmac('sha256', cookie).update('csrf').digest('base64url')
 }
 
 /** Stores that the person of a session has just confirmed their identity. */

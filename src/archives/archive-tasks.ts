@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { fromRandomAccessReaderPromise } from 'yauzl'
-import { RegistryError } from '../domain/registry-error.ts'
+import { Refusal } from '../domain/refusal.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import { findPackageRoot, sortTree } from './archive-tree.ts'
 import { type ArchiveLimits, type JudgedArchive, judgeArchive } from './judge-archive.ts'
@@ -80,7 +80,7 @@ export type PackedJudgement = Omit<JudgedArchive, 'tree' | 'manifest'> & { manif
 /** The result of a task, the error that the client may read, or the archives whose directories the thread needs. */
 export type ArchiveReply =
   | { value: PackedJudgement | AtPath | ChangedFiles | null }
-  | { refusal: Pick<RegistryError, 'errcode' | 'message' | 'status' | 'warning' | 'details'> }
+  | { refusal: Pick<Refusal, 'errcode' | 'message' | 'status' | 'warning' | 'details'> }
   | { failure: { message: string; code: string | undefined; syscall: string } }
   | { needs: string[] }
 
@@ -106,7 +106,7 @@ export async function runArchiveTask(task: ArchiveTask): Promise<ArchiveReply> {
     if (task.name === 'look') return { value: lookAt(first, task.path, task.from, task.limit) }
     return { value: compareFiles(first, second as readonly ArchiveFile[], task.limit) }
   } catch (error) {
-    if (error instanceof RegistryError) {
+    if (error instanceof Refusal) {
       const { errcode, message, status, warning, details } = error
       return { refusal: { errcode, message, status, warning, details } }
     }

@@ -1,4 +1,4 @@
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { openThreads, ThreadFailure } from '../domain/threads.ts'
 import type { ArchiveReply, ArchiveTask } from './archive-tasks.ts'
 
@@ -33,13 +33,13 @@ export async function askArchiveThread(
   const options = { milliseconds: seconds * 1000 }
   const reply = await threads.run<ArchiveReply>(task, options).catch((error: unknown) => {
     if (!(error instanceof ThreadFailure)) throw error
-    throw new RegistryError(errcode.unavailable, `the archive ${error.message}: try again later`, {
+    throw new Refusal(errcode.unavailable, `the archive ${error.message}: try again later`, {
       cause: error,
     })
   })
   if ('refusal' in reply) {
     const { errcode, message, status, warning, details } = reply.refusal
-    throw new RegistryError(errcode, message, { status, details, ...(warning !== undefined && { warning }) })
+    throw new Refusal(errcode, message, { status, details, ...(warning !== undefined && { warning }) })
   }
   if ('failure' in reply) throw Object.assign(new Error(reply.failure.message), reply.failure)
   return reply

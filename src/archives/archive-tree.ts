@@ -1,3 +1,4 @@
+import type { PackageTree } from '../composer/composer-json.ts'
 import { makePause } from '../domain/time-slices.ts'
 import { type ArchiveEntry, archiveRefusal, entryRefusal, quoted } from './archive-entry.ts'
 import { isUnmarked } from './zip-entry.ts'
@@ -149,12 +150,6 @@ export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Rea
   const text = Buffer.concat(chunks).subarray(0, maxReadmeBytes).toString('utf8')
   return { text, isMarkdown: markdownName.test(name) }
 }
-
-/**
- * Returns the kind of entry at a path of a package, or null. It also finds directories without an entry. '' is the
- * root.
- */
-export type PackageTree = (path: string) => ArchiveEntry['kind'] | null
 
 /** The entries of an archive as two texts, which a thread can send in no time. No name contains a newline. */
 export interface PackedTree {

@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { fromRandomAccessReaderPromise, type ZipFile } from 'yauzl'
+import type { PackageTree } from '../composer/composer-json.ts'
 import { makePause } from '../domain/time-slices.ts'
 import {
   type ArchiveEntry,
@@ -17,7 +18,6 @@ import {
   findReadme,
   listWarnings,
   maxReadmeBytes,
-  type PackageTree,
   type PackedTree,
   packTree,
   type Readme,
@@ -79,7 +79,7 @@ export interface JudgedArchive {
 
 /**
  * Checks whether a zip file is a package that Composer can install, and that every parser reads in the same way.
- * Throws a RegistryError that names the wrong entry and the reason. It extracts nothing to disk, and keeps only the
+ * Throws a Refusal that names the wrong entry and the reason. It extracts nothing to disk, and keeps only the
  * directory in memory.
  *
  * Cheap checks run first. The directory alone shows names, kinds and announced sizes. Then each local header is

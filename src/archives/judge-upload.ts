@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises'
 import { networkOf } from '../domain/client-ip.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { openTurns } from '../domain/turns.ts'
 import type { PackedJudgement } from './archive-tasks.ts'
 import { runInArchiveThread } from './archive-threads.ts'
@@ -25,8 +25,8 @@ const limits = { atOnce: 3, atOnceOfOwner: 2, waiting: 500, waitingOfOwner: 100 
 export function openJudgement(): (ip: string, path: string) => Promise<JudgedArchive> {
   const inTurn = openTurns(limits, (whose) =>
     whose === 'owner'
-      ? new RegistryError(errcode.resourceExhausted, 'too many uploads at once', { retryAfterSeconds: 5 })
-      : new RegistryError(errcode.unavailable, 'too many uploads at once: try again later'),
+      ? new Refusal(errcode.resourceExhausted, 'too many uploads at once', { retryAfterSeconds: 5 })
+      : new Refusal(errcode.unavailable, 'too many uploads at once: try again later'),
   )
   return (ip, path) => inTurn(networkOf(ip), () => judgeUpload(path))
 }

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { measureDisk } from '../domain/disk-space.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type {
   ArchiveStore,
   ArchiveVolume,
@@ -112,12 +112,12 @@ export async function writing<T>(work: () => Promise<T>): Promise<T> {
     const { code = '' } = cause as NodeJS.ErrnoException
     if (code === 'ENOSPC' || code === 'EDQUOT') {
       const options = { status: 507, cause }
-      throw new RegistryError(errcode.resourceExhausted, 'no space left for archives', options)
+      throw new Refusal(errcode.resourceExhausted, 'no space left for archives', options)
     }
     if (!unwritable.has(code)) throw cause
     const warning =
       'The server cannot write its archives at the moment. Try again later, or tell its operator.'
-    throw new RegistryError(errcode.unavailable, 'the archive store cannot be written', { warning, cause })
+    throw new Refusal(errcode.unavailable, 'the archive store cannot be written', { warning, cause })
   }
 }
 
@@ -351,17 +351,17 @@ async function requireFreeSpace({ directory, reserveBytes }: ArchiveVolume, byte
   if (reserveBytes === 0) return
   const disk = await measureDisk(directory)
   if (disk === null || disk.freeBytes - bytes >= reserveBytes) return
-  throw new RegistryError(errcode.resourceExhausted, 'no space left for archives', {
+  throw new Refusal(errcode.resourceExhausted, 'no space left for archives', {
     status: 507,
     warning: `The disk of the server has ${disk.freeBytes} bytes left, and ${reserveBytes} of them are a reserve. Only its operator can change this.`,
   })
 }
 
-function tooLarge(maxBytes: number, size: number | null = null): RegistryError {
+function tooLarge(maxBytes: number, size: number | null = null): Refusal {
   const limit = `more than ${maxBytes} bytes`
   if (size === null)
-    return new RegistryError(errcode.resourceExhausted, `archive too large: ${limit}`, { status: 413 })
-  return new RegistryError(errcode.resourceExhausted, `archive too large: ${size} bytes, which is ${limit}`, {
+    return new Refusal(errcode.resourceExhausted, `archive too large: ${limit}`, { status: 413 })
+  return new Refusal(errcode.resourceExhausted, `archive too large: ${size} bytes, which is ${limit}`, {
     status: 413,
     warning: `The archive has ${size} bytes, and this registry accepts at most ${maxBytes}.`,
   })

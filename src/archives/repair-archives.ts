@@ -2,7 +2,7 @@ import { open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import type { Queryable } from '../database/database.ts'
-import { RegistryError } from '../domain/registry-error.ts'
+import { Refusal } from '../domain/refusal.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { keepArchive } from './keep-archive.ts'
 import { archiveName, discardArchive, receiveArchive } from './local-store.ts'
@@ -97,8 +97,7 @@ async function take(
       await discardArchive(received)
     }
   } catch (error) {
-    if (error instanceof RegistryError && error.status === 413)
-      return 'its bytes do not match the hash either'
+    if (error instanceof Refusal && error.status === 413) return 'its bytes do not match the hash either'
     if (bytes.errored !== null) return bytes.errored.message
     throw error
   } finally {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { Agent, type Dispatcher, request } from 'undici'
 import type { BucketKeys, BucketSettings } from '../domain/bucket.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { openCredentials } from './s3-credentials.ts'
 
 /**
@@ -102,7 +102,7 @@ export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualP
     },
   }
 
-  async function refuse(wanted: S3Request, response: Dispatcher.ResponseData): Promise<RegistryError> {
+  async function refuse(wanted: S3Request, response: Dispatcher.ResponseData): Promise<Refusal> {
     const { error, code } = await readRefusal(wanted, response)
     // The response to HEAD has no body, and so no code. An expired token has status 400.
     const isExpired = expiredCodes.has(code) || (wanted.method === 'HEAD' && response.statusCode === 400)
@@ -116,8 +116,8 @@ export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualP
 const expiredCodes = new Set(['ExpiredToken', 'InvalidToken', 'TokenRefreshRequired'])
 
 /** Returns the error for a store that is unavailable, is slow, or ends a response too early. */
-export function unavailable(cause: unknown): RegistryError {
-  return new RegistryError(errcode.unavailable, 'the archive store does not respond', { cause })
+export function unavailable(cause: unknown): Refusal {
+  return new Refusal(errcode.unavailable, 'the archive store does not respond', { cause })
 }
 
 /** Signs a request with headers. With `seconds`, it signs the query instead, for a URL that works for this time. */
@@ -156,7 +156,7 @@ function urlOf({ endpoint, name, isPathStyle, prefix }: BucketSettings, { key, q
 async function readRefusal(
   { method, key }: S3Request,
   response: Dispatcher.ResponseData,
-): Promise<{ error: RegistryError; code: string }> {
+): Promise<{ error: Refusal; code: string }> {
   const { statusCode } = response
   const text = await response.body.text().catch(() => '')
   const [, code = ''] = /<Code>([^<]{1,100})<\/Code>/.exec(text) ?? []
@@ -165,11 +165,11 @@ async function readRefusal(
   )
   if (statusCode === 507 || /StorageFull|Quota|InsufficientStorage/i.test(code)) {
     const text507 = 'no space left for archives'
-    return { code, error: new RegistryError(errcode.resourceExhausted, text507, { status: 507, cause }) }
+    return { code, error: new Refusal(errcode.resourceExhausted, text507, { status: 507, cause }) }
   }
   if (statusCode >= 500 || statusCode === 429) return { code, error: unavailable(cause) }
   // The credentials, the bucket or the clock are wrong. A retry does not help, because the operator must fix the
   // problem.
   const refused = 'the archive store refused the request'
-  return { code, error: new RegistryError(errcode.internal, refused, { status: 503, cause }) }
+  return { code, error: new Refusal(errcode.internal, refused, { status: 503, cause }) }
 }

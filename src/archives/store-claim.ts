@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
 import type { Queryable } from '../database/database.ts'
+import type { Log } from '../domain/log.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import {
   advanceClaim,
@@ -113,7 +113,7 @@ export interface ClaimKeeper {
 }
 
 /** Starts to keep the claim. */
-export function keepClaim(db: pg.Pool, store: ArchiveStore, log: FastifyBaseLogger): ClaimKeeper {
+export function keepClaim(db: pg.Pool, store: ArchiveStore, log: Log): ClaimKeeper {
   const keeper = randomUUID()
   let hasClaim = false
   let isLost = false

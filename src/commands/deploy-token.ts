@@ -1,5 +1,4 @@
 import { Command, Option } from 'commander'
-import type { CredentialAuthor } from '../accounts/live-author.ts'
 import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { commandLine } from '../events/events.ts'
@@ -9,6 +8,7 @@ import {
   listDeployTokens,
   revokeDeployToken,
 } from '../groups/deploy-tokens.ts'
+import type { CredentialAuthor } from '../groups/live-author.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'

@@ -1,13 +1,13 @@
 import { Command } from 'commander'
 import type pg from 'pg'
 import {
-  type Expiry,
   insertPersonalToken,
   listTokensOf,
   type PersonalToken,
   revokePersonalTokenByName,
 } from '../accounts/personal-tokens.ts'
 import { commandActor, transaction } from '../database/database.ts'
+import type { Expiry } from '../domain/expiry.ts'
 import { type ResourceScope, siteScopes } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'

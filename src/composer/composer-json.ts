@@ -1,4 +1,3 @@
-import type { PackageTree } from '../archives/archive-tree.ts'
 import { isSameVersion, type PublishedVersion } from './composer-version.ts'
 import { losesCharacters, saysSomething, withoutEmpty } from './manifest-fields.ts'
 import {
@@ -180,6 +179,12 @@ function listLinkWarnings(manifest: JsonObject, { conflict, replace }: JsonObjec
       .map((target) => `conflict.${target} is not needed, because replace already excludes it`),
   ]
 }
+
+/**
+ * Returns the kind of entry at a path of a package, or null. It also finds directories without an entry. '' is the
+ * root.
+ */
+export type PackageTree = (path: string) => 'file' | 'directory' | 'link' | null
 
 /**
  * Refuses a package whose `autoload` names a missing file, or a missing classmap path. Such a package breaks every

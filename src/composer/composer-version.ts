@@ -1,5 +1,5 @@
 import { isPlainText } from '../domain/plain-text.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 
 /** An uploaded version in svc's and in Composer's terms. */
 export interface PublishedVersion {
@@ -48,12 +48,12 @@ export function isSameVersion(text: string, { version, normalized }: PublishedVe
   return text === version || (normalizeVersion(text) ?? `dev-${text}`) === normalized
 }
 
-function badVersion(version: string): RegistryError {
+function badVersion(version: string): Refusal {
   const rest = version.slice(1)
   const hint = /^v/i.test(version) && isSemver(rest) ? `did you mean ${rest}?` : undefined
   const rule =
     'a version must be SemVer 2.0.0: major.minor.patch, such as 1.0.0 or 1.1.0-beta.2, without a "v"'
-  return new RegistryError(errcode.invalidArgument, `validate [Version:${version}] failed`, {
+  return new Refusal(errcode.invalidArgument, `validate [Version:${version}] failed`, {
     warning: hint ?? rule,
     details: hint === undefined ? [rule] : [hint, rule],
   })

@@ -1,4 +1,4 @@
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 
 /** A JSON value. */
 export type Json = null | boolean | number | string | Json[] | JsonObject
@@ -36,7 +36,7 @@ export function parseManifest(bytes: Uint8Array): { manifest: JsonObject; repeat
  * `wrong` continues the sentence, such as "must be a string". `details` are other mistakes.
  */
 export function refuseManifest(field: string, wrong: string, details: readonly string[] = []): never {
-  throw new RegistryError(errcode.invalidArgument, mistakeIn(field, wrong), { details })
+  throw new Refusal(errcode.invalidArgument, mistakeIn(field, wrong), { details })
 }
 
 /** Returns the mistake in a field as a sentence. */
@@ -46,7 +46,7 @@ export function mistakeIn(field: string, wrong: string): string {
 
 /** Throws the error for a composer.json that is too large: errcode 8, HTTP 413. */
 export function refuseLargeManifest(wrong: string): never {
-  throw new RegistryError(errcode.resourceExhausted, `composer.json ${wrong}`, { status: 413 })
+  throw new Refusal(errcode.resourceExhausted, `composer.json ${wrong}`, { status: 413 })
 }
 
 /** Returns uploaded text in a form for a message: at most 100 characters, without control characters. */

@@ -1,4 +1,4 @@
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 
 /** The maximum length of a name, which is part of directories, URLs and file names. */
 export const maxPackageNameLength = 150
@@ -33,7 +33,7 @@ export function toLowerAscii(name: string): string {
 export function readPackageName(name: string): string {
   const lower = toLowerAscii(name)
   if (isPackageName(lower)) return lower
-  throw new RegistryError(errcode.invalidArgument, 'invalid package name', {
+  throw new Refusal(errcode.invalidArgument, 'invalid package name', {
     warning:
       'A package name is vendor/package: letters, digits and single separators . _ - between them, ' +
       `at most ${maxPackageNameLength} characters, not ending in .json and not named like a Windows device.`,

@@ -1,5 +1,5 @@
 import { isPlainText } from '../domain/plain-text.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 
 /** The names of the three values: as query parameters and form fields, and as Composer's push plugins send them. */
@@ -33,7 +33,7 @@ export function readSource(sent: ReadonlyMap<string, string>): JsonObject | null
   if (Object.values(source).every((value) => value === '')) return null
   const problem = problemOf(source)
   if (problem === null) return source
-  throw new RegistryError(errcode.invalidArgument, `${parts[problem.part][0]} ${problem.wrong}`)
+  throw new Refusal(errcode.invalidArgument, `${parts[problem.part][0]} ${problem.wrong}`)
 }
 
 /** Returns the `source` of a version of another registry. Null unless Composer can use it. */

@@ -1,7 +1,7 @@
 import { access, constants, mkdir } from 'node:fs/promises'
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
+import type { Log } from '../domain/log.ts'
 import { openDatabase } from './database.ts'
 import { clusterPaths } from './embedded-postgres/cluster.ts'
 import {
@@ -29,7 +29,7 @@ export interface ChosenDatabase {
  */
 export async function openForServer(
   config: Config,
-  log: FastifyBaseLogger,
+  log: Log,
   { signal, onWait }: { signal: AbortSignal; onWait: () => void },
 ): Promise<ChosenDatabase> {
   await prepareDataDir(config.dataDir)
@@ -81,7 +81,7 @@ function openHeld(postgres: EmbeddedPostgres, onError: (error: Error) => void): 
   return { db, isEmbedded: true, gone: postgres.exited, close, abandon: () => postgres.stop() }
 }
 
-function logBroken(log: FastifyBaseLogger, error: Error): void {
+function logBroken(log: Log, error: Error): void {
   log.error(error, 'an idle database connection broke')
 }
 

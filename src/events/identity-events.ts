@@ -1,7 +1,7 @@
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { EventSettings } from '../config.ts'
 import type { Actor, ListPart, Queryable } from '../database/database.ts'
+import type { Log } from '../domain/log.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { Job } from '../jobs/job.ts'
 
@@ -126,11 +126,7 @@ export async function findIdentityEvent(db: Queryable, id: string): Promise<Iden
  * Writes at most `limit` events that are not logged yet to the log. Returns their ids. Because of the limit in the
  * statement, PostgreSQL uses the index of the events, also without statistics. Otherwise it would read the whole table.
  */
-export async function logIdentityEvents(
-  tx: pg.PoolClient,
-  log: FastifyBaseLogger,
-  limit: number,
-): Promise<string[]> {
+export async function logIdentityEvents(tx: pg.PoolClient, log: Log, limit: number): Promise<string[]> {
   const { rows } = await tx.query<IdentityEvent>(
     `with taken as (
        delete from unlogged_identity_event

@@ -8,7 +8,7 @@ import {
   type Verdict,
   type Visibility,
 } from '../domain/permissions.ts'
-import { errcode, notAuthorized, RegistryError } from '../domain/registry-error.ts'
+import { errcode, notAuthorized, Refusal } from '../domain/refusal.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
 
@@ -136,10 +136,10 @@ function reasonOf(verdict: Verdict, act: RepositoryAct): string {
 const hiddenOrMissing = 'There is no repository at this URL, or the token may not see it.'
 
 /** Returns the same error for a missing repository and for one that the token may not see. */
-export function noRepository(): RegistryError {
-  return new RegistryError(errcode.notFound, 'repository not found', { warning: hiddenOrMissing })
+export function noRepository(): Refusal {
+  return new Refusal(errcode.notFound, 'repository not found', { warning: hiddenOrMissing })
 }
 
-function nowhereToPush(): RegistryError {
+function nowhereToPush(): Refusal {
   return notAuthorized({ status: 404, warning: hiddenOrMissing })
 }

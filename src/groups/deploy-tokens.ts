@@ -1,13 +1,14 @@
 import type pg from 'pg'
-import { type CredentialAuthor, requireLiveAuthor } from '../accounts/live-author.ts'
-import { type Expiry, expiryValues } from '../accounts/personal-tokens.ts'
 import type { AppContext } from '../context.ts'
 import { type ListPart, type Queryable, transaction } from '../database/database.ts'
+import type { Expiry } from '../domain/expiry.ts'
+import { expiryValues } from '../domain/expiry.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 import { type Author, insertEvent, insertEvents } from '../events/events.ts'
 import { requireBelowLimit } from './limits.ts'
+import { type CredentialAuthor, requireLiveAuthor } from './live-author.ts'
 
 /** A deploy token to create. */
 export interface NewDeployToken {

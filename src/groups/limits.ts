@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Config, CountLimits } from '../config.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { Author } from '../events/events.ts'
 import { isOperator } from './operators.ts'
 
@@ -67,7 +67,7 @@ export async function requireBelowLimit(
   const { rows } = await tx.query<{ count: number }>(count, [ownerId])
   const max = limits[kind]
   if ((rows[0]?.count ?? 0) < max) return
-  throw new RegistryError(
+  throw new Refusal(
     errcode.resourceExhausted,
     `the ${owner} has the maximum of ${max} ${things}: remove one, or ask a site administrator about ${setting}`,
     { status: 403 },

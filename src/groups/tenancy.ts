@@ -2,13 +2,12 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
+import { markDocumentsOutdated, renderOutdated } from '../documents/outdated.ts'
 import type { Visibility } from '../domain/permissions.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { RegistryAction } from '../events/actions.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { enqueue, type Job } from '../jobs/job.ts'
-import { markDocumentsOutdated } from '../packages/documents/documents.ts'
-import { renderOutdatedJob } from '../packages/documents/rerender.ts'
 import {
   hideRepository,
   listExpiredRepositories,
@@ -117,7 +116,7 @@ export async function changeRepositoryName(
     if (oldName === newName) return true
     await markDocumentsOutdated(tx, [repositoryId])
     await note(tx, author, { repositoryId }, 'rename-repository', { from: oldName, to: newName })
-    await enqueue(tx, renderOutdatedJob, {})
+    await enqueue(tx, renderOutdated, {})
     return true
   })
 }
@@ -151,11 +150,11 @@ export async function restoreRepository(
   return retriedTransaction(db, async (tx) => {
     const id = await unhideRepository(tx, group.id, name)
     if (id === null) {
-      throw new RegistryError(errcode.notFound, `${group.name} has no deleted repository ${name}`)
+      throw new Refusal(errcode.notFound, `${group.name} has no deleted repository ${name}`)
     }
     // The group may have been renamed in the meantime.
     await markDocumentsOutdated(tx, [id])
-    await enqueue(tx, renderOutdatedJob, undefined)
+    await enqueue(tx, renderOutdated, undefined)
     const path = `${group.name}/${name}`
     await note(tx, author, { repositoryId: id }, 'restore-repository', { path })
     return path
@@ -194,7 +193,7 @@ export async function changeGroupName(
       tx,
       repositories.map(({ id }) => id),
     )
-    await enqueue(tx, renderOutdatedJob, undefined)
+    await enqueue(tx, renderOutdated, undefined)
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
 }
@@ -244,8 +243,8 @@ export async function removeGroup(
   })
 }
 
-function groupsAreForOperators(): RegistryError {
-  return new RegistryError(errcode.permissionDenied, 'only site administrators create groups here')
+function groupsAreForOperators(): Refusal {
+  return new Refusal(errcode.permissionDenied, 'only site administrators create groups here')
 }
 
 async function note(

@@ -1,11 +1,11 @@
-import type { FastifyBaseLogger } from 'fastify'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
+import type { Log } from '../domain/log.ts'
 import { insertJob, insertNewJobs } from './job-rows.ts'
 
 /** What a job gets in addition to its data. */
 export interface JobContext extends AppContext {
-  log: FastifyBaseLogger
+  log: Log
 }
 
 /**
@@ -19,7 +19,7 @@ export interface JobContext extends AppContext {
  *          async run({ db }, { versionId }, signal) { … },
  *        }
  *
- * 2. Add it to the list in `server/jobs.ts`.
+ * 2. Add it to the list in `web/server/jobs.ts`.
  * 3. Give it a schedule with `everySeconds`, or call `enqueue(tx, renderReadme, { versionId })` in the transaction that
  *    makes the work necessary. A process takes the job about a second after the commit.
  *

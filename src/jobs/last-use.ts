@@ -1,6 +1,6 @@
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import type { Log } from '../domain/log.ts'
 import type { TokenKind } from '../domain/secrets.ts'
 
 /** How long uses are gathered before one statement writes them all. */
@@ -38,7 +38,7 @@ type Senders = Map<string, Actor>
  * Starts to collect uses. The process gathers them and writes them together, at most once a minute for each token. A
  * process that dies loses a few seconds of uses.
  */
-export function openLastUse(db: pg.Pool, log: FastifyBaseLogger): LastUse {
+export function openLastUse(db: pg.Pool, log: Log): LastUse {
   let authorizations = new Set<string>()
   let personalTokens: Senders = new Map()
   let deployTokens: Senders = new Map()

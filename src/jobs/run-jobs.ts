@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger } from 'fastify'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
+import type { Log } from '../domain/log.ts'
 import { jobAttempts, observing } from '../domain/observations.ts'
 import { FailedForGood, type Job } from './job.ts'
 import {
@@ -50,7 +50,7 @@ interface JobOptions {
 export function runJobs(
   context: AppContext,
   jobs: readonly Job[],
-  log: FastifyBaseLogger,
+  log: Log,
   { pollEveryMilliseconds = pollMilliseconds, hasClaim = () => true }: JobOptions = {},
 ): RunningJobs {
   const { db } = context
@@ -159,11 +159,7 @@ export function runJobs(
 }
 
 /** Runs the jobs that are due now, in this process, until none is left. Tests use it to run single jobs. */
-export async function runDueJobs(
-  context: AppContext,
-  jobs: readonly Job[],
-  log: FastifyBaseLogger,
-): Promise<void> {
+export async function runDueJobs(context: AppContext, jobs: readonly Job[], log: Log): Promise<void> {
   const signal = new AbortController().signal
   const names = jobs.map(({ name }) => name)
   for (;;) {
@@ -199,7 +195,7 @@ interface Run {
   context: AppContext
   job: Job
   row: ClaimedJob
-  log: FastifyBaseLogger
+  log: Log
   signal: AbortSignal
 }
 

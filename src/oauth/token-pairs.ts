@@ -2,7 +2,14 @@ import type { Actor, Queryable } from '../database/database.ts'
 import { byteaArray, forEachCall } from '../database/shared-statements.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
-import type { PresentedClient } from '../web/oauth/client-request.ts'
+
+/** The credentials that a client sent. The statement that does the work of the request also verifies them. */
+export interface PresentedClient {
+  clientId: string
+  secretHash: SecretHash
+  /** The client IP of the request. */
+  ip: string
+}
 
 /** The lifetimes of new tokens, and the grace period of a superseded pair. */
 export interface TokenLifetimes {

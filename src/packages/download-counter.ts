@@ -1,8 +1,7 @@
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type { Queryable } from '../database/database.ts'
 import { networkOf } from '../domain/client-ip.ts'
-import { addLogFields } from '../web/log-fields.ts'
+import type { Log } from '../domain/log.ts'
 import { addDownloads, type CountedDownload } from './tables/downloads.ts'
 import { type Downloader, type RecordedDownload, saveDownloads } from './tables/recorded-downloads.ts'
 
@@ -28,10 +27,9 @@ export interface DownloadCounter {
   /** Remembers the downloads and returns at once. Downloads above the limits are not counted. */
   count: (downloads: readonly ReportedDownload[], clientIp: string) => void
   /**
-   * Remembers who downloads an archive, and adds it to the log line of the request. Returns at once. Call it just before the
-   * bytes, or a link to them, are sent.
+   * Remembers who downloads an archive, and returns at once. Call it just before the bytes, or a link to them, are sent.
    */
-  record: (request: FastifyRequest, sent: SentArchive) => void
+  record: (sent: SentArchive) => void
   /** Writes the counts so far. */
   flush: () => Promise<void>
 }
@@ -40,7 +38,7 @@ export interface DownloadCounter {
  * Gathers downloads in the process and writes them together. A process that is killed loses about a second of counts.
  * While the database is unavailable, the counts are kept, up to the limit.
  */
-export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): DownloadCounter {
+export function openDownloadCounter(db: Queryable, log: Log): DownloadCounter {
   const perNetwork = new LRUCache<string, { count: number }>({ max: maxNetworks, ttl: 3_600_000 })
   const counted = gather<CountedDownload>({
     keyOf: ({ repositoryId, packageName, normalized }) => `${repositoryId} ${packageName} ${normalized}`,
@@ -97,15 +95,16 @@ export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): Down
       const taken = takeFromLimit(clientIp, downloads.length)
       for (const download of downloads.slice(0, taken)) counted.add({ ...download, count: 1 })
     },
-    record(request, sent) {
+    record(sent) {
       recorded.add({ ...sent, count: 1 })
-      const { packageName, version, downloader } = sent
-      addLogFields(request, {
-        download: { package: packageName, version, by: downloader.kind, ...idsOf(downloader) },
-      })
     },
     flush,
   }
+}
+
+/** Returns a download by the names that the log uses. */
+export function describeDownload({ packageName, version, downloader }: SentArchive): object {
+  return { package: packageName, version, by: downloader.kind, ...idsOf(downloader) }
 }
 
 /** Returns the ids of a downloader by the names that the log and commands use. */

@@ -2,11 +2,11 @@ import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import type { JudgedArchive } from '../archives/judge-archive.ts'
 import { keepArchive, keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
-import type { StorageRoom } from '../archives/storage-room.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { AppContext } from '../context.ts'
 import type { Author } from '../events/events.ts'
+import type { StorageRoom } from '../groups/storage-room.ts'
 import { publishVersion, settleRepeat } from './publish.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { findTakenVersion } from './tables/versions.ts'
@@ -29,7 +29,7 @@ export interface PublishTarget {
 
 /**
  * Checks an archive for the name and version that it is published as. Returns its metadata, with the warnings about the
- * archive and its composer.json. Throws a RegistryError that names the mistake.
+ * archive and its composer.json. Throws a Refusal that names the mistake.
  */
 export function checkManifest(
   judged: JudgedArchive,

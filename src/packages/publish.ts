@@ -1,20 +1,16 @@
 import type pg from 'pg'
+import type { ArchiveDigest } from '../archives/tables/archives.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
 import { transaction } from '../database/database.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { noteListingChange } from '../documents/listing.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
-import { claimPackage, copyDescription, type HeldPackage, noteListingChange } from './tables/packages.ts'
+import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
-import {
-  type ArchiveDigest,
-  findTakenVersion,
-  insertArchive,
-  insertVersion,
-  type TakenVersion,
-} from './tables/versions.ts'
+import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
 
 /**
  * The maximum size of a document in bytes. A version is not published when its document would be larger, because
@@ -124,19 +120,19 @@ async function renderVersionDocument(
 }
 
 /** Returns the error for a version that makes its package's document too large. Deleting versions always works. */
-function documentTooLarge(bytes: number, metadata: JsonObject): RegistryError {
+function documentTooLarge(bytes: number, metadata: JsonObject): Refusal {
   const [largest] = Object.entries(metadata).sort(([, a], [, b]) => sizeOf(b) - sizeOf(a))
   const errmsg = `the package's metadata would have ${bytes} bytes, but at most ${maxDocumentBytes} are allowed`
   const hint =
     largest &&
     `The largest key of this version's composer.json is ${largest[0]}, with ${sizeOf(largest[1])} bytes.`
-  return new RegistryError(errcode.resourceExhausted, errmsg, { status: 413, ...(hint && { warning: hint }) })
+  return new Refusal(errcode.resourceExhausted, errmsg, { status: 413, ...(hint && { warning: hint }) })
 }
 
 function sizeOf(value: Json): number {
   return Buffer.byteLength(JSON.stringify(value))
 }
 
-function alreadyThere(errmsg: string, warning: string): RegistryError {
-  return new RegistryError(errcode.alreadyExists, errmsg, { warning })
+function alreadyThere(errmsg: string, warning: string): Refusal {
+  return new Refusal(errcode.alreadyExists, errmsg, { warning })
 }

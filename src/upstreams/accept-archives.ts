@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { retriedTransaction } from '../database/retried-transaction.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvents } from '../events/events.ts'
 import { checkContextOf, type MirrorContext } from './check-document.ts'
 import type { UpstreamChange } from './configure.ts'
@@ -79,7 +79,7 @@ function acceptable(
   const { packageName, version } = changed
   if (archives.length === 0) {
     const what = `${packageName} ${version}`
-    throw new RegistryError(errcode.notFound, `no upstream has offered an archive of ${what}`)
+    throw new Refusal(errcode.notFound, `no upstream has offered an archive of ${what}`)
   }
   const alarmed = archives.filter(({ alarm }) => alarm !== null)
   if (alarmed.length === 0) throw withoutAlarm(changed)
@@ -108,7 +108,7 @@ async function checkDocuments(
     if ((await markStale(context.db, upstreamId, [{ packageName, isDev }])) === 0) continue
     const { outcome } = await checkInTurn(checks, { upstreamId, packageName, isDev })
     if (outcome === 'failed' || outcome === 'busy') {
-      throw new RegistryError(errcode.unavailable, `the upstream of ${packageName} fails: try again later`)
+      throw new Refusal(errcode.unavailable, `the upstream of ${packageName} fails: try again later`)
     }
     if (outcome === 'found') found.push(isDev)
   }
@@ -131,11 +131,11 @@ async function listOffered(
   return offered
 }
 
-function refusal(why: string): RegistryError {
-  return new RegistryError(errcode.failedPrecondition, why)
+function refusal(why: string): Refusal {
+  return new Refusal(errcode.failedPrecondition, why)
 }
 
-function withoutAlarm({ packageName, version }: AlarmedVersion): RegistryError {
+function withoutAlarm({ packageName, version }: AlarmedVersion): Refusal {
   const what = `the archive of ${packageName} ${version} has no alarm`
   return refusal(`${what}: no changed bytes wait for acceptance`)
 }

@@ -1,7 +1,7 @@
-import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { Log } from '../domain/log.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { mayKnow } from './client/upstream-root.ts'
@@ -47,7 +47,7 @@ export type ListUpstreamAdvisories = (
 /** Opens the advisories of a process, with their cache. */
 export function openUpstreamAdvisories(
   { db, client }: { db: pg.Pool; client: UpstreamClient },
-  log: FastifyBaseLogger,
+  log: Log,
 ): ListUpstreamAdvisories {
   const cache = new LRUCache<string, KnownAdvisories>({
     max: 20_000,
@@ -178,8 +178,8 @@ function sizeOf(advisories: readonly ServedAdvisory[]): number {
   return advisories.reduce((sum, { text }) => sum + text.length, 0)
 }
 
-function unavailable(error: UpstreamError): RegistryError {
-  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
+function unavailable(error: UpstreamError): Refusal {
+  return new Refusal(errcode.unavailable, 'the upstream is unavailable', {
     warning: `Its advisories cannot be read: ${error.message}.`,
     cause: error,
   })

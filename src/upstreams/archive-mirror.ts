@@ -1,15 +1,15 @@
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
-import type { StorageRoom } from '../archives/storage-room.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { Log } from '../domain/log.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { commandLine, insertEvent } from '../events/events.ts'
+import type { StorageRoom } from '../groups/storage-room.ts'
 import { startBytes } from './archive-start.ts'
 import { Consumer, inTime, late } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
@@ -79,7 +79,7 @@ export interface ArchiveMirrorContext {
 }
 
 /** Opens the archive mirror of a process. All processes together run one fetch of an archive at a time. */
-export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
+export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): ArchiveMirror {
   const { db, client, archives, room, maxArchiveBytes, note = () => {} } = context
   const { patience = patienceMilliseconds, extendEvery = extendMilliseconds } = context
   const flights = new Map<string, Promise<unknown>>()
@@ -146,7 +146,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
         consumer.fail(error as Error)
       }
       // An alarm is counted as such, and a full disk is not a failure of the upstream.
-      if (!(error instanceof RegistryError) || error.status === 413) note(archive, 'failed', 0)
+      if (!(error instanceof Refusal) || error.status === 413) note(archive, 'failed', 0)
       throw error
     } finally {
       clearInterval(extending)
@@ -195,7 +195,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     note(archive, 'alarm', 0)
     const advice =
       sha256 === null ? '' : ' An admin of the repository can look into it and accept the new bytes.'
-    return new RegistryError(errcode.dataLoss, 'the archive of the upstream has changed', {
+    return new Refusal(errcode.dataLoss, 'the archive of the upstream has changed', {
       status: 502,
       warning: `The archive of ${packageName} ${version} is not served: ${reason}.${advice}`,
     })
@@ -305,12 +305,12 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
 function readable(error: unknown): unknown {
   if (!(error instanceof UpstreamError)) return error
   if (error.status === 404 || error.status === 410) {
-    return new RegistryError(errcode.notFound, 'archive not found', {
+    return new Refusal(errcode.notFound, 'archive not found', {
       warning: `${error.message}.`,
       cause: error,
     })
   }
-  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
+  return new Refusal(errcode.unavailable, 'the upstream is unavailable', {
     warning: `${error.message}. Try again later.`,
     cause: error,
   })

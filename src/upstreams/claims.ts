@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { keepGroupPath } from '../groups/path-locks.ts'
 import { isPattern } from './documents/patterns.ts'
@@ -33,7 +33,7 @@ export async function claimVendorByHand(
     await keepGroupPath(tx, group.id)
     const cutOff = await countCutOff(tx, group.id, vendor, exceptions)
     if (cutOff > 0 && !force) {
-      throw new RegistryError(
+      throw new Refusal(
         errcode.failedPrecondition,
         `${cutOff} packages of ${vendor} come from upstreams and would become unavailable: add exceptions, or use force`,
       )
@@ -57,10 +57,10 @@ export async function releaseVendorByHand(
   await transaction(pool, async (tx) => {
     await keepGroupPath(tx, group.id)
     const outcome = await releaseVendor(tx, group.id, vendor)
-    if (outcome === null) throw new RegistryError(errcode.notFound, 'the group has no claim on this vendor')
+    if (outcome === null) throw new Refusal(errcode.notFound, 'the group has no claim on this vendor')
     if (outcome === 'published') {
       const repair = `to get its other packages from upstreams, claim it with the exception ${vendor}/*`
-      throw new RegistryError(
+      throw new Refusal(
         errcode.failedPrecondition,
         `the group has published packages of ${vendor}: ${repair}`,
       )
@@ -80,7 +80,7 @@ export async function refuseMirroredVendor(
 ): Promise<void> {
   if (!(await needsVendorClaim(db, repositoryId, packageName))) return
   const [vendor = ''] = packageName.split('/')
-  throw new RegistryError(errcode.failedPrecondition, `vendor ${vendor} comes from an upstream`, {
+  throw new Refusal(errcode.failedPrecondition, `vendor ${vendor} comes from an upstream`, {
     status: 409,
     warning: `An administrator must claim the vendor first: svc vendor claim <group> ${vendor} --except '${vendor}/*'`,
   })
@@ -95,6 +95,6 @@ function note(
   return insertEvent(tx, author, { repositoryId: null, groupId, packageName: null, version: null, ...event })
 }
 
-function invalid(errmsg: string): RegistryError {
-  return new RegistryError(errcode.invalidArgument, errmsg)
+function invalid(errmsg: string): Refusal {
+  return new Refusal(errcode.invalidArgument, errmsg)
 }

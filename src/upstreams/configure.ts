@@ -4,14 +4,14 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { noteListingChange } from '../documents/listing.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { isHostAndPort } from '../domain/setting-formats.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
 import { isOperator } from '../groups/operators.ts'
 import { keepPaths } from '../groups/path-locks.ts'
 import { findGroupId } from '../groups/repositories.ts'
-import { noteListingChange } from '../packages/tables/packages.ts'
 import type { UpstreamClient, UpstreamRequests, UpstreamRights } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { isPattern, maxPatterns } from './documents/patterns.ts'
@@ -64,7 +64,7 @@ export async function addUpstream(
   const url = readUpstreamUrl(wanted.url)
   const requireLimit = async (tx: pg.PoolClient) => {
     const groupId = await findGroupId(tx, repositoryId)
-    if (groupId === null) throw new RegistryError(errcode.notFound, 'repository not found')
+    if (groupId === null) throw new Refusal(errcode.notFound, 'repository not found')
     await requireBelowLimit(tx, config, author, 'upstreams', groupId)
   }
   // Check it before any request is sent, and again when the upstream is added.
@@ -203,7 +203,7 @@ async function fetchRoot(client: UpstreamRequests, url: string, repositoryId: st
     return read
   } catch (error) {
     if (!(error instanceof UpstreamError)) throw error
-    throw new RegistryError(errcode.failedPrecondition, `the upstream cannot be used: ${error.message}`, {
+    throw new Refusal(errcode.failedPrecondition, `the upstream cannot be used: ${error.message}`, {
       cause: error,
     })
   }
@@ -235,7 +235,7 @@ async function explainRule<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     const constraint = brokenConstraint(error)
     if (constraint === 'upstream_name_is_taken') {
-      throw new RegistryError(errcode.alreadyExists, 'the repository already has an upstream with this name')
+      throw new Refusal(errcode.alreadyExists, 'the repository already has an upstream with this name')
     }
     if (constraint?.startsWith('upstream_')) throw invalid(describeRule(constraint))
     throw error
@@ -246,12 +246,12 @@ function noPackage(repositoryId: string) {
   return { repositoryId, packageName: null, version: null }
 }
 
-function noUpstream(): RegistryError {
-  return new RegistryError(errcode.notFound, 'upstream not found')
+function noUpstream(): Refusal {
+  return new Refusal(errcode.notFound, 'upstream not found')
 }
 
-function invalid(errmsg: string): RegistryError {
-  return new RegistryError(errcode.invalidArgument, errmsg)
+function invalid(errmsg: string): Refusal {
+  return new Refusal(errcode.invalidArgument, errmsg)
 }
 
 /**
@@ -264,7 +264,7 @@ export async function requestPackage(
   packageName: string,
 ): Promise<boolean> {
   const { accountId } = author
-  if (!isPackageName(packageName)) throw new RegistryError(errcode.invalidArgument, 'invalid package name')
+  if (!isPackageName(packageName)) throw new Refusal(errcode.invalidArgument, 'invalid package name')
   if (accountId === null) return false
   return transaction(pool, async (tx) => {
     const isNew = await requestName(tx, repositoryId, packageName, accountId)

@@ -1,8 +1,8 @@
-import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { Log } from '../domain/log.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { commandLine, insertEvent } from '../events/events.ts'
 import { keepPaths } from '../groups/path-locks.ts'
 import type { CheckContext } from './check-document.ts'
@@ -42,7 +42,7 @@ export interface EarlierUpstreams {
 }
 
 /** Opens the requests of a process to earlier upstreams. */
-export function openEarlierUpstreams(context: CheckContext, log: FastifyBaseLogger): EarlierUpstreams {
+export function openEarlierUpstreams(context: CheckContext, log: Log): EarlierUpstreams {
   const remembered = new LRUCache<string, true>({ max: maxRemembered, ttl: missingSeconds * 1000 })
   const running = new Set<Promise<void>>()
 
@@ -167,7 +167,7 @@ export async function decideContest(
     const chosen = [upstream, ...earlier].find(({ name }) => name === upstreamName)
     if (!chosen) {
       const names = [upstream, ...earlier].map(({ name }) => name).join(', ')
-      throw new RegistryError(errcode.invalidArgument, `choose one of the upstreams that have it: ${names}`)
+      throw new Refusal(errcode.invalidArgument, `choose one of the upstreams that have it: ${names}`)
     }
     if (chosen.id === upstream.id) {
       await settleContests(
@@ -196,9 +196,9 @@ async function theContest(
   packageName: string,
 ): Promise<ContestedPackage> {
   const found = await findContestedPackage(tx, repositoryId, packageName)
-  if (!found) throw new RegistryError(errcode.notFound, `no upstream serves ${packageName}`)
+  if (!found) throw new Refusal(errcode.notFound, `no upstream serves ${packageName}`)
   if (found.earlier.length > 0) return found
-  throw new RegistryError(
+  throw new Refusal(
     errcode.failedPrecondition,
     `nothing is to decide about ${packageName}: no other upstream before ${found.upstream.name} has it`,
   )

@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises'
 import type { ReceivedArchive } from '../archives/archive-store.ts'
 import { findDirectory } from '../archives/zip-directory.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { startBytes, startsLikeArchive } from './archive-start.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { matchesVersion } from './documents/patterns.ts'
@@ -14,7 +14,7 @@ export function refuseDenied({ packageName, version, normalized, deny, flags }: 
   const isDenied = deny.some((pattern) => matchesVersion(pattern, packageName, normalized))
   if (!flag && !isDenied) return
   const reason = flag ? `the upstream flags it: ${flag.reason}` : 'an administrator has denied it'
-  throw new RegistryError(errcode.failedPrecondition, `version ${version} is blocked`, {
+  throw new Refusal(errcode.failedPrecondition, `version ${version} is blocked`, {
     status: 410,
     warning: `${packageName} ${version} cannot be installed: ${reason}`,
   })

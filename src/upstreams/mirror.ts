@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger } from 'fastify'
 import { isPackageName } from '../composer/package-name.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import type { EncodedDocument } from '../documents/encodings.ts'
+import type { Log } from '../domain/log.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { Author } from '../events/events.ts'
-import type { EncodedDocument } from '../packages/documents/encodings.ts'
 import {
   type CheckContext,
   type Checked,
@@ -70,7 +70,7 @@ export interface Mirror {
 }
 
 /** Opens the mirror of a process. Requests for one document share one check, also between processes. */
-export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror {
+export function openMirror(given: MirrorContext, log: Log): Mirror {
   const context = checkContextOf(given)
   const { noteServed = () => {} } = given
   const { db, freshSeconds } = context
@@ -234,8 +234,8 @@ function hidden({ packageName }: WantedMirror): HiddenDocument {
   return { isHidden: true, warning }
 }
 
-function unavailable(): RegistryError {
-  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
+function unavailable(): Refusal {
+  return new Refusal(errcode.unavailable, 'the upstream is unavailable', {
     warning: 'An upstream of this repository fails. Try again later.',
   })
 }

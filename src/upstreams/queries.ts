@@ -1,7 +1,7 @@
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { JsonObject } from '../composer/manifest-json.ts'
 import { isPackageName } from '../composer/package-name.ts'
+import type { Log } from '../domain/log.ts'
 import { type ListUpstreamAdvisories, openUpstreamAdvisories } from './advisories.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
@@ -35,7 +35,7 @@ export interface UpstreamQueries {
 /** Opens the queries of a process, with its cache of advisories. */
 export function openUpstreamQueries(
   { db, client }: { db: pg.Pool; client: UpstreamClient },
-  log: FastifyBaseLogger,
+  log: Log,
 ): UpstreamQueries {
   /** Sends a request to several upstreams. Leaves out failing ones. */
   async function askAll<T>(

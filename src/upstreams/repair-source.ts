@@ -1,6 +1,6 @@
 import type { ArchiveSource, OfferedArchive } from '../archives/repair-archives.ts'
 import type { Queryable } from '../database/database.ts'
-import { RegistryError } from '../domain/registry-error.ts'
+import { Refusal } from '../domain/refusal.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { refuseDenied } from './judge-archive.ts'
@@ -37,8 +37,7 @@ async function fetchAgain(
     return { sha256, place, size: archive.size ?? 0, bytes: body }
   } catch (error) {
     if (error instanceof UpstreamError) return { sha256, reason: `${place}: ${error.message}` }
-    if (error instanceof RegistryError)
-      return { sha256, reason: `${place}: ${error.warning ?? error.errmsg}` }
+    if (error instanceof Refusal) return { sha256, reason: `${place}: ${error.warning ?? error.errmsg}` }
     throw error
   }
 }

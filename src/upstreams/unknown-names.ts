@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
-import { limitsFrom } from '../accounts/failure-limit.ts'
+import { limitsFrom } from '../database/failure-limit.ts'
 import { networkOf } from '../domain/client-ip.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { Author } from '../events/events.ts'
 
 /** How long a process remembers that no upstream has a document. */
@@ -92,8 +92,8 @@ function budgetsOf(repositoryId: string, { token, ip }: Author): { key: string; 
   ]
 }
 
-function tooMany(retryAfterSeconds: number): RegistryError {
-  return new RegistryError(errcode.resourceExhausted, 'too many unknown packages', {
+function tooMany(retryAfterSeconds: number): Refusal {
+  return new Refusal(errcode.resourceExhausted, 'too many unknown packages', {
     retryAfterSeconds,
     warning: 'Too many packages were requested that no upstream has. Try again later, or use a token.',
   })

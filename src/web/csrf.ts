@@ -1,6 +1,7 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import { csrfTokenOf } from '../accounts/sessions.ts'
 import type { Config } from '../config.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
 import { type CookieConfig, readCookie, setCookie } from './cookies.ts'
@@ -8,11 +9,6 @@ import { readForm, text } from './forms.ts'
 import { PageError } from './page-error.ts'
 
 const CsrfForm = z.object({ csrf_token: text })
-
-/** Returns the form token of the browser with this cookie. Computing it requires the cookie. */
-export function csrfTokenOf(cookie: string): string {
-  return createHmac('sha256', cookie).update('csrf').digest('base64url')
-}
 
 /** Returns the token for the forms of a page. A browser without a cookie gets one. */
 export function csrfToken(request: FastifyRequest, reply: FastifyReply, config: CookieConfig): string {

@@ -2,6 +2,7 @@ import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import { isLostToAnother, isOutage, isReferenceGone, isTooSlow } from '../database/errors.ts'
+import { Refusal } from '../domain/refusal.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError, PageRedirect } from './page-error.ts'
@@ -88,6 +89,7 @@ export async function showError(
 ): Promise<FastifyReply> {
   if (error instanceof PageRedirect) return reply.redirect(error.location, 303)
   if (error instanceof PageError) return showPageError(error, reply)
+  if (error instanceof Refusal) return showPageError(pageErrorOf(error), reply)
   if (error instanceof FormError) {
     const step =
       request.method === 'GET'
@@ -116,6 +118,12 @@ export async function showError(
     new PageError(500, 'The server has an internal error, and it was logged. Please try again.'),
     reply,
   )
+}
+
+/** Returns the page of a refusal. */
+function pageErrorOf({ status, sentence, retryAfterSeconds }: Refusal): PageError {
+  const headers = retryAfterSeconds === undefined ? {} : { 'retry-after': `${retryAfterSeconds}` }
+  return new PageError(status, sentence, headers)
 }
 
 /** Says why the database did not do its work. A retry may help. */

@@ -53,7 +53,7 @@ describe('an upload with many files', () => {
     const twice = Array.from({ length: 1500 }, (_, i) => ({ name: `f${i % 1499}`, content: '' }))
     const path = await aFile(craftZip([{ name: 'composer.json', content: manifest('wide/lib') }, ...twice]))
     const refusal = {
-      name: 'RegistryError',
+      name: 'Refusal',
       errcode: 3,
       status: 400,
       message: 'invalid archive: "f0" occurs twice',

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { maxMetadataBytes, readComposerJson } from '../../src/composer/composer-json.ts'
 import { readVersion } from '../../src/composer/composer-version.ts'
 import { type JsonObject, maxManifestBytes, maxManifestDepth } from '../../src/composer/manifest-json.ts'
-import { RegistryError } from '../../src/domain/registry-error.ts'
+import { Refusal } from '../../src/domain/refusal.ts'
 import { askComposer, hasComposer } from '../support/composer-oracle.ts'
 import { manifests } from './manifests.ts'
 
@@ -23,7 +23,7 @@ function refusal(act: () => unknown): string {
   try {
     act()
   } catch (error) {
-    if (error instanceof RegistryError) return `${error.errcode}/${error.status} ${error.errmsg}`
+    if (error instanceof Refusal) return `${error.errcode}/${error.status} ${error.errmsg}`
     throw error
   }
   return 'not refused'
@@ -553,7 +553,7 @@ function metadataOf(fields: unknown): JsonObject | null {
   try {
     return read(fields).metadata
   } catch (error) {
-    expect(error).toBeInstanceOf(RegistryError)
+    expect(error).toBeInstanceOf(Refusal)
     return null
   }
 }

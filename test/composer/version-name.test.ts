@@ -11,7 +11,7 @@ import {
   readVersion,
   stabilityOf,
 } from '../../src/composer/composer-version.ts'
-import { RegistryError } from '../../src/domain/registry-error.ts'
+import { Refusal } from '../../src/domain/refusal.ts'
 import { semvers } from './composer-strings.ts'
 
 interface Sample {
@@ -27,11 +27,11 @@ const samples: Sample[] = JSON.parse(
 /** The Composer that made the samples reads these as dates. Older ones reject them. */
 const disputed = ['100000.0.0', '123456.7.8', '20260101.0.0']
 
-function refusalOf(act: () => unknown): RegistryError {
+function refusalOf(act: () => unknown): Refusal {
   try {
     act()
   } catch (error) {
-    if (error instanceof RegistryError) return error
+    if (error instanceof Refusal) return error
     throw error
   }
   throw new Error('not refused')

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
+import { encodeDocument } from '../../src/documents/encodings.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { changePaths } from '../../src/groups/path-locks.ts'
 import {
@@ -9,7 +10,6 @@ import {
   removeRepository,
 } from '../../src/groups/tenancy.ts'
 import { saveRootDocument } from '../../src/packages/documents/documents.ts'
-import { encodeDocument } from '../../src/packages/documents/encodings.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { findListing } from '../../src/packages/tables/packages.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { countAttempt, deleteExpiredAttempts } from '../../src/accounts/failure-limit.ts'
 import { deleteExpiredSessions } from '../../src/accounts/sessions.ts'
+import { countAttempt, deleteExpiredAttempts } from '../../src/database/failure-limit.ts'
 import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { deleteExpiredRequests } from '../../src/oauth/authorization-requests.ts'
 import { signIn } from '../support/actors.ts'

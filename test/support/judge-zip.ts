@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { type ArchiveLimits, type JudgedArchive, judgeArchive } from '../../src/archives/judge-archive.ts'
-import { RegistryError } from '../../src/domain/registry-error.ts'
+import { Refusal } from '../../src/domain/refusal.ts'
 
 /** Judges an archive as if it had been received. */
 export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<JudgedArchive> {
@@ -17,10 +17,10 @@ export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {})
 }
 
 /** Returns the error for a rejected archive. The test fails when the archive is accepted. */
-export async function refusalOf(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<RegistryError> {
+export async function refusalOf(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<Refusal> {
   const outcome = await judgeZip(zip, limits).catch((error: unknown) => error)
-  expect(outcome).toBeInstanceOf(RegistryError)
-  return outcome as RegistryError
+  expect(outcome).toBeInstanceOf(Refusal)
+  return outcome as Refusal
 }
 
 /** Expects that an archive is rejected with this whole message, or with a message that matches the pattern. */

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { expect, it } from 'vitest'
-import { openStorageRoom } from '../../src/archives/storage-room.ts'
 import { openArchiveStore } from '../../src/archives/store-owner.ts'
+import { openStorageRoom } from '../../src/groups/storage-room.ts'
 import { openArchiveMirror } from '../../src/upstreams/archive-mirror.ts'
 import { openUpstreamClient } from '../../src/upstreams/client/fetch.ts'
 import { openLog } from '../../src/web/server/log.ts'

@@ -1,12 +1,11 @@
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
 import { verifySync } from 'otplib'
 import type pg from 'pg'
-import type { AppContext } from '../../context.ts'
 import { type Actor, type Queryable, type SignInProof, transaction } from '../../database/database.ts'
+import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
+import type { Log } from '../../domain/log.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import { countEvent } from '../../events/counted-events.ts'
-import { findKnownOrigin, type SignInOrigin, signInOriginOf } from '../../web/pages/sign-in/sign-in-memory.ts'
-import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../failure-limit.ts'
+import { findKnownOrigin, type SignInOrigin } from '../sign-in-origins.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
 import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
 import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
@@ -35,13 +34,8 @@ export interface FactorRefusal {
 export interface FactorContext {
   config: KeySettings
   db: pg.Pool
-  log: FastifyBaseLogger
+  log: Log
   origin: SignInOrigin
-}
-
-/** Returns the context of the check of a factor that this request sends. */
-export function factorContextOf({ config, db }: AppContext, request: FastifyRequest): FactorContext {
-  return { config, db, log: request.log, origin: signInOriginOf(request, config) }
 }
 
 /**

@@ -1,12 +1,18 @@
-import type { FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
+import type { Actor } from '../../database/database.ts'
+import { countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
-import { actorOf } from '../../web/actor.ts'
-import { signInOriginOf } from '../../web/pages/sign-in/sign-in-memory.ts'
-import { countAttempt, limitsFrom, takeBackAttempt } from '../failure-limit.ts'
+import type { SignInOrigin } from '../sign-in-origins.ts'
 import { type FactorRefusal, limitsOfFactor, noteFailedFactor, tooManyFactors } from './check-factor.ts'
 import { finishUse } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkey-challenges.ts'
+
+/** The browser that sends a passkey. */
+export interface PasskeySender {
+  origin: SignInOrigin
+  /** Describes it for identity events of an account. */
+  actorOf: (accountId: string) => Actor
+}
 
 /**
  * Checks a passkey that a browser sent for a challenge of this owner. Returns its account, or the refusal. Wrong passkeys
@@ -14,27 +20,27 @@ import type { ChallengeOwner } from './passkey-challenges.ts'
  */
 export function checkPasskey(
   context: AppContext,
-  request: FastifyRequest,
+  sender: PasskeySender,
   sent: string,
   owner: ChallengeOwner,
 ): Promise<{ accountId: string } | FactorRefusal> {
   return observing(
     signIns,
     'passkey',
-    () => countAndCheck(context, request, sent, owner),
+    () => countAndCheck(context, sender, sent, owner),
     (checked) => outcomeOfCheck('problem' in checked ? checked.status : null),
   )
 }
 
 async function countAndCheck(
   context: AppContext,
-  request: FastifyRequest,
+  sender: PasskeySender,
   sent: string,
   owner: ChallengeOwner,
 ): Promise<{ accountId: string } | FactorRefusal> {
-  const { config, db } = context
+  const { db } = context
   const { accountId: known } = owner
-  const origin = signInOriginOf(request, config)
+  const { origin } = sender
   const limits =
     known === null
       ? limitsFrom(origin.network, { subject: 'passkey', attempts: 100, windowSeconds: 900 })
@@ -51,7 +57,7 @@ async function countAndCheck(
     await takeBackAttempt(db, limits, limits)
     return used
   }
-  if (known !== null) await noteFailedFactor(db, actorOf(request, known), known, 'passkey')
+  if (known !== null) await noteFailedFactor(db, sender.actorOf(known), known, 'passkey')
   return wrongPasskey
 }
 

@@ -2,7 +2,7 @@ import { generateSecret, generateURI } from 'otplib'
 import type pg from 'pg'
 import qrcode from 'qrcode-generator'
 import { type Actor, transaction } from '../../database/database.ts'
-import { countAttempt, takeBackAttempt } from '../failure-limit.ts'
+import { countAttempt, takeBackAttempt } from '../../database/failure-limit.ts'
 import {
   type FactorContext,
   type FactorRefusal,

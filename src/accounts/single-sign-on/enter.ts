@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Config } from '../../config.ts'
 import { type Actor, transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
+import type { Log } from '../../domain/log.ts'
 import { releaseUnverifiedEmail } from '../accounts.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
@@ -41,7 +41,7 @@ export type Entry =
 /** The context of a change of identities. */
 export interface SingleSignOn {
   db: pg.Pool
-  log: FastifyBaseLogger
+  log: Log
   actor: Actor
   provider: ProviderSettings
 }

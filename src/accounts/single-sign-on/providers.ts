@@ -1,6 +1,6 @@
-import type { FastifyBaseLogger } from 'fastify'
 import * as oidc from 'openid-client'
 import { isSecureUrl, type ProviderSettings } from '../../domain/identity-provider.ts'
+import type { Log } from '../../domain/log.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { type ProvenPerson, readPerson } from './person.ts'
 
@@ -55,14 +55,11 @@ export interface Provider {
 /**
  * Opens the providers. It sends no request before somebody signs in, so the server also starts when a provider is down.
  */
-export function openProviders(
-  all: readonly ProviderSettings[],
-  log: FastifyBaseLogger,
-): ReadonlyMap<string, Provider> {
+export function openProviders(all: readonly ProviderSettings[], log: Log): ReadonlyMap<string, Provider> {
   return new Map(all.map((settings) => [settings.name, openProvider(settings, log)]))
 }
 
-function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provider {
+function openProvider(settings: ProviderSettings, log: Log): Provider {
   let known: { client: oidc.Configuration; readAt: number } | undefined
   let reading: Promise<oidc.Configuration> | undefined
 

@@ -1,6 +1,13 @@
 import type pg from 'pg'
 import { advisoryLocks, type Queryable } from '../../database/database.ts'
 
+/** The hashes of an archive, in lower-case hex, and its size in bytes. */
+export interface ArchiveDigest {
+  sha256: string
+  sha1: string
+  size: number
+}
+
 /**
  * The advisory lock of archives. A transaction that adds a reference to an archive shares the lock. A garbage collection
  * holds the lock alone while it removes archives, so no reference is added between its check and the removal.

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger } from 'fastify'
 import pg from 'pg'
+import type { Log } from '../../domain/log.ts'
 import { preparePostgresBinaries } from './binaries.ts'
 import { type ClusterPaths, clusterPaths, clusterUser, createCluster, refuseOtherMajor } from './cluster.ts'
 import {
@@ -45,7 +45,7 @@ type Purpose = 'server' | 'command'
 /** The options of a start. */
 export interface EmbeddedPostgresOptions {
   dataDir: string
-  log?: Pick<FastifyBaseLogger, 'info'>
+  log?: Pick<Log, 'info'>
   purpose?: Purpose
   /** How long to wait until another process releases the cluster. */
   patienceSeconds?: number

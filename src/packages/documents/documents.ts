@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import type { EncodedDocument } from '../../documents/encodings.ts'
 import type { RegistryRequest, WithAccess } from '../../groups/access.ts'
 import { forEachRequest, oneRow, type RequestValues } from '../../groups/for-each-request.ts'
 import {
@@ -7,7 +8,6 @@ import {
   type MirrorTerms,
   selectMirror,
 } from '../../upstreams/tables/mirrored-documents.ts'
-import type { EncodedDocument } from './encodings.ts'
 
 /**
  * The versions of the document formats that this release renders. When you change the content of a document, raise its
@@ -248,21 +248,4 @@ export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise
     [baseUrl],
   )
   return rows.map(({ repositoryId }) => repositoryId)
-}
-
-/** Marks all documents of repositories as outdated, so that they are rendered again with their new URLs. */
-export async function markDocumentsOutdated(
-  tx: pg.PoolClient,
-  repositoryIds: readonly string[],
-): Promise<void> {
-  await tx.query(
-    `with roots as (update root_document set base_url = '' where repository_id = any($1::bigint[])),
-          -- A packages.json that is being rendered with the old path is older than this revision.
-          listings as (update repository_listing set revision = nextval('document_revision')
-                        where repository_id = any($1)),
-          mirrored as (update mirrored_document d set base_url = '' from mirrored_package p
-                        where p.id = d.package_id and p.repository_id = any($1))
-     update package_document set base_url = '' where repository_id = any($1)`,
-    [repositoryIds],
-  )
 }

@@ -1,7 +1,5 @@
+import { quarantineList } from '../../composer/filter-list.ts'
 import type { Listing } from '../tables/packages.ts'
-
-/** The filter list that Composer blocks by default, on update and on install from a lock file (COMPOSER A8). */
-export const quarantineList = 'malware'
 
 /**
  * The maximum number of package names in packages.json. With more names, packages.json lists their vendors instead,

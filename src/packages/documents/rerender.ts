@@ -1,7 +1,9 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
+import { noteListingChange } from '../../documents/listing.ts'
+import { renderOutdated } from '../../documents/outdated.ts'
 import type { Job } from '../../jobs/job.ts'
-import { holdPackage, noteListingChange } from '../tables/packages.ts'
+import { holdPackage } from '../tables/packages.ts'
 import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
 import { refreshRoot, renderDocument } from './render.ts'
 
@@ -49,8 +51,7 @@ export async function rerenderDocuments(
 
 /** Renders the documents again that a rename has made outdated. */
 export const renderOutdatedJob: Job = {
-  name: 'render-outdated-documents',
-  singleton: true,
+  ...renderOutdated,
   async run({ db, config }, _data, signal) {
     await rerenderDocuments(db, config.baseUrl, signal)
     signal.throwIfAborted()

@@ -1,5 +1,5 @@
+import { quarantineList } from '../../composer/filter-list.ts'
 import type { Advisory, QuarantinedVersion } from '../tables/package-warnings.ts'
-import { quarantineList } from './packages-json.ts'
 
 /**
  * Returns the warnings of a p2 document, as the inside of a JSON object (COMPOSER A8). An empty list of advisories

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import type { RegistryAction } from '../../events/actions.ts'
 import { type Author, insertEvent } from '../../events/events.ts'
 import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
@@ -75,16 +75,16 @@ export async function renderBothDocuments(
 }
 
 /** Returns the error for a package that the repository never had, or that has no versions left. */
-export function noPackage(): RegistryError {
-  return new RegistryError(errcode.notFound, 'package not found')
+export function noPackage(): Refusal {
+  return new Refusal(errcode.notFound, 'package not found')
 }
 
 /** Returns the error for a version that the package never had, or whose state does not allow the change. */
-export function noVersion(): RegistryError {
-  return new RegistryError(errcode.notFound, 'version not found')
+export function noVersion(): Refusal {
+  return new Refusal(errcode.notFound, 'version not found')
 }
 
 /** Returns the error for a change that the current state does not allow: errcode 9, HTTP 409. */
-export function notNow(errmsg: string): RegistryError {
-  return new RegistryError(errcode.failedPrecondition, errmsg, { status: 409 })
+export function notNow(errmsg: string): Refusal {
+  return new Refusal(errcode.failedPrecondition, errmsg, { status: 409 })
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { removePurgedJob } from '../../archives/remove-purged.ts'
-import type { RegistryError } from '../../domain/registry-error.ts'
+import type { Refusal } from '../../domain/refusal.ts'
 import { enqueue } from '../../jobs/job.ts'
 import { forgetDescription } from '../tables/packages.ts'
 import { deletePurgedReadmes } from '../tables/readmes.ts'
@@ -105,7 +105,7 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
   })
 }
 
-async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: string): Promise<RegistryError> {
+async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: string): Promise<Refusal> {
   const state = await findVersionState(tx, packageId, version)
   if (state === null) return noVersion()
   return notNow(`version ${version} is ${state === 'purged' ? 'purged' : 'not deleted'}`)

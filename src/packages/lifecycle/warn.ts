@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { relinkNewest, relinkVersion } from '../documents/render.ts'
 import {
   type Advisory,
@@ -77,7 +77,7 @@ export async function setAbandoned(
   abandoned: true | string | null,
 ): Promise<void> {
   if (abandoned === change.packageName) {
-    throw new RegistryError(errcode.invalidArgument, 'replacement: a package cannot replace itself')
+    throw new Refusal(errcode.invalidArgument, 'replacement: a package cannot replace itself')
   }
   await changePackage(pool, change, async (tx, held) => {
     await saveAbandonment(tx, held.id, abandoned)
@@ -118,7 +118,7 @@ export async function withdrawAdvisory(
 ): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const isWithdrawn = await markWithdrawn(tx, held.id, advisoryId)
-    if (!isWithdrawn) throw new RegistryError(errcode.notFound, 'advisory not found')
+    if (!isWithdrawn) throw new Refusal(errcode.notFound, 'advisory not found')
     await renderBothDocuments(tx, held, change.baseUrl)
     return { action: 'withdraw', version: null, details: { advisory_id: advisoryId } }
   })

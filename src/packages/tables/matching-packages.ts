@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Queryable } from '../../database/database.ts'
+import { nameRange } from '../../database/name-range.ts'
 import { asCount } from './downloads.ts'
 
 /** A package in the results of a search. */
@@ -212,17 +213,6 @@ export async function listPackageNames(
   return rows.map(({ name }) => name)
 }
 
-/**
- * Returns patterns of names for SQL, and the longest text before a `*`. A statement reads only the part of an index that
- * starts with this text. Every character of a name is below `{`.
- */
-export function nameRange(patterns: readonly string[]): { start: string; likePatterns: string[] } {
-  const start = patterns
-    .map((pattern) => pattern.split('*', 1)[0] ?? '')
-    .reduce((a, b) => (a.length < b.length ? b : a), '')
-  return { start, likePatterns: patterns.map(toLikePattern) }
-}
-
 /** A package that provides another one. */
 export interface PackageProvider {
   name: string
@@ -245,8 +235,4 @@ export async function listProviders(
     [repositoryId, name],
   )
   return rows
-}
-
-function toLikePattern(pattern: string): string {
-  return pattern.replace(/[\\%_]/g, '\\$&').replaceAll('*', '%')
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { keepPaths } from '../../groups/path-locks.ts'
 
 /** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
@@ -44,7 +44,7 @@ export async function claimPackage(
     }),
   ])
   const [held] = rows
-  if (!held) throw new RegistryError(errcode.notFound, 'repository not found')
+  if (!held) throw new Refusal(errcode.notFound, 'repository not found')
   return held
 }
 
@@ -127,20 +127,6 @@ export async function forgetDescription(tx: pg.PoolClient, packageId: string): P
       where p.id = $1 and latest_version($1) is null`,
     [packageId],
   )
-}
-
-/**
- * Stores that the content of a repository's packages.json has changed. Call it last in a transaction: it locks the
- * repository, so that revisions grow in the order of the commits.
- */
-export async function noteListingChange(db: Queryable, repositoryId: string): Promise<void> {
-  await db.query({
-    name: 'note-listing-change',
-    text: `with held as materialized (select id from repository where id = $1 for no key update)
-           insert into repository_listing (repository_id) select id from held
-           on conflict (repository_id) do update set revision = nextval('document_revision')`,
-    values: [repositoryId],
-  })
 }
 
 /** The content of a repository's packages.json, and its revision. */

@@ -1,18 +1,13 @@
 import type pg from 'pg'
+import type { ArchiveDigest } from '../../archives/tables/archives.ts'
 import { collectionLock } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import type { Queryable } from '../../database/database.ts'
-import type { RegistryRequest, WithAccess } from '../../groups/access.ts'
+import type { WithAccess } from '../../groups/access.ts'
 import { forEachRequest, oneRow } from '../../groups/for-each-request.ts'
+import type { WantedDownload } from '../../upstreams/tables/mirrored-archives.ts'
 import type { EntrySource } from '../documents/entry.ts'
-
-/** The hashes of an archive, in lower-case hex, and its size in bytes. */
-export interface ArchiveDigest {
-  sha256: string
-  sha1: string
-  size: number
-}
 
 /**
  * Inserts the row of an archive, whose bytes are already stored. Locks an existing row, so that a garbage collection
@@ -209,17 +204,6 @@ export interface FoundDownload extends WithAccess {
   quarantineReason: string | null
   /** True when the repository does not have the archive, but an upstream has served the package. */
   mayMirror: boolean
-}
-
-/** The parts of an archive's URL. */
-export interface WantedDownload {
-  target: RegistryRequest
-  packageName: string
-  version: string
-  /** The name of the file: the SHA-256 in lower-case hex, or the reference that an upstream gave the version. */
-  reference: string
-  /** The extension of the file. */
-  type: string
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { cleanLine } from '../../domain/plain-text.ts'
-import { RegistryError } from '../../domain/registry-error.ts'
+import { Refusal } from '../../domain/refusal.ts'
 import { PrivateHostError } from './public-hosts.ts'
 
 /** A failed request to an upstream, with the reason. The message contains no credentials. */
@@ -56,5 +56,5 @@ export function toUpstreamError(error: unknown, url: string): UpstreamError {
  */
 export function toReceiveError(error: unknown, body: Readable, url: string): unknown {
   const isOurs = body.errored === null && (error as NodeJS.ErrnoException | null)?.syscall !== undefined
-  return error instanceof RegistryError || isOurs ? error : toUpstreamError(error, url)
+  return error instanceof Refusal || isOurs ? error : toUpstreamError(error, url)
 }

@@ -1,7 +1,7 @@
 import { isConstraint } from '../../composer/constraint.ts'
+import { quarantineList } from '../../composer/filter-list.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
 import { isPackageName } from '../../composer/package-name.ts'
-import { quarantineList } from '../../packages/documents/packages-json.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import { parseObject } from './parse-object.ts'
 

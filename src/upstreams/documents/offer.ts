@@ -1,6 +1,6 @@
 import { compareNormalized } from '../../composer/composer-version.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
-import { difference } from '../../packages/documents/entry.ts'
+import { difference } from '../../composer/minify.ts'
 import { documentAdvisories } from './complete-advisories.ts'
 import {
   affectedConstraints,

@@ -1,6 +1,6 @@
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { isJsonObject } from '../../composer/manifest-json.ts'
-import { type EncodedDocument, encodeDocument } from '../../packages/documents/encodings.ts'
+import { type EncodedDocument, encodeDocument } from '../../documents/encodings.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import {
   affectedConstraints,

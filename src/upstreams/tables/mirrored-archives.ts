@@ -1,12 +1,23 @@
+import type { ArchiveDigest } from '../../archives/tables/archives.ts'
 import { collectionLock } from '../../archives/tables/archives.ts'
 import type { Queryable } from '../../database/database.ts'
 import { byteaArray, forEachCall } from '../../database/shared-statements.ts'
-import type { WithAccess } from '../../groups/access.ts'
+import type { RegistryRequest, WithAccess } from '../../groups/access.ts'
 import { forEachRequest, oneRow } from '../../groups/for-each-request.ts'
-import type { ArchiveDigest, WantedDownload } from '../../packages/tables/versions.ts'
 import type { UpstreamRights } from '../client/fetch.ts'
 import type { MalwareFlag } from '../documents/judge-document.ts'
 import { allFlags, type OriginVerdict } from './mirrored-packages.ts'
+
+/** The parts of an archive's URL. */
+export interface WantedDownload {
+  target: RegistryRequest
+  packageName: string
+  version: string
+  /** The name of the file: the SHA-256 in lower-case hex, or the reference that an upstream gave the version. */
+  reference: string
+  /** The extension of the file. */
+  type: string
+}
 
 /** The parts of this registry's URL of an upstream's archive. */
 export interface WantedArchive {

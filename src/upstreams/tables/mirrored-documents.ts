@@ -2,14 +2,14 @@ import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { lazily } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
-import { keepPaths } from '../../groups/path-locks.ts'
 import {
   type DocumentBytes,
   type DocumentPiece,
   joinPieces,
   pieceBytes,
-} from '../../packages/documents/document-bytes.ts'
-import type { Encoding } from '../../packages/documents/encodings.ts'
+} from '../../documents/document-bytes.ts'
+import type { Encoding } from '../../documents/encodings.ts'
+import { keepPaths } from '../../groups/path-locks.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
 

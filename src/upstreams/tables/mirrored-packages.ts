@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../../database/database.ts'
+import { nameRange } from '../../database/name-range.ts'
 import { keepPaths } from '../../groups/path-locks.ts'
-import { nameRange } from '../../packages/tables/matching-packages.ts'
 import { contestedBy } from './contested-names.ts'
 import type { UpstreamMode } from './upstreams.ts'
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { byteaArray } from '../../database/shared-statements.ts'
+import type { EncodedDocument } from '../../documents/encodings.ts'
 import { keepPaths } from '../../groups/path-locks.ts'
-import type { EncodedDocument } from '../../packages/documents/encodings.ts'
 import type { MalwareFlag } from '../documents/judge-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 

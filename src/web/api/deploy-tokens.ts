@@ -1,6 +1,5 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { CredentialAuthor } from '../../accounts/live-author.ts'
 import { type DeployRight, deployRights } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import { rowId } from '../../domain/row-id.ts'
@@ -12,6 +11,7 @@ import {
   listDeployTokens,
   revokeDeployToken,
 } from '../../groups/deploy-tokens.ts'
+import type { CredentialAuthor } from '../../groups/live-author.ts'
 import { findRepositoryByPath } from '../../groups/repositories.ts'
 import { actorOf } from '../actor.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'

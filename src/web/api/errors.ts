@@ -1,11 +1,9 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
-import { LastAdministratorError } from '../../accounts/account-lifecycle.ts'
-import { EndedMeanwhileError } from '../../accounts/live-author.ts'
 import { brokenConstraint, isOutage, isReferenceGone } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
-import { PageError } from '../page-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
+import { EndedMeanwhileError } from '../../groups/live-author.ts'
 
 /** An error whose message the caller of the API may read. */
 export class ApiError extends Error {
@@ -87,13 +85,11 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
 
 /** Turns an error of the registry, Fastify or the database into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
-  if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
   if (isReferenceGone(thrown)) return conflict('something that belongs to it was deleted a moment ago')
-  if (thrown instanceof LastAdministratorError) return conflict(thrown.message)
   if (thrown instanceof EndedMeanwhileError) return invalidToken()
-  // Too many passwords wait to be hashed.
-  if (thrown instanceof PageError) {
-    return new ApiError(thrown.status, errcode.unavailable, 'try again in a few seconds', thrown.headers)
+  if (thrown instanceof Refusal) {
+    const { status, errcode, errmsg, retryAfterSeconds: seconds } = thrown
+    return new ApiError(status, errcode, errmsg, seconds === undefined ? {} : { 'retry-after': `${seconds}` })
   }
   if (hasZodFastifySchemaValidationErrors(thrown)) return invalidArgument(describeIssue(thrown))
   const { code, statusCode = 500 } = thrown

@@ -18,7 +18,7 @@ import {
   type TokenGrant,
   type Verdict,
 } from '../../domain/permissions.ts'
-import { errcode } from '../../domain/registry-error.ts'
+import { errcode } from '../../domain/refusal.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
 import type { Author } from '../../events/events.ts'

@@ -4,7 +4,7 @@ import { type ListedInvitation, listInvitations, withdrawInvitation } from '../.
 import { countInvitation, explainNoNewAccounts, invite } from '../../accounts/invite.ts'
 import type { Actor } from '../../database/database.ts'
 import { roles } from '../../domain/permissions.ts'
-import { errcode } from '../../domain/registry-error.ts'
+import { errcode } from '../../domain/refusal.ts'
 import { rowId } from '../../domain/row-id.ts'
 import { actorOf } from '../actor.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
-import { errcode } from '../../domain/registry-error.ts'
+import { errcode } from '../../domain/refusal.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { accountAccessEndpoints } from './account-access.ts'
 import { accountSessionEndpoints } from './account-sessions.ts'

@@ -3,7 +3,7 @@ import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
-import { errcode } from '../../domain/registry-error.ts'
+import { errcode } from '../../domain/refusal.ts'
 import type { Author } from '../../events/events.ts'
 import {
   type AccessibleRepository,
@@ -19,8 +19,7 @@ import {
 } from '../../groups/tenancy.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, invalidArgument, notFound } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardGroup, guardRepository, guardToken, requireOnRepository } from './guards.ts'
+import { type ApiContext, guardGroup, guardRepository, guardToken, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 /** A repository, as the API returns it. */

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { composerAdvisory } from '../../packages/documents/warnings.ts'
 import { findAdvisories } from '../../packages/tables/package-warnings.ts'
 import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryText } from './http.ts'
@@ -27,10 +27,7 @@ export async function auditRoute(
     requireAccess(target, found.access, 'pull')
     // Throw, because Composer would treat missing names as packages without advisories.
     if (names.length > maxNames) {
-      throw new RegistryError(
-        errcode.invalidArgument,
-        `too many packages: send at most ${maxNames} in one request`,
-      )
+      throw new Refusal(errcode.invalidArgument, `too many packages: send at most ${maxNames} in one request`)
     }
     const theirs = await upstreamQueries.listAdvisories(found.foreign)
     const listed = new Map(Object.entries(theirs).map(([name, list]) => [name, list.map(({ text }) => text)]))

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { errcode } from '../../domain/registry-error.ts'
+import { errcode } from '../../domain/refusal.ts'
 import { findAccess } from '../../groups/access.ts'
 import { findChangesTimestamp, listChanges } from '../../packages/documents/document-changes.ts'
 import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'

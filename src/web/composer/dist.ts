@@ -3,14 +3,16 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OpenArchive } from '../../archives/archive-store.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import type { TokenActor } from '../../groups/access.ts'
 import type { SentArchive } from '../../packages/download-counter.ts'
 import type { Downloader } from '../../packages/tables/recorded-downloads.ts'
-import { listDownloads, type WantedDownload } from '../../packages/tables/versions.ts'
+import { listDownloads } from '../../packages/tables/versions.ts'
 import { patienceMilliseconds } from '../../upstreams/archive-mirror.ts'
+import type { WantedDownload } from '../../upstreams/tables/mirrored-archives.ts'
 import { listMirroredDownloads, type MirroredArchive } from '../../upstreams/tables/mirrored-archives.ts'
 import { hasTag, rangeHeader, readRange } from '../conditional-requests.ts'
+import { noteDownload } from '../note-download.ts'
 import { openSendingLimit } from '../sending-limit.ts'
 import { endWithConnection } from '../streamed-body.ts'
 import {
@@ -97,7 +99,7 @@ export async function distRoute(
     if (archives.isLinked) return redirect(request, reply, sha256, sent)
     if (request.method === 'HEAD') return sendHead(reply, sha256)
     if (config.accelRedirectPrefix !== null) {
-      downloads.record(request, sent)
+      noteDownload(downloads, request, sent)
       return handToProxy(reply, config.accelRedirectPrefix, sha256)
     }
     if (bytes) cache.set(sha256, bytes)
@@ -127,7 +129,7 @@ export async function distRoute(
       setArchiveHeaders(reply, served.sha256, fileName)
       return sendStored(request, reply, served, sent)
     }
-    downloads.record(request, sent)
+    noteDownload(downloads, request, sent)
     reply.header('content-type', 'application/zip')
     if (served.size !== null) reply.header('content-length', served.size)
     return reply.send(endWithConnection(request, served.body))
@@ -144,7 +146,7 @@ export async function distRoute(
     const fileName =
       /filename="([^"]*)"/.exec(String(reply.getHeader('content-disposition')))?.[1] ?? 'archive.zip'
     const url = await archives.link(sha256, { method, fileName })
-    if (method === 'GET') downloads.record(request, sent)
+    if (method === 'GET') noteDownload(downloads, request, sent)
     // These headers describe the archive, but this response has no body.
     for (const name of ['digest', 'repr-digest', 'accept-ranges', 'content-disposition', 'etag']) {
       reply.removeHeader(name)
@@ -171,7 +173,7 @@ export async function distRoute(
     const range = readRange(rangeHeader(request.headers, `"${sha256}"`), size)
     if (range === 'unsatisfiable') {
       reply.header('content-range', `bytes */${size}`)
-      throw new RegistryError(errcode.outOfRange, 'the range is beyond the end of the archive', {
+      throw new Refusal(errcode.outOfRange, 'the range is beyond the end of the archive', {
         status: 416,
       })
     }
@@ -185,12 +187,12 @@ export async function distRoute(
     if (isCacheable || cache.has(sha256)) {
       const bytes = (await cache.fetch(sha256, { context: size })) as Buffer
       if (isSmall || sending.take(reply, bytes)) {
-        downloads.record(request, sent)
+        noteDownload(downloads, request, sent)
         return reply.send(bytes.subarray(start, end + 1))
       }
     }
     const { bytes } = await openStored(sha256, size, { start, end })
-    downloads.record(request, sent)
+    noteDownload(downloads, request, sent)
     return reply.send(endWithConnection(request, bytes))
   }
 
@@ -214,7 +216,7 @@ export async function distRoute(
     if (!opened) throw missing(sha256)
     if (opened.size === size) return opened
     opened.bytes.destroy()
-    throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes instead of ${size}`)
+    throw new Refusal(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes instead of ${size}`)
   }
 }
 
@@ -233,8 +235,8 @@ function allowSilence({ raw: { socket } }: FastifyRequest): void {
   if (socket instanceof Socket) socket.setTimeout(patienceMilliseconds + 30_000)
 }
 
-function missing(sha256: string): RegistryError {
-  return new RegistryError(errcode.dataLoss, `archive ${sha256} is missing`)
+function missing(sha256: string): Refusal {
+  return new Refusal(errcode.dataLoss, `archive ${sha256} is missing`)
 }
 
 /** Lets nginx send the file, with the headers that are set already. nginx handles Range requests itself. */
@@ -247,8 +249,8 @@ function handToProxy(reply: FastifyReply, prefix: string, sha256: string): Fasti
  * Returns the error for a version in quarantine. Composer prints the warning and stops. It does not retry a 410
  * (COMPOSER A8).
  */
-function inQuarantine(packageName: string, version: string, reason: string): RegistryError {
-  return new RegistryError(errcode.failedPrecondition, `version ${version} is in quarantine`, {
+function inQuarantine(packageName: string, version: string, reason: string): Refusal {
+  return new Refusal(errcode.failedPrecondition, `version ${version} is in quarantine`, {
     status: 410,
     warning: `${packageName} ${version} is in quarantine and cannot be installed: ${reason}`,
   })

@@ -1,13 +1,13 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { ArchiveStore } from '../../archives/archive-store.ts'
-import type { StorageRoom } from '../../archives/storage-room.ts'
 import type { AppContext } from '../../context.ts'
 import { isOutage, isReferenceGone } from '../../database/errors.ts'
 import type { Visibility } from '../../domain/permissions.ts'
-import { errcode, notAuthorized, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, notAuthorized, Refusal } from '../../domain/refusal.ts'
 import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
 import type { RegistryRequest, RequestToken, requireAccess } from '../../groups/access.ts'
+import type { StorageRoom } from '../../groups/storage-room.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import type { ArchiveMirror } from '../../upstreams/archive-mirror.ts'
@@ -94,7 +94,7 @@ function readCredentials(request: FastifyRequest): RequestToken | null {
 }
 
 /** Returns errcode 16 with status 401. Composer prints the warning. */
-function badCredentials(warning: string): RegistryError {
+function badCredentials(warning: string): Refusal {
   return notAuthorized({ warning })
 }
 
@@ -154,30 +154,30 @@ export function sendRegistryError(
 }
 
 /** Returns the error for anything that does not exist: errcode 5. */
-export function registryNotFound(errmsg = 'not found'): RegistryError {
-  return new RegistryError(errcode.notFound, errmsg)
+export function registryNotFound(errmsg = 'not found'): Refusal {
+  return new Refusal(errcode.notFound, errmsg)
 }
 
 /** Returns the error for a method that the endpoint does not have. `allow` lists the methods that it has. */
-export function methodNotAllowed(allow: string): RegistryError {
-  return new RegistryError(errcode.unimplemented, 'method not allowed', { status: 405, allow })
+export function methodNotAllowed(allow: string): Refusal {
+  return new Refusal(errcode.unimplemented, 'method not allowed', { status: 405, allow })
 }
 
-function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {
-  if (thrown instanceof RegistryError) return thrown
+function toRegistryError(thrown: Error & Partial<FastifyError>): Refusal {
+  if (thrown instanceof Refusal) return thrown
   if (thrown.statusCode === 413) {
-    return new RegistryError(errcode.resourceExhausted, 'request too large', { status: 413 })
+    return new Refusal(errcode.resourceExhausted, 'request too large', { status: 413 })
   }
   if (thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500) {
-    return new RegistryError(errcode.invalidArgument, 'invalid request')
+    return new Refusal(errcode.invalidArgument, 'invalid request')
   }
   if (isOutage(thrown)) {
-    return new RegistryError(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
+    return new Refusal(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
   }
   if (isReferenceGone(thrown)) {
-    return new RegistryError(errcode.aborted, 'something that belongs to it was deleted a moment ago')
+    return new Refusal(errcode.aborted, 'something that belongs to it was deleted a moment ago')
   }
-  return new RegistryError(errcode.internal, 'internal error', { cause: thrown })
+  return new Refusal(errcode.internal, 'internal error', { cause: thrown })
 }
 
 /**

@@ -2,17 +2,18 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { findServerUrls } from '../../database/installation.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
-import type { Visibility } from '../../domain/permissions.ts'
-import { openReadCache } from '../../domain/read-cache.ts'
-import { errcode } from '../../domain/registry-error.ts'
-import type { RegistryRequest } from '../../groups/access.ts'
-import { registryUrl } from '../../groups/repositories.ts'
 import {
   type DocumentBytes,
   findFilterBytes,
   findPackageBytes,
   findRootBytes,
-} from '../../packages/documents/document-bytes.ts'
+} from '../../documents/document-bytes.ts'
+import { chooseEncoding, compress, type Encoding } from '../../documents/encodings.ts'
+import type { Visibility } from '../../domain/permissions.ts'
+import { openReadCache } from '../../domain/read-cache.ts'
+import { errcode } from '../../domain/refusal.ts'
+import type { RegistryRequest } from '../../groups/access.ts'
+import { registryUrl } from '../../groups/repositories.ts'
 import {
   type FoundDocument,
   type FoundRoot,
@@ -22,7 +23,6 @@ import {
   listRootDocuments,
   type WantedDocument,
 } from '../../packages/documents/documents.ts'
-import { chooseEncoding, compress, type Encoding } from '../../packages/documents/encodings.ts'
 import { emptyFilterText, emptyRootText } from '../../packages/documents/packages-json.ts'
 import { refreshRoot } from '../../packages/documents/render.ts'
 import { rerenderPackage, rerenderRoot } from '../../packages/documents/rerender.ts'

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import { Busboy } from '@fastify/busboy'
 import type { ArchiveVolume, ReceivedArchive } from '../../archives/archive-store.ts'
 import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 
 const field = 'package'
 const limits = { fields: 16, fieldSize: 4096, files: 4, parts: 20, headerPairs: 32 }
@@ -73,6 +73,6 @@ function openForm(contentType: string) {
   }
 }
 
-function malformed(why: string): RegistryError {
-  return new RegistryError(errcode.invalidArgument, 'malformed multipart body', { details: [why] })
+function malformed(why: string): Refusal {
+  return new Refusal(errcode.invalidArgument, 'malformed multipart body', { details: [why] })
 }

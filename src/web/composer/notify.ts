@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { toLowerAscii } from '../../composer/package-name.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { findAccess } from '../../groups/access.ts'
 import type { ReportedDownload } from '../../packages/download-counter.ts'
 import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
@@ -42,7 +42,7 @@ export async function notifyRoutes(
 function readInstallations(body: unknown): Installation[] {
   const downloads = parseDownloads(body)
   if (!Array.isArray(downloads)) {
-    throw new RegistryError(errcode.invalidArgument, 'invalid request', {
+    throw new Refusal(errcode.invalidArgument, 'invalid request', {
       details: ['expected {"downloads":[{"name":"vendor/package","version":"1.0.0.0"}]}'],
     })
   }

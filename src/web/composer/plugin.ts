@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { openArchiveStore } from '../../archives/store-owner.ts'
 import type { AppContext } from '../../context.ts'
-import type { RegistryError } from '../../domain/registry-error.ts'
+import type { Refusal } from '../../domain/refusal.ts'
 import { requireAccess } from '../../groups/access.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import { type ArchiveMirrorContext, openArchiveMirror } from '../../upstreams/archive-mirror.ts'
@@ -104,11 +104,7 @@ export async function registry(
 }
 
 /** Refuses names with NUL. PostgreSQL cannot store NUL in text, so no such name exists. */
-function refuseNul(
-  { params }: FastifyRequest,
-  _reply: FastifyReply,
-  done: (error?: RegistryError) => void,
-): void {
+function refuseNul({ params }: FastifyRequest, _reply: FastifyReply, done: (error?: Refusal) => void): void {
   const names = Object.values(params as Record<string, string>)
   done(names.some((name) => name.includes('\0')) ? registryNotFound() : undefined)
 }

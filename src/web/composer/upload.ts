@@ -7,7 +7,7 @@ import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
 import { type PublishedVersion, readVersion } from '../../composer/composer-version.ts'
 import { readPackageName } from '../../composer/package-name.ts'
 import { isSourcePart, readSource } from '../../composer/package-source.ts'
-import { errcode, RegistryError } from '../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { findAccess, type RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
@@ -99,7 +99,7 @@ async function admitUpload(
   const maxBytes = config.maxArchiveBytes + (isMultipart(contentType) ? formBytes : 0)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
     const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
-    throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
+    throw new Refusal(errcode.resourceExhausted, errmsg, { status: 413 })
   }
   const sourceParts = new Map(
     Object.entries(request.query as Record<string, unknown>).flatMap(([name, value]) =>

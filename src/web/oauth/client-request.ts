@@ -1,8 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { countAttempt, limitsFrom } from '../../accounts/failure-limit.ts'
 import type { Queryable } from '../../database/database.ts'
+import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
 import { networkOf } from '../../domain/client-ip.ts'
-import { hashSecret, type SecretHash } from '../../domain/secrets.ts'
+import { hashSecret } from '../../domain/secrets.ts'
+import type { PresentedClient } from '../../oauth/token-pairs.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
 import { acceptForms, decodeFormText, FormError, readTexts } from '../forms.ts'
 import { invalidClient, OAuthError } from './errors.ts'
@@ -72,14 +73,6 @@ function notAForm(): OAuthError {
 const failuresPerClientAndNetwork = 30
 const failuresPerNetwork = 120
 const windowSeconds = 60
-
-/** The credentials that a client sent. The statement that does the work of the request also verifies them. */
-export interface PresentedClient {
-  clientId: string
-  secretHash: SecretHash
-  /** The client IP of the request. */
-  ip: string
-}
 
 /**
  * Reads the client's credentials from HTTP Basic or from the form (SPEC 5.1, RFC 6749 §2.3.1). Throws `invalid_client`

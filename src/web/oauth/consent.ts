@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { requireLiveAuthor } from '../../accounts/live-author.ts'
 import { deleteSession, type Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
@@ -8,6 +7,7 @@ import type { ResourceScope } from '../../domain/permissions.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../../domain/scope-descriptions.ts'
 import { coversAll } from '../../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import { requireLiveAuthor } from '../../groups/live-author.ts'
 import { type RepositoryPicker, readPicker } from '../../groups/repository-choices.ts'
 import {
   type AuthorizationRequest,

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import { countAttempt } from '../../accounts/failure-limit.ts'
 import type { Queryable } from '../../database/database.ts'
+import { countAttempt } from '../../database/failure-limit.ts'
 import type { SecretHash } from '../../domain/secrets.ts'
 import { actorOf } from '../actor.ts'
 

@@ -6,6 +6,7 @@ import { isScope } from '../../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../../domain/secrets.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
+import type { PresentedClient } from '../../oauth/token-pairs.ts'
 import {
   type CodeExchange,
   exchangeCodes,
@@ -16,15 +17,7 @@ import {
   type SeenToken,
 } from '../../oauth/token-pairs.ts'
 import { applicationActor } from '../actor.ts'
-import {
-  type Form,
-  formOf,
-  type PresentedClient,
-  readClient,
-  readOptional,
-  readRequired,
-  refuseClient,
-} from './client-request.ts'
+import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { noteCodeReplay, noteTokenReuse } from './replays.ts'
 

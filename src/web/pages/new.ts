@@ -4,7 +4,7 @@ import type { Session } from '../../accounts/sessions.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { isAtLeast, mayCreateGroups, visibilities } from '../../domain/permissions.ts'
-import { RegistryError } from '../../domain/registry-error.ts'
+import { Refusal } from '../../domain/refusal.ts'
 import { accountPrincipal, listAccessibleGroups } from '../../groups/accessible-repositories.ts'
 import { addGroup, addRepository } from '../../groups/tenancy.ts'
 import { readForm, readQuery, text } from '../forms.ts'
@@ -99,7 +99,7 @@ async function whyRefused(insert: () => Promise<unknown>): Promise<string | null
     await insert()
     return null
   } catch (error) {
-    if (error instanceof RegistryError) return error.sentence
+    if (error instanceof Refusal) return error.sentence
     const constraint = brokenConstraint(error)
     if (constraint === null) throw error
     return describeRule(constraint)

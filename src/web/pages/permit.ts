@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { Session } from '../../accounts/sessions.ts'
-import type { StorageRoom } from '../../archives/storage-room.ts'
 import type { AppContext } from '../../context.ts'
 import type { Queryable } from '../../database/database.ts'
 import {
@@ -13,10 +12,11 @@ import {
   type RepositoryAct,
   type SiteAct,
 } from '../../domain/permissions.ts'
-import { RegistryError } from '../../domain/registry-error.ts'
+import { Refusal } from '../../domain/refusal.ts'
 import type { Author } from '../../events/events.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../groups/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../groups/repositories.ts'
+import type { StorageRoom } from '../../groups/storage-room.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
@@ -85,7 +85,7 @@ export async function changing<T>(change: () => Promise<T>): Promise<T> {
   try {
     return await change()
   } catch (error) {
-    if (!(error instanceof RegistryError)) throw error
+    if (!(error instanceof Refusal)) throw error
     throw new PageError(error.status, `Nothing was changed: ${error.warning ?? error.errmsg}.`)
   }
 }

@@ -9,11 +9,11 @@ import Fastify, {
   LogController,
 } from 'fastify'
 import type pg from 'pg'
-import { openStorageRoom } from '../../archives/storage-room.ts'
 import { type ClaimKeeper, keepClaim } from '../../archives/store-claim.ts'
 import { openArchiveStore } from '../../archives/store-owner.ts'
 import type { Config } from '../../config.ts'
 import type { AppContext } from '../../context.ts'
+import { openStorageRoom } from '../../groups/storage-room.ts'
 import { openLastUse } from '../../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../../jobs/run-jobs.ts'
 import { openDownloadCounter } from '../../packages/download-counter.ts'

@@ -1,5 +1,4 @@
 import { deleteExpiredVerifications, verificationMail } from '../../accounts/email-verifications.ts'
-import { deleteExpiredAttempts } from '../../accounts/failure-limit.ts'
 import { deleteExpiredInvitations } from '../../accounts/invitations.ts'
 import { invitationMail } from '../../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../../accounts/password-reset-mail.ts'
@@ -18,6 +17,7 @@ import { noteExpiringTokensJob, tokenExpiryMail } from '../../accounts/token-exp
 import { collectGarbageJob } from '../../archives/collect-garbage.ts'
 import { removePurgedJob } from '../../archives/remove-purged.ts'
 import { scrubArchivesJob } from '../../archives/scrub-archives.ts'
+import { deleteExpiredAttempts } from '../../database/failure-limit.ts'
 import { deleteFormerCounts } from '../../events/counted-events.ts'
 import { sweepIdentityEventsJob } from '../../events/identity-events.ts'
 import { sweepEventsJob } from '../../events/sweep-events.ts'

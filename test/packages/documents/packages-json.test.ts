@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { encodeDocument } from '../../../src/documents/encodings.ts'
+import { noteListingChange } from '../../../src/documents/listing.ts'
 import { saveRootDocument } from '../../../src/packages/documents/documents.ts'
-import { encodeDocument } from '../../../src/packages/documents/encodings.ts'
-import { noteListingChange } from '../../../src/packages/tables/packages.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
 

@@ -1,22 +1,22 @@
 import { describe, expect, it } from 'vitest'
-import { errcode, notAuthorized, RegistryError } from '../../../src/domain/registry-error.ts'
+import { errcode, notAuthorized, Refusal } from '../../../src/domain/refusal.ts'
 
-describe('RegistryError', () => {
+describe('Refusal', () => {
   it('contains errcode and errmsg, and no key without a value', () => {
-    const refusal = new RegistryError(errcode.notFound, 'no such package')
+    const refusal = new Refusal(errcode.notFound, 'no such package')
     expect(refusal).toBeInstanceOf(Error)
     expect(refusal.message).toBe('no such package')
     expect(JSON.stringify(refusal.body)).toBe('{"errcode":5,"errmsg":"no such package"}')
   })
 
   it('carries a warning for Composer to print, and details', () => {
-    const refusal = new RegistryError(errcode.invalidArgument, 'no', { warning: 'w', details: ['a', 'b'] })
+    const refusal = new Refusal(errcode.invalidArgument, 'no', { warning: 'w', details: ['a', 'b'] })
     expect(refusal.body).toEqual({ errcode: 3, errmsg: 'no', warning: 'w', details: ['a', 'b'] })
   })
 
   it('does not show its cause to the client', () => {
     const cause = new Error('connection to 10.0.0.1 lost')
-    const refusal = new RegistryError(errcode.unavailable, 'try again later', { cause })
+    const refusal = new Refusal(errcode.unavailable, 'try again later', { cause })
     expect(refusal.cause).toBe(cause)
     expect(JSON.stringify(refusal.body)).not.toContain('10.0.0.1')
   })
@@ -37,11 +37,11 @@ describe('RegistryError', () => {
     [15, 500],
     [16, 401],
   ] as const)('sends errcode %i with status %i (COMPOSER D)', (code, status) => {
-    expect(new RegistryError(code, 'refused').status).toBe(status)
+    expect(new Refusal(code, 'refused').status).toBe(status)
   })
 
   it('can have a status that is more specific than its errcode', () => {
-    expect(new RegistryError(errcode.resourceExhausted, 'too large', { status: 413 }).status).toBe(413)
+    expect(new Refusal(errcode.resourceExhausted, 'too large', { status: 413 }).status).toBe(413)
   })
 
   it('says exactly "not authorized", with 401 or 403 (SPEC 7)', () => {

@@ -15,6 +15,7 @@ import {
   noPasswordHere,
 } from '../../../accounts/passwords.ts'
 import { deleteAllSessions, type Session } from '../../../accounts/sessions.ts'
+import { forgetOrigins } from '../../../accounts/sign-in-origins.ts'
 import {
   findConfirmationWays,
   type Identity,
@@ -30,7 +31,6 @@ import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { readSession, redirectToSignIn } from '../../visitor.ts'
 import { confirmPassword, startSession } from '../sign-in/sign-in.ts'
-import { forgetOrigins } from '../sign-in/sign-in-memory.ts'
 import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
 
 const accountPage = page<{

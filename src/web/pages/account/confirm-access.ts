@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { countAttempt } from '../../../accounts/failure-limit.ts'
-import { factorContextOf, refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
+import { refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
 import {
   confirmationMail,
@@ -17,12 +16,14 @@ import { confirmSession, type Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
+import { countAttempt } from '../../../database/failure-limit.ts'
 import { queueMail } from '../../../mail/mail-queue.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
+import { factorContextOf, passkeySenderOf } from '../../sign-in-origin.ts'
 import { readSession, redirectToSignIn, withReturn } from '../../visitor.ts'
 import { findReturn } from '../sign-in/return-path.ts'
 import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
@@ -149,7 +150,12 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     { code, credential, current_password: password }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form'>,
   ) {
     if (credential !== '') {
-      const checked = await checkPasskey(context, request, credential, ownerOf(session))
+      const checked = await checkPasskey(
+        context,
+        passkeySenderOf(request, context.config),
+        credential,
+        ownerOf(session),
+      )
       return 'problem' in checked ? checked : null
     }
     const { id } = session.account

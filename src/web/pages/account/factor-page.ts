@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { factorContextOf, refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
+import { refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
 import {
   type FactorRequirement,
   type FactorSummary,
@@ -26,6 +26,7 @@ import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { page } from '../../pages.ts'
+import { factorContextOf } from '../../sign-in-origin.ts'
 import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../../visitor.ts'
 import { confirmPassword } from '../sign-in/sign-in.ts'
 

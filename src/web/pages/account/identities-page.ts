@@ -21,10 +21,10 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
+import { signInOriginOf } from '../../sign-in-origin.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../../visitor.ts'
 import { linkWithPassword, proofIsGone } from '../sign-in/link-with-password.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in/sign-in.ts'
-import { signInOriginOf } from '../sign-in/sign-in-memory.ts'
 import {
   enterLinkedAccount,
   type SingleSignOnContext,

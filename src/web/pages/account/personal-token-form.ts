@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { Expiry } from '../../../accounts/personal-tokens.ts'
 import { isCalendarDay } from '../../../domain/calendar-day.ts'
+import type { Expiry } from '../../../domain/expiry.ts'
 import { type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { covers, isScope } from '../../../domain/scopes.ts'

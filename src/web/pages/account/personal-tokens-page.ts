@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import { requireLiveAuthor } from '../../../accounts/live-author.ts'
 import {
   findPersonalToken,
   insertPersonalToken,
@@ -14,7 +13,7 @@ import type { AppContext } from '../../../context.ts'
 import { type Actor, transaction } from '../../../database/database.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
-import { RegistryError } from '../../../domain/registry-error.ts'
+import { Refusal } from '../../../domain/refusal.ts'
 import { readRowId } from '../../../domain/row-id.ts'
 import {
   describeResourceScope,
@@ -25,6 +24,7 @@ import {
 import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
 import { listNamedRepositories } from '../../../groups/accessible-repositories.ts'
 import { requireBelowLimit } from '../../../groups/limits.ts'
+import { requireLiveAuthor } from '../../../groups/live-author.ts'
 import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -193,8 +193,8 @@ async function makeToken(
     )
     return { token, expiresAt }
   } catch (error) {
-    if (error instanceof RegistryError) return error.sentence
-    if (error instanceof NotAnAdministratorError) return error.message
+    if (error instanceof Refusal) return error.sentence
+    if (error instanceof NotAnAdministratorError) return error.sentence
     if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error
     return `You already have a token named “${choice.name}”.`
   }

@@ -5,7 +5,7 @@ import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
 import type { DeployRight } from '../../../domain/permissions.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
-import { RegistryError } from '../../../domain/registry-error.ts'
+import { Refusal } from '../../../domain/refusal.ts'
 import { rowId } from '../../../domain/row-id.ts'
 import {
   accountPrincipal,
@@ -197,7 +197,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     try {
       return await createDeployToken(context, whoOf(request, session), wanted)
     } catch (error) {
-      if (error instanceof RegistryError) return error.sentence
+      if (error instanceof Refusal) return error.sentence
       if (brokenConstraint(error) !== 'deploy_token_name_is_taken') throw error
       return describeRule('deploy_token_name_is_taken')
     }

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
-import { errcode, RegistryError } from '../../../domain/registry-error.ts'
+import { errcode, Refusal } from '../../../domain/refusal.ts'
 import type { Author } from '../../../events/events.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
 import { acceptArchives } from '../../../upstreams/accept-archives.ts'
@@ -21,8 +21,7 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage } from '../../pages.ts'
 import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
-import type { PagesContext } from '../permit.ts'
-import { authorOf, managedGroup, permittedRepository } from '../permit.ts'
+import { authorOf, managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
 import { type RefusedForm, showUpstreams, type UpstreamFields } from './upstreams-page.ts'
 
 const trimmed = text.transform((value) => value.trim())
@@ -103,7 +102,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     const names = packages.split(/[\s,]+/).filter((name) => name !== '')
     return changing(visit, { form: 'approve', entered: packages }, async () => {
       if (names.length > maxApprovals) {
-        throw new RegistryError(errcode.invalidArgument, `more than ${maxApprovals} packages at once`)
+        throw new Refusal(errcode.invalidArgument, `more than ${maxApprovals} packages at once`)
       }
       const approved = await approvePackages(db, visit.change, names)
       return approved.length > 0 ? `Approved: ${approved.join(', ')}.` : 'Nothing was left to approve.'
@@ -232,7 +231,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     try {
       leaveNotice(request, reply, config, await change())
     } catch (error) {
-      if (!(error instanceof RegistryError)) throw error
+      if (!(error instanceof Refusal)) throw error
       const shown = {
         search: '',
         after: '',

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { ArchiveStore } from '../../../archives/archive-store.ts'
 import { readQuery, text } from '../../forms.ts'
+import { noteDownload } from '../../note-download.ts'
 import { PageError } from '../../page-error.ts'
 import { endWithConnection } from '../../streamed-body.ts'
 import type { PagesContext } from '../permit.ts'
@@ -37,7 +38,7 @@ export async function downloadRoutes(
       const accountId = session?.account.id ?? null
       const kind = accountId === null ? 'anonymous' : 'session'
       const downloader = { kind, id: accountId ?? '0', accountId } as const
-      downloads.record(request, {
+      noteDownload(downloads, request, {
         repositoryId: repository.id,
         packageName: about.name,
         version,

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
-import { RegistryError } from '../../../domain/registry-error.ts'
+import { Refusal } from '../../../domain/refusal.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import {
@@ -66,7 +66,7 @@ export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
   try {
     return await reading()
   } catch (error) {
-    if (!(error instanceof RegistryError)) throw error
+    if (!(error instanceof Refusal)) throw error
     const isDown = error.status >= 500
     const message = isDown
       ? 'The archive store cannot be reached. Please try again later.'

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { ArchiveStore, ReceivedArchive } from '../../../archives/archive-store.ts'
 import { discardArchive } from '../../../archives/local-store.ts'
 import type { Config } from '../../../config.ts'
-import { RegistryError } from '../../../domain/registry-error.ts'
+import { Refusal } from '../../../domain/refusal.ts'
 import { receiveMultipart } from '../../composer/multipart.ts'
 import { checkForgery } from '../../csrf.ts'
 
@@ -11,7 +11,7 @@ export interface ReceivedForm {
   form: Map<string, string[]>
   archive: ReceivedArchive | null
   fileName: string
-  problem: RegistryError | null
+  problem: Refusal | null
 }
 
 /** Streams the file to disk, after the form has proven that it comes from a page of this server. */
@@ -36,7 +36,7 @@ export async function receiveForm(
       },
     )
   } catch (error) {
-    if (!(error instanceof RegistryError)) throw error
+    if (!(error instanceof Refusal)) throw error
     received.problem = error
   }
   if (received.archive?.size === 0) {

@@ -6,7 +6,7 @@ import { parseManifest } from '../../../composer/manifest-json.ts'
 import { readPackageName } from '../../../composer/package-name.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { formatSize, formatTime } from '../../../domain/formats.ts'
-import { RegistryError } from '../../../domain/registry-error.ts'
+import { Refusal } from '../../../domain/refusal.ts'
 import { settleRepeat } from '../../../packages/publish.ts'
 import { checkManifest, type PublishTarget } from '../../../packages/publish-archive.ts'
 import { type FullUploads, maxUploads } from '../../../packages/tables/browser-uploads.ts'
@@ -22,18 +22,18 @@ export interface Preview {
   /** Null without a valid name and version. */
   target: PublishTarget | null
   manifest: Manifest | null
-  problem: RegistryError | null
+  problem: Refusal | null
   /** Whether the same bytes are already published. */
   isRepeated: boolean
 }
 
 /** The reason why an archive or a version is rejected, with help. */
-export interface Refusal {
+export interface UploadProblem {
   message: string
   details: readonly string[]
 }
 
-/** Returns what would be published. `addRefusals` adds problems that depend on published packages. */
+/** Returns what would be published. `addProblems` adds problems that depend on published packages. */
 export function previewOf(
   repositoryId: string,
   judged: JudgedArchive,
@@ -59,7 +59,7 @@ export function previewOf(
 }
 
 /** Adds problems of the repository: the version exists already, or the vendor comes from an upstream. */
-export async function addRefusals(
+export async function addProblems(
   db: Queryable,
   preview: Preview,
   archive: ReceivedArchive,
@@ -80,7 +80,7 @@ export async function addRefusals(
 }
 
 /** Returns a refusal as the pages show it. */
-export function refusalOf({ errmsg, sentence, warning, details }: RegistryError): Refusal {
+export function problemOf({ errmsg, sentence, warning, details }: Refusal): UploadProblem {
   // `details` may contain the warning too.
   const help = [...new Set([...(warning ? [warning] : []), ...details])]
   // The protocol's text for a program repeats the value. The details say what is wrong with it.
@@ -97,7 +97,7 @@ function refusing(preview: Preview, check: () => Preview): Preview {
 }
 
 function withProblem(preview: Preview, error: unknown): Preview {
-  if (error instanceof RegistryError) return { ...preview, problem: error }
+  if (error instanceof Refusal) return { ...preview, problem: error }
   throw error
 }
 
@@ -111,7 +111,7 @@ function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
     }
   } catch (error) {
     // The check of the manifest reports this mistake.
-    if (!(error instanceof RegistryError)) throw error
+    if (!(error instanceof Refusal)) throw error
     return { name: null, version: '' }
   }
 }

@@ -7,7 +7,7 @@ import { judgeUpload } from '../../../archives/judge-upload.ts'
 import { keepArchiveFor } from '../../../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../../../archives/local-store.ts'
 import { transaction } from '../../../database/database.ts'
-import { RegistryError } from '../../../domain/registry-error.ts'
+import { Refusal } from '../../../domain/refusal.ts'
 import { limitConcurrency } from '../../../domain/time-slices.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { publishArchive } from '../../../packages/publish-archive.ts'
@@ -33,12 +33,12 @@ import { authorOf, type PagesContext, permittedRepository } from '../permit.ts'
 import { readingArchive } from './package-view.ts'
 import { type ReceivedForm, receiveForm } from './upload-form.ts'
 import {
-  addRefusals,
+  addProblems,
   describeFull,
   type Preview,
   previewOf,
-  type Refusal,
-  refusalOf,
+  problemOf,
+  type UploadProblem,
 } from './upload-preview.ts'
 
 /** The unpublished uploads of an account may take this many times MAX_ARCHIVE_BYTES. */
@@ -50,7 +50,7 @@ const uploadPage = page<{
   repository: VisibleRepository
   uploads: BrowserUpload[]
   maxBytes: number
-  problem: Refusal | null
+  problem: UploadProblem | null
 }>('pages/upload')
 
 const previewPage = page<{
@@ -65,7 +65,7 @@ const previewPage = page<{
   warnings: readonly string[]
   /** Whether the same bytes are already published. */
   isRepeated: boolean
-  problem: Refusal | null
+  problem: UploadProblem | null
 }>('pages/upload-preview')
 
 const PreviewQuery = z.object({ version: text })
@@ -118,7 +118,7 @@ export async function uploadPageRoutes(
             await room.requireDatabaseRoom()
             await room.requireGroupRoom(repository.id, Number(request.headers['content-length'] ?? 0))
           } catch (error) {
-            if (!(error instanceof RegistryError)) throw error
+            if (!(error instanceof Refusal)) throw error
             return refuse(request, reply, session, repository, error)
           }
           requireUploadRate(request.raw)
@@ -157,7 +157,7 @@ export async function uploadPageRoutes(
           )
           return reply.redirect(`${uploadUrl(request.params)}/${id}`, 303)
         } catch (error) {
-          if (!(error instanceof RegistryError)) throw error
+          if (!(error instanceof Refusal)) throw error
           return refuse(request, reply, session, repository, error)
         }
       },
@@ -173,7 +173,7 @@ export async function uploadPageRoutes(
     return withArchive(upload, async (received, judged) => {
       const asked = { version: version.trim(), fileName: upload.fileName }
       const preview = previewOf(repository.id, judged, asked)
-      return show(reply, session, repository, upload, await addRefusals(db, preview, received))
+      return show(reply, session, repository, upload, await addProblems(db, preview, received))
     })
   })
 
@@ -204,7 +204,7 @@ export async function uploadPageRoutes(
         const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
         leaveNotice(request, reply, config, notice)
       } catch (error) {
-        if (!(error instanceof RegistryError)) throw error
+        if (!(error instanceof Refusal)) throw error
         return show(reply.code(error.status), session, repository, upload, { ...preview, problem: error })
       }
       const query = new URLSearchParams({ version: target.version.version })
@@ -279,17 +279,17 @@ export async function uploadPageRoutes(
     reply: FastifyReply,
     session: Session,
     repository: VisibleRepository,
-    problem: RegistryError,
+    problem: Refusal,
   ): Promise<FastifyReply> {
     if (problem.status >= 500) request.log.error({ err: problem, req: request }, 'an upload failed')
-    return showForm(reply.code(problem.status), session, repository, refusalOf(problem))
+    return showForm(reply.code(problem.status), session, repository, problemOf(problem))
   }
 
   async function showForm(
     reply: FastifyReply,
     session: Session,
     repository: VisibleRepository,
-    problem: Refusal | null,
+    problem: UploadProblem | null,
   ): Promise<FastifyReply> {
     const owner = { accountId: session.account.id, repositoryId: repository.id }
     const uploads = await listUploads(db, owner)
@@ -313,7 +313,7 @@ export async function uploadPageRoutes(
       inflatedBytes: judged.inflatedBytes,
       warnings: manifest?.warnings ?? judged.warnings,
       isRepeated,
-      problem: problem && refusalOf(problem),
+      problem: problem && problemOf(problem),
     })
   }
 }

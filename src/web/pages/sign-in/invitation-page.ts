@@ -1,18 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { normalizeLogin } from '../../../accounts/accounts.ts'
-import {
-  type AttemptLimit,
-  countAttempt,
-  limitsFrom,
-  takeBackAttempt,
-} from '../../../accounts/failure-limit.ts'
 import { acceptInvitation, acceptWithNewAccount } from '../../../accounts/invitation-acceptance.ts'
 import { findInvitation, type Invitation } from '../../../accounts/invitations.ts'
 import { findPasswordProblem, hashPassword, minPasswordCharacters } from '../../../accounts/passwords.ts'
 import { requestSignUpJob } from '../../../accounts/sign-ups.ts'
 import type { AppContext } from '../../../context.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
+import {
+  type AttemptLimit,
+  countAttempt,
+  limitsFrom,
+  takeBackAttempt,
+} from '../../../database/failure-limit.ts'
 import { describeRule } from '../../../database/rules.ts'
 import { networkOf } from '../../../domain/client-ip.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'

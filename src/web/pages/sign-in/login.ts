@@ -10,6 +10,7 @@ import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveFarewell } from '../../notice.ts'
 import { page } from '../../pages.ts'
+import { signInOriginOf } from '../../sign-in-origin.ts'
 import { readSession, redirectToSignIn, withReturn } from '../../visitor.ts'
 import {
   checkSignIn,
@@ -19,7 +20,6 @@ import {
   redirectBack,
   renewPasswordHash,
 } from './sign-in.ts'
-import { signInOriginOf } from './sign-in-memory.ts'
 import { redirectToSecondStep } from './waiting-step.ts'
 
 interface LoginForm {

@@ -10,6 +10,7 @@ import { clearCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
+import { passkeySenderOf } from '../../sign-in-origin.ts'
 import { readSession, withReturn } from '../../visitor.ts'
 import { finishStep } from './second-step.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'
@@ -49,7 +50,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     const { csrf_token: browser, return: returnId, credential } = readForm(PasskeyForm, request)
     const waiting = await readWaitingStep(context, request)
     const owner = ownerOf(browser, waiting)
-    const used = await checkPasskey(context, request, credential, owner)
+    const used = await checkPasskey(context, passkeySenderOf(request, context.config), credential, owner)
     if ('problem' in used) {
       reply.code(used.status).headers(used.headers)
       return show(request, reply, waiting, { returnId, problem: used.problem })

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { findCredentials, isAdministrator, normalizeLogin } from '../../../accounts/accounts.ts'
-import { type AttemptLimit, countAttempt, limitsFrom } from '../../../accounts/failure-limit.ts'
 import { requestPasswordResetJob } from '../../../accounts/password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from '../../../accounts/password-resets.ts'
 import {
@@ -10,15 +9,17 @@ import {
   minPasswordCharacters,
   noPasswordHere,
 } from '../../../accounts/passwords.ts'
+import { findKnownOrigin, type SignInOrigin } from '../../../accounts/sign-in-origins.ts'
 import type { AppContext } from '../../../context.ts'
 import type { Queryable } from '../../../database/database.ts'
+import { type AttemptLimit, countAttempt, limitsFrom } from '../../../database/failure-limit.ts'
 import { enqueue } from '../../../jobs/job.ts'
 import { actorOf } from '../../actor.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
+import { signInOriginOf } from '../../sign-in-origin.ts'
 import { admitAfterReset } from './sign-in.ts'
-import { findKnownOrigin, type SignInOrigin, signInOriginOf } from './sign-in-memory.ts'
 
 const resetPage = page<{
   /** Null when the link does not work, or there is none. */

@@ -2,7 +2,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import {
   type FactorKind,
-  factorContextOf,
   kindOfTyped,
   refuseFactor,
   type TypedFactor,
@@ -16,6 +15,7 @@ import { clearCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
+import { factorContextOf } from '../../sign-in-origin.ts'
 import { withReturn } from '../../visitor.ts'
 import { linkAfterSecondStep } from './link-with-password.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'

@@ -8,13 +8,6 @@ import {
   renewHash,
 } from '../../../accounts/accounts.ts'
 import {
-  type AttemptLimit,
-  clearAttempts,
-  countAttempt,
-  limitsFrom,
-  takeBackAttempt,
-} from '../../../accounts/failure-limit.ts'
-import {
   HashQueueFullError,
   hashPassword,
   isPassword,
@@ -23,22 +16,29 @@ import {
 } from '../../../accounts/passwords.ts'
 import { countRefusedSignIn } from '../../../accounts/refused-sign-ins.ts'
 import { deleteSession, findSession, insertSession } from '../../../accounts/sessions.ts'
-import type { Config } from '../../../config.ts'
-import type { AppContext } from '../../../context.ts'
-import { type Actor, type Queryable, type SignInProof, transaction } from '../../../database/database.ts'
-import { networkOf, widerNetworkOf } from '../../../domain/client-ip.ts'
-import { observing, outcomeOfCheck, signIns } from '../../../domain/observations.ts'
-import { hashSecret, makeOpaqueId } from '../../../domain/secrets.ts'
-import { actorOf, userAgentOf } from '../../actor.ts'
-import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
-import { findReturn } from './return-path.ts'
 import {
   findKnownOrigin,
   originLifetimeSeconds,
   rememberOrigin,
   type SignInOrigin,
-  signInOriginOf,
-} from './sign-in-memory.ts'
+} from '../../../accounts/sign-in-origins.ts'
+import type { Config } from '../../../config.ts'
+import type { AppContext } from '../../../context.ts'
+import { type Actor, type Queryable, type SignInProof, transaction } from '../../../database/database.ts'
+import {
+  type AttemptLimit,
+  clearAttempts,
+  countAttempt,
+  limitsFrom,
+  takeBackAttempt,
+} from '../../../database/failure-limit.ts'
+import { networkOf, widerNetworkOf } from '../../../domain/client-ip.ts'
+import { observing, outcomeOfCheck, signIns } from '../../../domain/observations.ts'
+import { hashSecret, makeOpaqueId } from '../../../domain/secrets.ts'
+import { actorOf, userAgentOf } from '../../actor.ts'
+import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
+import { signInOriginOf } from '../../sign-in-origin.ts'
+import { findReturn } from './return-path.ts'
 
 /** The reason why a sign-in was rejected, with the status and headers of the page. */
 export interface SignInRefusal {
@@ -189,7 +189,7 @@ async function countAndCheck(
   } catch (error) {
     if (!(error instanceof HashQueueFullError)) throw error
     await takeBackAttempt(db, limits)
-    return { status: 429, headers: error.headers, problem: error.message }
+    return { status: 429, headers: { 'retry-after': `${error.retryAfterSeconds}` }, problem: error.sentence }
   }
   if (!credentials || !isRight) return wrongPassword()
   await takeBackAttempt(db, limits, own)

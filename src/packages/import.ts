@@ -5,16 +5,16 @@ import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../composer/composer-version.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { commandLine } from '../events/events.ts'
-import { publishVersion } from '../packages/publish.ts'
-import type { ReadmeRenderer } from '../packages/readmes/render-readme.ts'
-import { findTakenVersion } from '../packages/tables/versions.ts'
-import type { UpstreamRequests } from './client/fetch.ts'
-import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
-import type { UpstreamVersion } from './documents/judge-document.ts'
-import { matchesVersion } from './documents/patterns.ts'
-import { namesOf, openRegistry, readPackage } from './other-registry.ts'
+import type { UpstreamRequests } from '../upstreams/client/fetch.ts'
+import { toReceiveError, UpstreamError } from '../upstreams/client/upstream-error.ts'
+import type { UpstreamVersion } from '../upstreams/documents/judge-document.ts'
+import { matchesVersion } from '../upstreams/documents/patterns.ts'
+import { namesOf, openRegistry, readPackage } from '../upstreams/other-registry.ts'
+import { publishVersion } from './publish.ts'
+import type { ReadmeRenderer } from './readmes/render-readme.ts'
+import { findTakenVersion } from './tables/versions.ts'
 
 /** After so many packages in a row without any response, the other registry is down. */
 const maxUnreachable = 10
@@ -131,7 +131,7 @@ async function importVersion(
     return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {
     if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
-    if (!(error instanceof RegistryError) || isStoreFailure(error)) throw error
+    if (!(error instanceof Refusal) || isStoreFailure(error)) throw error
     const reason = [error.errmsg, ...error.details.slice(0, 1)].join(': ')
     return { outcome: error.errcode === errcode.alreadyExists ? 'already there' : 'refused', reason }
   } finally {
@@ -140,7 +140,7 @@ async function importVersion(
 }
 
 /** Returns whether the archive store is full or unavailable. Then every other version would fail too. */
-function isStoreFailure({ errcode: code, status }: RegistryError): boolean {
+function isStoreFailure({ errcode: code, status }: Refusal): boolean {
   return code === errcode.unavailable || status === 507
 }
 

@@ -1,9 +1,5 @@
-import type { FastifyRequest } from 'fastify'
-import type { Config } from '../../../config.ts'
-import type { Queryable } from '../../../database/database.ts'
-import { networkOf } from '../../../domain/client-ip.ts'
-import { hashSecret, type SecretHash } from '../../../domain/secrets.ts'
-import { readCookie } from '../../cookies.ts'
+import type { Queryable } from '../database/database.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 
 /** How long a browser or a network counts as known after its last sign-in. */
 export const originLifetimeSeconds = 180 * 86_400
@@ -16,17 +12,6 @@ export interface SignInOrigin {
   networkHash: SecretHash
   /** SHA-256 of the browser's device cookie; null when it has none. */
   deviceHash: SecretHash | null
-}
-
-/** Returns the origin of a request. */
-export function signInOriginOf(request: FastifyRequest, config: Config): SignInOrigin {
-  const network = networkOf(request.ip)
-  const device = readCookie(request, config, 'device')
-  return {
-    network,
-    networkHash: hashSecret(`network ${network}`),
-    deviceHash: device === null ? null : hashSecret(device),
-  }
 }
 
 /** Returns whether the account has signed in from this browser, and from this network. */

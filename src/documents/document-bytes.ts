@@ -1,4 +1,4 @@
-import type { Queryable } from '../../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import type { Encoding } from './encodings.ts'
 
 /** A document's bytes in one content coding, and the time of their last change. */

@@ -37,14 +37,14 @@ const statusOf: Record<Errcode, number> = {
 }
 
 /** The body of an error response. Composer prints `warning`. `details` are for people who read the JSON. */
-export interface RegistryErrorBody {
+export interface RefusalBody {
   errcode: Errcode
   errmsg: string
   warning?: string
   details?: readonly string[]
 }
 
-interface RegistryErrorOptions {
+interface RefusalOptions {
   /** An HTTP status that differs from the usual one of the errcode: 413 or 507 for 8, and 403 or 404 for 16. */
   status?: number
   warning?: string
@@ -58,8 +58,8 @@ interface RegistryErrorOptions {
 }
 
 /** An error that the client may read. It has the errcode and errmsg of SPEC 7, and help in other members. */
-export class RegistryError extends Error {
-  override readonly name = 'RegistryError'
+export class Refusal extends Error {
+  override readonly name: string = 'Refusal'
   readonly errcode: Errcode
   readonly status: number
   readonly warning: string | undefined
@@ -67,7 +67,7 @@ export class RegistryError extends Error {
   readonly allow: string | undefined
   readonly retryAfterSeconds: number | undefined
 
-  constructor(errcode: Errcode, errmsg: string, options: RegistryErrorOptions = {}) {
+  constructor(errcode: Errcode, errmsg: string, options: RefusalOptions = {}) {
     super(errmsg, 'cause' in options ? { cause: options.cause } : undefined)
     this.errcode = errcode
     this.status = options.status ?? statusOf[errcode]
@@ -86,7 +86,7 @@ export class RegistryError extends Error {
     return `${this.message.charAt(0).toUpperCase()}${this.message.slice(1)}.`
   }
 
-  get body(): RegistryErrorBody {
+  get body(): RefusalBody {
     return {
       errcode: this.errcode,
       errmsg: this.errmsg,
@@ -100,8 +100,6 @@ export class RegistryError extends Error {
  * Returns the error of SPEC 7 for a missing permission. The status is 401 for missing or bad credentials, 403 for good
  * credentials without the permission, and 404 for an upload to a repository that the token may not see.
  */
-export function notAuthorized(
-  options: Omit<RegistryErrorOptions, 'status'> & { status?: 401 | 403 | 404 } = {},
-) {
-  return new RegistryError(errcode.unauthenticated, 'not authorized', options)
+export function notAuthorized(options: Omit<RefusalOptions, 'status'> & { status?: 401 | 403 | 404 } = {}) {
+  return new Refusal(errcode.unauthenticated, 'not authorized', options)
 }

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache'
+import { type GroupBytes, measureGroup } from '../archives/tables/archives.ts'
 import type { AppContext } from '../context.ts'
 import { findDatabaseBytes } from '../database/installation.ts'
-import { errcode, RegistryError } from '../domain/registry-error.ts'
-import { findGroupId } from '../groups/repositories.ts'
-import { type GroupBytes, measureGroup } from './tables/archives.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
+import { findGroupId } from './repositories.ts'
 
 /** Decides whether new archives may be stored: the size of the database, and the quota of each group. */
 export interface StorageRoom {
@@ -120,15 +120,15 @@ function usedBytes({ measured, claims }: MeasuredGroup): number {
   return bytes
 }
 
-function groupIsFull(used: number, max: number): RegistryError {
-  return new RegistryError(errcode.resourceExhausted, 'the group has no space left for archives', {
+function groupIsFull(used: number, max: number): Refusal {
+  return new Refusal(errcode.resourceExhausted, 'the group has no space left for archives', {
     status: 507,
     warning: `The archives of the group have ${used} of at most ${max} bytes. Purge deleted versions, or ask a site administrator about GROUP_QUOTA_BYTES.`,
   })
 }
 
-function databaseIsFull(): RegistryError {
-  return new RegistryError(errcode.resourceExhausted, 'no space left in the database', {
+function databaseIsFull(): Refusal {
+  return new Refusal(errcode.resourceExhausted, 'no space left in the database', {
     status: 507,
     warning:
       'The database has the size of DATABASE_MAX_BYTES. Only the operator of the server can change this.',

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { type Queryable, sweepOf } from '../database/database.ts'
 import { widerNetworkOf } from '../domain/client-ip.ts'
+import { type Queryable, sweepOf } from './database.ts'
 
 /**
  * The maximum attempts of a subject in a window. The window starts with the first attempt. After it, the count

@@ -2,13 +2,13 @@ import type pg from 'pg'
 import { z } from 'zod'
 import { normalizeVersion } from '../composer/composer-version.ts'
 import { toLowerAscii } from '../composer/package-name.ts'
-import { RegistryError } from '../domain/registry-error.ts'
+import { Refusal } from '../domain/refusal.ts'
 import { commandLine } from '../events/events.ts'
-import { findTakenVersion } from '../packages/tables/versions.ts'
-import type { ArchiveMirror } from './archive-mirror.ts'
-import type { Mirror } from './mirror.ts'
-import { findLockedArchive } from './tables/mirrored-archives.ts'
-import { findOrigin } from './tables/mirrored-packages.ts'
+import type { ArchiveMirror } from '../upstreams/archive-mirror.ts'
+import type { Mirror } from '../upstreams/mirror.ts'
+import { findLockedArchive } from '../upstreams/tables/mirrored-archives.ts'
+import { findOrigin } from '../upstreams/tables/mirrored-packages.ts'
+import { findTakenVersion } from './tables/versions.ts'
 
 const LockedPackage = z.object({
   name: z.string(),
@@ -55,7 +55,7 @@ export async function prefetchLock(
     try {
       done.push({ ...about, ...(await prefetch(context, repositoryId, locked)) })
     } catch (error) {
-      if (!(error instanceof RegistryError)) throw error
+      if (!(error instanceof Refusal)) throw error
       done.push({ ...about, outcome: 'failed', reason: error.warning ?? error.errmsg })
     }
   }

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Actor } from '../database/database.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { Author } from '../events/events.ts'
-import { PageError } from '../web/page-error.ts'
 
 /** The person who makes or ends a credential, for both kinds of events. */
 export interface CredentialAuthor {
@@ -10,10 +10,12 @@ export interface CredentialAuthor {
 }
 
 /** Thrown when the session or the token of a request has ended since the request was judged. */
-export class EndedMeanwhileError extends PageError {
+export class EndedMeanwhileError extends Refusal {
   constructor() {
-    super(403, 'Your session has ended in the meantime, so nothing was made. Sign in again.')
-    this.name = 'EndedMeanwhileError'
+    super(
+      errcode.permissionDenied,
+      'your session has ended in the meantime, so nothing was made. Sign in again',
+    )
   }
 }
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { JsonObject } from '../../../src/composer/manifest-json.ts'
-import { difference } from '../../../src/packages/documents/entry.ts'
-import { expand } from '../../support/registry-actors.ts'
+import type { JsonObject } from '../../src/composer/manifest-json.ts'
+import { difference } from '../../src/composer/minify.ts'
+import { expand } from '../support/registry-actors.ts'
 
 const entry = fc.dictionary(
   fc.constantFrom('a', 'b', 'c', 'd'),

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { countAttempt, takeBackAttempt } from '../../src/accounts/failure-limit.ts'
+import { countAttempt, takeBackAttempt } from '../../src/database/failure-limit.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('the attempt limit', () => {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { expect, it } from 'vitest'
-import { chooseEncoding, encodeDocument } from '../../../src/packages/documents/encodings.ts'
+import { chooseEncoding, encodeDocument } from '../../src/documents/encodings.ts'
 
 it.each([
   [undefined, 'identity'],
