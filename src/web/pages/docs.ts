@@ -50,8 +50,8 @@ const summaries = {
   'performance.md': 'What a request costs, as measured, and how to measure it on your machine.',
   'architecture.md':
     'The parts of svc, the life of a token, a push and a pull. For people who change the code.',
-  'decisions.md': 'Choices that the specification leaves open, and what svc does.',
   'rules/README.md': 'The numbered rules that the code and its tests refer to.',
+  'decisions/README.md': 'Why svc does what it does: one decision on each page, and what was rejected.',
 }
 
 const DocsQuery = z.object({ q: text })
