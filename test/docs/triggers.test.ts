@@ -1,0 +1,26 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { useDatabase } from '../support/database.ts'
+
+describe('the list of triggers in docs/architecture.md', () => {
+  const database = useDatabase()
+
+  it('has every trigger of a migrated database, with its table and what it does', async () => {
+    const document = readFileSync(new URL('../../docs/architecture.md', import.meta.url), 'utf8')
+    const [, section = ''] = document.split('\n## Triggers\n')
+    const names = (cell: string) => Array.from(cell.matchAll(/`(\w+)`/g), ([, name]) => name ?? '')
+    const rows = [...section.matchAll(/^\| (`.+`) \| (`.+`) \| (\w.{15,}) \|$/gm)]
+    // A row about several tables has one trigger of each.
+    const listed = rows.flatMap(([, tables = '', triggers = '']) => {
+      const places = names(tables)
+      return names(triggers).map((trigger, i) => `${places[places.length === 1 ? 0 : i]} ${trigger}`)
+    })
+    const { rows: triggers } = await database.db.query<{ trigger: string }>(
+      `select r.relname || ' ' || t.tgname as trigger from pg_trigger t join pg_class r on r.oid = t.tgrelid
+        where not t.tgisinternal`,
+    )
+    expect(triggers.length).toBeGreaterThan(10)
+    expect(new Set(listed)).toEqual(new Set(triggers.map(({ trigger }) => trigger)))
+    expect(listed.length).toBe(triggers.length)
+  })
+})
