@@ -5,6 +5,7 @@ import { createReadStream, existsSync } from 'node:fs'
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gunzipSync } from 'node:zlib'
 import pg from 'pg'
@@ -16,17 +17,30 @@ import { readConfig } from '../../src/config.ts'
 import type { Queryable } from '../../src/database/database.ts'
 import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
+import { commandLine } from '../../src/events/events.ts'
+import { findGroup } from '../../src/groups/groups.ts'
+import { findRepositoryByPath } from '../../src/groups/repositories.ts'
+import {
+  removeExpiredRepositoriesJob,
+  removeRepository,
+  restoreRepository,
+} from '../../src/groups/tenancy.ts'
+import type { JobContext } from '../../src/jobs/job.ts'
+import { buildApp } from '../../src/web/server/app.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { onServer } from '../support/database.ts'
 import { fastSettings, makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { databaseUrl, paste, program, runSvc, startServer, stopServer } from '../support/program.ts'
-import { aPackageZip } from '../support/registry-actors.ts'
+import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
 
 const t = useApp()
 let folder: string
 let caller: Caller
+/** Publishes to a repository that was deleted afterwards, and can be restored. */
+let deleted: Caller
 let tokens: { access_token: string; refresh_token: string }
 const databases: string[] = []
 
@@ -41,6 +55,9 @@ beforeAll(async () => {
   await caller.call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
   await caller.push('3.0.0', { manifest: { description: 'deleted' } })
   await caller.call('DELETE', '/packages/acme/lib/3.0.0')
+  deleted = await aCaller(t)
+  await deleted.push('1.0.0', { name: 'acme/kept', manifest: { description: 'in a deleted repository' } })
+  await removeRepository(t.db, commandLine, deleted.repository)
   // The last use is written a few seconds later. It would differ between the backup and the comparison.
   const used = () => t.db.query('select from personal_token where last_used_at is null')
   await vi.waitFor(async () => expect((await used()).rows).toEqual([]), 60_000)
@@ -129,19 +146,19 @@ describe('svc backup and svc restore', () => {
     const { db, dataDir, environment } = await anEmptyInstallation()
     const restored = await runSvc(['restore', file, '--json'], environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
-    expect(JSON.parse(restored.stdout)).toMatchObject({ archives: 3, problems: [] })
+    expect(JSON.parse(restored.stdout)).toMatchObject({ archives: 4, problems: [] })
     expect(await contentOf(db)).toEqual(await contentOf(t.db))
     expect(await definitionsOf(db)).toEqual(await definitionsOf(t.db))
     const [before, after] = [await archivesOf(t.config.dataDir), await archivesOf(dataDir)]
     for (const [path, bytes] of after) expect(bytes.equals(before.get(path) ?? Buffer.alloc(0))).toBe(true)
-    expect(after.size).toBe(3)
+    expect(after.size).toBe(4)
     const next = async (pool: pg.Pool) =>
       (await pool.query(`select nextval('account_id_seq')::int as id`)).rows[0].id
     expect(await next(db)).toBe(await next(t.db))
     await db.end()
   })
 
-  it('leave an installation whose server serves the same tokens, packages and pages', async () => {
+  it('leave an installation that serves the same tokens, packages and pages, and restores a deleted repository', async () => {
     const file = await aBackup()
     const { db, environment } = await anEmptyInstallation()
     expect((await runSvc(['restore', file], environment)).code).toBe(0)
@@ -162,6 +179,13 @@ describe('svc backup and svc restore', () => {
       body: new Uint8Array(aPackageZip('acme/other')),
     })
     expect(pushed.status).toBe(201)
+    const { repository } = deleted
+    const restored = await runSvc(['repository', 'restore', repository.path, '--json'], environment)
+    expect([restored.code, restored.stderr]).toEqual([0, ''])
+    const kept = await fetch(`${server.url}${deleted.path}p2/acme/kept.json`, {
+      headers: { authorization: deleted.authorization },
+    })
+    expect(kept.status).toBe(200)
     await stopServer(server)
     await db.end()
   })
@@ -652,6 +676,42 @@ describe('svc restore', () => {
     })
     expect(pushed.status).toBe(201)
     await stopServer(server)
+    await db.end()
+  })
+
+  it('upgrades a backup of an earlier release with a deleted repository, which is restored, and removed for good after its time', async () => {
+    const { db, environment } = await anEmptyInstallation()
+    const packed = await readFile(new URL('../fixtures/backup-of-2026-11-25.tar.gz', import.meta.url))
+    await mkdir(environment.MIGRATIONS_DIR)
+    const config = readConfig(environment)
+    const { verification } = await restoreBackup(db, config, Readable.from(gunzipSync(packed)))
+    expect(verification).toMatchObject({ archives: 1, problems: [] })
+    const log = openLog('silent', new PassThrough())
+    const app = await buildApp({ config, db }, log)
+    const statuses = async () => {
+      const get = async (url: string) => app.inject({ url, headers: { authorization } })
+      const document = await get('/demo/php/-/packages/p2/demo/hello.json')
+      if (document.statusCode !== 200) return [document.statusCode]
+      const { packages } = document.json() as { packages: Record<string, { dist: { url: string } }[]> }
+      const dist = new URL(packages['demo/hello']?.[0]?.dist.url ?? '').pathname
+      return [200, (await get(dist)).statusCode]
+    }
+    const authorization = basic('svcp_HTYcSG6txB9dUw3KWOtcu6Yn9O311vV7ozdp4es2xFn4HrWlQ')
+    const group = await findGroup(db, 'demo')
+    if (group === null) throw new Error('the backup has the group demo')
+    // The fourteen days of this backup have passed.
+    await db.query('update repository set deleted_at = now() where deleted_at is not null')
+    expect(await statuses()).toEqual([404])
+    expect(await restoreRepository(db, commandLine, group, 'php')).toBe('demo/php')
+    expect(await statuses()).toEqual([200, 200])
+
+    const repository = await findRepositoryByPath(db, 'demo/php')
+    await removeRepository(db, commandLine, { id: repository?.id ?? '', path: 'demo/php' })
+    await db.query(`update repository set deleted_at = deleted_at - interval '14 days'`)
+    await removeExpiredRepositoriesJob.run({ db } as unknown as JobContext, {}, new AbortController().signal)
+    const { rows } = await db.query('select from repository union all select from package')
+    expect(rows).toEqual([])
+    await app.close()
     await db.end()
   })
 
