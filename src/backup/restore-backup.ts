@@ -110,7 +110,7 @@ async function takeEntries(
   { client, config, ours, isForced }: { client: pg.Client; config: Config; ours: Schema; isForced: boolean },
 ): Promise<{ ending: BackupEnding; isUsed: boolean }> {
   let source: { manifest: BackupManifest; store: ArchiveStore } | null = null
-  const backup: Schema = { builtIn: [], functions: [], operators: [] }
+  const backup: Schema = { baseline: ours.baseline, builtIn: [], functions: [], operators: [] }
   const archives = { count: 0, names: new Set<string>(), damaged: new Set<string>() }
   let missing: SqlFile[] | null = null
   let load: Load | null = null

@@ -2,16 +2,22 @@ import { randomUUID } from 'node:crypto'
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
+import { refuseOlderBackup } from '../database/baseline.ts'
 import type { Schema } from '../database/migrate.ts'
 import { writeNewFile } from '../database/new-file.ts'
 import type { SqlFile } from '../database/sql-file.ts'
 import type { CopiedTable } from '../database/table-copy.ts'
 import type { BackupManifest } from './backup-file.ts'
 
-/** Returns the built-in migrations of the backup's database. Throws when this release lacks one of them. */
-export function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): SqlFile[] {
+/**
+ * Returns the built-in migrations of the backup's database after the baseline. Throws when the database was older than the
+ * baseline, or when this release lacks one of its migrations.
+ */
+export function selectMigrations({ migrations }: BackupManifest, { baseline, builtIn }: Schema): SqlFile[] {
+  refuseOlderBackup(baseline, new Map(migrations.map(({ name, checksum }) => [name, checksum])))
   const byName = new Map(builtIn.map((migration) => [migration.name, migration]))
-  return migrations.map(({ name, checksum }) => {
+  const later = migrations.filter(({ name, checksum }) => baseline.replaced.get(name) !== checksum)
+  return later.map(({ name, checksum }) => {
     const migration = byName.get(name)
     if (migration?.checksum === checksum) return migration
     throw new Error(

@@ -75,7 +75,7 @@ async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<BackupMan
   if (pending.length > 0)
     throw new Error(`The database lacks migrations (${pending.join(', ')}): run svc migrate.`)
   // An operator may have given a file a number of the built-in schema.
-  const known = new Set([...schema.builtIn, ...schema.operators].map(({ name }) => name))
+  const known = new Set([...listBuiltIn(schema), ...schema.operators].map(({ name }) => name))
   const applied = Array.from(await listAppliedMigrations(db), ([name, checksum]) => ({ name, checksum }))
   const unknown = applied.filter(({ name }) => !known.has(name))
   const texts = await listFunctionTexts(db)
@@ -85,6 +85,12 @@ async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<BackupMan
   ].map(({ name }) => name)
   if (newer.length === 0) return unknown
   throw new Error(`The database was migrated by a newer release (${newer.join(', ')}): use its svc backup.`)
+}
+
+/** Lists the built-in migrations of a migrated database: those that the baseline replaces, and the later ones. */
+function listBuiltIn({ baseline, builtIn }: Schema): BackupManifest['migrations'] {
+  const replaced = Array.from(baseline.replaced, ([name, checksum]) => ({ name, checksum }))
+  return [...replaced, ...builtIn.map(({ name, checksum }) => ({ name, checksum }))]
 }
 
 interface Source {
@@ -103,7 +109,7 @@ async function writeEntries(tar: Pack, source: Source): Promise<BackupEnding> {
     id: randomUUID(),
     databaseId: await findDatabaseId(client),
     madeAt: new Date().toISOString(),
-    migrations: schema.builtIn.map(({ name, checksum }) => ({ name, checksum })),
+    migrations: listBuiltIn(schema),
     missingMigrations,
     hasArchives: source.archives !== null,
     tables,

@@ -3,6 +3,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { projectRoot } from '../config.ts'
+import { type Baseline, readBaseline, refuseOlderDatabase, runBaseline } from './baseline.ts'
 import { type Actor, advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
 import { isLostToAnother } from './errors.ts'
 import { inOneTransaction, type MigrationEffects, readEffects } from './migration-effects.ts'
@@ -21,7 +22,9 @@ import { findTableLocks, lockBudgetMilliseconds, takeTableLocks } from './table-
 
 /** All SQL files, in the order in which they are applied. */
 export interface Schema {
-  /** Numbered migrations of the built-in schema: tables, data, constraints. */
+  /** What a new database begins with. */
+  baseline: Baseline
+  /** Numbered migrations of the built-in schema after the baseline: tables, data, constraints. */
   builtIn: SqlFile[]
   /** The current definition of each SQL function and view. */
   functions: SqlFile[]
@@ -62,7 +65,7 @@ export const builtInMigrations = resolve(projectRoot, 'migrations')
  *
  * A transaction takes all its locks before it changes anything, and waits only a moment for them (`takeTableLocks`). If
  * others hold one, such as a backup, which locks every table weakly, it lets them pass and starts again later.
- * Throws when an applied migration was changed. Throws an Error that names the file when a file fails.
+ * Throws when the database is older than the baseline, and when an applied migration was changed. Throws an Error that names the file when a file fails.
  */
 export async function migrate(
   pool: pg.Pool,
@@ -72,7 +75,7 @@ export async function migrate(
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
   const migrations = [...schema.builtIn, ...schema.operators]
-  const known = new Set(migrations.map(({ name }) => name))
+  const known = new Set([...schema.baseline.replaced.keys(), ...migrations.map(({ name }) => name)])
   const done: string[] = []
   let isFirst = true
   return withOwnConnection(pool, async (client) => {
@@ -80,6 +83,7 @@ export async function migrate(
       const step = await withPatience(client, waiting, async () => {
         const isNewDatabase = !(await isMigrated(client))
         const applied = await listApplied(client)
+        if (!isNewDatabase) refuseOlderDatabase(schema.baseline, applied)
         for (const migration of migrations) refuseChange(migration, applied)
         const missing = [...applied.keys()].filter((name) => !known.has(name))
         if (isFirst && missing.length > 0) reportMissing(missing)
@@ -89,19 +93,26 @@ export async function migrate(
         return unit
       })
       if (step === null) return done
-      done.push(...[...step.migrations, ...step.newFunctions].map(({ name }) => name))
+      done.push(...[...migrationsOf(step), ...step.newFunctions].map(({ name }) => name))
     }
   })
 }
 
 /** Files that are committed together. */
 export interface MigrationUnit {
+  /** The baseline in a new database, else null. */
+  baseline: Baseline | null
   migrations: SqlFile[]
   /** The functions and views that are replaced after the migrations, in dependency order. */
   functions: SqlFile[]
   /** Those of them whose text is new to the database. */
   newFunctions: SqlFile[]
   effects: MigrationEffects[]
+}
+
+/** Returns the baseline's files and the migrations of a unit. */
+export function migrationsOf({ baseline, migrations }: MigrationUnit): SqlFile[] {
+  return [...(baseline?.files ?? []), ...migrations]
 }
 
 /**
@@ -121,6 +132,7 @@ export function nextUnit(
   const pending = schema.builtIn.filter(isNew)
   const changed = schema.functions.filter((file) => isNewText(file, texts))
   const unit = (migrations: SqlFile[], functions: readonly SqlFile[]): MigrationUnit => ({
+    baseline: isNewDatabase ? schema.baseline : null,
     migrations,
     functions: [...functions],
     newFunctions: functions.filter((file) => isNewText(file, texts)),
@@ -167,8 +179,10 @@ function definitionsOf(
 }
 
 /** Returns whether a unit is one migration that commits by itself, many times. */
-export function commitsByItself({ migrations, functions, effects }: MigrationUnit): boolean {
-  return migrations.length === 1 && functions.length === 0 && effects[0]?.commits === true
+export function commitsByItself({ baseline, migrations, functions, effects }: MigrationUnit): boolean {
+  return (
+    baseline === null && migrations.length === 1 && functions.length === 0 && effects[0]?.commits === true
+  )
 }
 
 /** Applies the files of a unit in the client's transaction. */
@@ -182,6 +196,7 @@ async function applyUnit(pool: pg.Pool, client: pg.Client, unit: MigrationUnit):
   // In a transaction, an index is not built concurrently and needs a stronger lock.
   const effects = unit.migrations.map(({ sql }) => readEffects({ sql: inOneTransaction(sql) }))
   await takeTableLocks(client, await findTableLocks(client, effects))
+  if (unit.baseline !== null) await applyBaseline(client, unit.baseline, unit.functions)
   await apply(client, unit.migrations)
   if (unit.functions.length > 0) await applyFunctions(client, unit.functions, await listFunctionTexts(client))
 }
@@ -263,15 +278,16 @@ async function withPatience<T>(client: pg.Client, onWait: () => void, work: () =
 }
 
 /**
- * Creates the schema of a backup inside the caller's transaction: the built-in migrations, the functions of the backup,
+ * Creates the schema of a backup inside the caller's transaction: the baseline, the built-in migrations, the functions of the backup,
  * and the operator's migrations. A failing migration of the operator is skipped, because it may need rows that do not
  * exist yet. The rows of the backup replace all rows later.
  */
 export async function buildSchema(
   client: pg.Client,
-  { builtIn, functions, operators }: Schema,
+  { baseline, builtIn, functions, operators }: Schema,
 ): Promise<void> {
   await listApplied(client)
+  await runBaseline(client, baseline, functions)
   for (const { path, sql } of builtIn) await runSqlFile(client, { path, sql: inOneTransaction(sql) })
   await applyFunctions(client, functions, new Map())
   for (const migration of operators) {
@@ -287,13 +303,16 @@ export async function buildSchema(
 /** Returns the names of the files that this database lacks, in the order in which they would be applied. */
 export async function pendingMigrations(pool: pg.Pool, schema: Schema): Promise<string[]> {
   const numbered = [...schema.builtIn, ...schema.operators]
-  if (!(await isMigrated(pool))) return [...numbered, ...schema.functions].map(({ name }) => name)
+  if (!(await isMigrated(pool)))
+    return [...schema.baseline.files, ...numbered, ...schema.functions].map(({ name }) => name)
   const applied = await listAppliedMigrations(pool)
   const texts = await listFunctionTexts(pool)
   return [
-    ...numbered.filter(({ name }) => !applied.has(name)),
-    ...schema.functions.filter((file) => isNewText(file, texts)),
-  ].map(({ name }) => name)
+    ...[...schema.baseline.replaced.keys(), ...numbered.map(({ name }) => name)].filter(
+      (name) => !applied.has(name),
+    ),
+    ...schema.functions.filter((file) => isNewText(file, texts)).map(({ name }) => name),
+  ]
 }
 
 /** Returns name → checksum of the applied migrations. Empty for an empty database. */
@@ -318,14 +337,19 @@ export async function readSchema(
   builtInDir = builtInMigrations,
 ): Promise<Schema> {
   const folders = new Set([builtInDir, ...(migrationsDir === null ? [] : [resolve(migrationsDir)])])
-  const paths = (await Promise.all([...folders].map(listFiles))).flat()
+  const baseline = await readBaseline(builtInDir)
+  const paths = (await Promise.all([...folders].map(listFiles)))
+    .flat()
+    // A release that was unpacked over an older one has the old files, too.
+    .filter((path) => dirname(path) !== builtInDir || !baseline.replaced.has(basename(path)))
   const migrations = await Promise.all(paths.map((path) => readSqlFile(path, basename(path))))
-  const twice = migrations.find(({ name }, index) => migrations.findIndex((m) => m.name === name) !== index)
-  if (twice) throw new Error(`Two migrations are named ${twice.name}: rename the one in ${migrationsDir}.`)
+  const names = [...baseline.replaced.keys(), ...migrations.map(({ name }) => name)]
+  const twice = names.find((name, index) => names.indexOf(name) !== index)
+  if (twice) throw new Error(`Two migrations are named ${twice}: rename the one in ${migrationsDir}.`)
   const [builtIn, operators] = [migrations.filter(isBuiltIn), migrations.filter((one) => !isBuiltIn(one))]
   // The operator's files may be in both folders. Sort them together.
   operators.sort((one, other) => (one.name < other.name ? -1 : 1))
-  return { builtIn, operators, functions: await readFunctions(builtInDir) }
+  return { baseline, builtIn, operators, functions: await readFunctions(builtInDir) }
 
   function isBuiltIn({ path, name }: SqlFile): boolean {
     return dirname(path) === builtInDir && numberOf(name) < firstOperatorNumber
@@ -378,7 +402,23 @@ async function apply(client: pg.Client, migrations: readonly SqlFile[]): Promise
   await noteApplied(client, migrations)
 }
 
-async function noteApplied(client: pg.Client, migrations: readonly SqlFile[]): Promise<void> {
+/** Applies the baseline, and notes the migrations that it replaces. So all databases have the same names. */
+async function applyBaseline(
+  client: pg.Client,
+  baseline: Baseline,
+  functions: readonly SqlFile[],
+): Promise<void> {
+  await runBaseline(client, baseline, functions)
+  await noteApplied(
+    client,
+    Array.from(baseline.replaced, ([name, checksum]) => ({ name, checksum })),
+  )
+}
+
+async function noteApplied(
+  client: pg.Client,
+  migrations: readonly Pick<SqlFile, 'name' | 'checksum'>[],
+): Promise<void> {
   await client.query(
     `insert into applied_migration (name, checksum)
      select name, checksum from json_to_recordset($1) as applied(name text, checksum text)`,

@@ -1,10 +1,12 @@
 import type pg from 'pg'
+import { refuseOlderDatabase } from './baseline.ts'
 import {
   builtInMigrations,
   commitsByItself,
   isMigrated,
   listAppliedMigrations,
   type MigrationUnit,
+  migrationsOf,
   nextUnit,
   readSchema,
 } from './migrate.ts'
@@ -48,7 +50,7 @@ const shortSeconds = 0.1
 
 /**
  * Returns the steps that `migrate` would do, with their locks and about how long they take, from the sizes of the tables.
- * Changes nothing. Throws when a file cannot be read.
+ * Changes nothing. Throws when a file cannot be read, and when the database is older than the baseline.
  */
 export async function planMigrations(
   pool: pg.Pool,
@@ -59,6 +61,7 @@ export async function planMigrations(
   const applied = await listAppliedMigrations(pool)
   const texts = await listFunctionTexts(pool)
   let isNewDatabase = !(await isMigrated(pool))
+  if (!isNewDatabase) refuseOlderDatabase(schema.baseline, applied)
   const steps: PlannedStep[] = []
   for (;;) {
     const unit = nextUnit(schema, applied, texts, isNewDatabase)
@@ -72,14 +75,14 @@ export async function planMigrations(
 }
 
 async function planStep(pool: pg.Pool, unit: MigrationUnit): Promise<PlannedStep> {
-  const { migrations, newFunctions, effects } = unit
+  const { newFunctions, effects } = unit
   const locks = await findTableLocks(pool, effects)
   const touched = effects.filter(({ touchesRows }) => touchesRows)
   const read = touched.flatMap(({ locks, reads }) => [...locks.keys(), ...reads])
   const sizes = await findSizes(pool, [...read, ...locks.map(({ table }) => table)])
   const bytes = [...new Set(read)].reduce((sum, name) => sum + (sizes.get(name)?.bytes ?? 0), 0)
   return {
-    migrations: migrations.map(({ name }) => name),
+    migrations: migrationsOf(unit).map(({ name }) => name),
     functions: newFunctions.map(({ name }) => name),
     locks: locks.map(({ table, mode }) => ({
       table,

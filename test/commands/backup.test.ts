@@ -14,6 +14,7 @@ import { collectGarbage } from '../../src/archives/collect-garbage.ts'
 import { openOwnStore } from '../../src/archives/store-owner.ts'
 import { restoreBackup } from '../../src/backup/restore-backup.ts'
 import { readConfig } from '../../src/config.ts'
+import { bridgeCommit } from '../../src/database/baseline.ts'
 import type { Queryable } from '../../src/database/database.ts'
 import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
@@ -612,13 +613,28 @@ describe('svc restore', () => {
   it('refuses a backup of a newer release', async () => {
     const file = await aBackup()
     const { db, environment } = await anEmptyInstallation()
-    const name = '0024_installation.sql'
-    const newer = (await readFile(file)).toString('latin1').replace(name, '0941_installation.sql')
+    const name = '0150_store_claim.sql'
+    const newer = (await readFile(file)).toString('latin1').replace(name, '0941_store_claim.sql')
     await writeFile(join(folder, 'newer.tar'), Buffer.from(newer, 'latin1'))
     const { stderr } = await runSvc(['restore', join(folder, 'newer.tar')], environment)
     expect(stderr).toBe(
-      'svc: The backup was made by a newer release, which has the migration 0941_installation.sql: restore it with that release.\n',
+      'svc: The backup was made by a newer release, which has the migration 0941_store_claim.sql: restore it with that release.\n',
     )
+    await db.end()
+  })
+
+  it('refuses a backup of a release before the baseline, and names the commit that restores it', async () => {
+    const file = await aBackup()
+    const { db, environment } = await anEmptyInstallation()
+    const name = '0061_second_step_of_links.sql'
+    const older = (await readFile(file)).toString('latin1').replace(name, '0941_second_step_of_links.sql')
+    await writeFile(join(folder, 'older.tar'), Buffer.from(older, 'latin1'))
+    const { code, stderr } = await runSvc(['restore', join(folder, 'older.tar')], environment)
+    expect([code, stderr]).toEqual([
+      1,
+      `svc: The backup was made by an older release: it lacks the migration ${name}. Restore it with svc of the commit ${bridgeCommit}, and then start this release with that database.\n`,
+    ])
+    expect(await contentOf(db)).toEqual({})
     await db.end()
   })
 

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
+import { runBaseline } from '../../src/database/baseline.ts'
 import { builtInMigrations, readSchema } from '../../src/database/migrate.ts'
 import { inOneTransaction, lockModes, readEffects } from '../../src/database/migration-effects.ts'
 import { findTableLocks } from '../../src/database/table-locks.ts'
@@ -26,6 +27,7 @@ describe('the locks of the built-in migrations', () => {
     await client.query(
       'create table applied_migration (name text primary key, checksum text, applied_at timestamptz)',
     )
+    await runBaseline(client, schema.baseline, schema.functions)
     for (const migration of schema.builtIn) {
       const { rows: before } = await client.query<{ name: string }>(
         `select relname as name from pg_class where relkind = 'r'`,

@@ -98,7 +98,7 @@ describe('svc migrate --plan on an empty database', () => {
   it('has one step, which locks nothing', async () => {
     const steps = await planMigrations(database.db, null)
     expect(steps).toMatchObject([{ locks: [], isInSteps: false, seconds: 0.1 }])
-    expect(steps[0]?.migrations.length).toBeGreaterThan(50)
+    expect(steps[0]?.migrations).toContain('baseline/02_accounts.sql')
     expect(await planMigrations(database.db, null)).toEqual(steps)
   })
 })

@@ -25,7 +25,12 @@ export async function previousCommit(): Promise<string> {
 
 /** Returns whether this clone has the previous release. A shallow clone may lack it. */
 export async function hasPreviousRelease(): Promise<boolean> {
-  return git('cat-file', '-e', `${await previousCommit()}^{tree}`).then(
+  return hasCommit(await previousCommit())
+}
+
+/** Returns whether this clone has a commit. */
+export async function hasCommit(commit: string): Promise<boolean> {
+  return git('cat-file', '-e', `${commit}^{tree}`).then(
     () => true,
     () => false,
   )
@@ -36,9 +41,7 @@ export async function unpackPreviousRelease(folder: string): Promise<PreviousRel
   const commit = await previousCommit()
   if (!(await hasPreviousRelease()))
     throw new Error(`This clone lacks the previous release, ${commit}. Run: git fetch --unshallow`)
-  const archive = join(folder, 'release.tar')
-  await git('archive', '--format=tar', `--output=${archive}`, commit)
-  await run('tar', ['-xf', archive, '-C', folder])
+  await unpackCommit(commit, folder)
   const lockOf = (place: string) => readFile(join(place, 'package-lock.json'), 'utf8')
   // The installed packages are those of this release.
   if ((await lockOf(folder)) === (await lockOf(root)))
@@ -49,4 +52,11 @@ export async function unpackPreviousRelease(folder: string): Promise<PreviousRel
     program: join(folder, 'bin/svc.js'),
     load: (path) => import(/* @vite-ignore */ pathToFileURL(join(folder, path)).href),
   }
+}
+
+/** Unpacks a commit in an empty folder, or only the files below a path of it. */
+export async function unpackCommit(commit: string, folder: string, path = '.'): Promise<void> {
+  const archive = join(folder, 'commit.tar')
+  await git('archive', '--format=tar', `--output=${archive}`, commit, path)
+  await run('tar', ['-xf', archive, '-C', folder])
 }

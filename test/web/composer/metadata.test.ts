@@ -1,13 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { noteServerUrls } from '../../../src/database/installation.ts'
-import { builtInMigrations } from '../../../src/database/migrate.ts'
 import { rerenderDocuments } from '../../../src/packages/documents/rerender.ts'
-import { aRepository } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { useDatabase } from '../../support/database.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -386,45 +381,5 @@ describe('rerenderDocuments', () => {
     await push('1.0.0')
     const rendered = await rerenderDocuments(t.db, 'https://late.test', AbortSignal.abort())
     expect(rendered).toEqual({ packages: 0, repositories: 0 })
-  })
-})
-
-describe('0018_filter_documents.sql', () => {
-  const database = useDatabase()
-
-  it('renders filter.json of the quarantines that are there, and marks the documents that name them', async () => {
-    const { db } = database
-    await db.query(
-      `drop table filter_document; drop function note_quarantine cascade;
-       alter table package_document drop format; alter table root_document drop format`,
-    )
-    const { id } = await aRepository(db)
-    await db.query(
-      `insert into archive (sha256, sha1, size) values (sha256('x'), '\\x${'00'.repeat(20)}', 1)`,
-    )
-    for (const name of ['acme/good', 'acme/bad']) {
-      await db.query(
-        `with p as (insert into package (repository_id, name) values ($1, $2) returning id),
-              d as (insert into package_document (package_id, is_dev, last_modified, base_url, plain, gzip, brotli)
-                    select id, false, now(), '', '', '', '' from p)
-         insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256,
-                                      quarantined_at)
-         select id, v, v, v, false, v, '{}', sha256('x'), case when $2 = 'acme/bad' then now() end
-           from p, unnest('{1.0.0,1.1.0}'::text[]) v`,
-        [id, name],
-      )
-    }
-    await db.query(await readFile(join(builtInMigrations, '0018_filter_documents.sql'), 'utf8'))
-    const { rows } = await db.query<{ plain: Buffer }>('select plain from filter_document')
-    expect(rows.map(({ plain }) => JSON.parse(plain.toString()))).toEqual([
-      { filter: { malware: { 'acme/bad': '==1.0.0 || ==1.1.0' } } },
-    ])
-    const formats = await db.query(
-      'select name, format from package_document d join package p on p.id = d.package_id order by name',
-    )
-    expect(formats.rows).toEqual([
-      { name: 'acme/bad', format: 0 },
-      { name: 'acme/good', format: 1 },
-    ])
   })
 })
