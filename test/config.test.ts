@@ -217,6 +217,8 @@ describe('readConfig', () => {
         '(https://svc.example.com)',
       )
       expect(told({ BASE_URL, ARCHIVE_STORE: store('https://svc.example.com:9000') })).toBeNull()
+      const AUTH_URL = 'https://svc.example.com:9000'
+      expect(told({ BASE_URL, AUTH_URL, ARCHIVE_STORE: store(AUTH_URL) })).toContain(`(${AUTH_URL})`)
       expect(() =>
         readConfig({ ...keys, BASE_URL, ARCHIVE_STORE: store('https://svc.example.com'), PORT: 'x' }),
       ).toThrow(reason)

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -137,6 +138,14 @@ describe('the claim on an archive store', () => {
       await other.step()
     }
     expect([one.hasClaim(), other.hasClaim()].filter(Boolean)).toHaveLength(1)
+  })
+
+  it('is lost by the one of two copies whose step the other one has overwritten at the same moment', async () => {
+    const keeper = await aKeeper()
+    const written = JSON.parse(await readFile(claimPath, 'utf8'))
+    await writeFile(claimPath, JSON.stringify({ ...written, nonce: randomUUID() }))
+    await keeper.step()
+    expect(keeper.hasClaim()).toBe(false)
   })
 
   it('is lost by a database that was recovered to an earlier time, whose overdue collection then removes nothing', async () => {

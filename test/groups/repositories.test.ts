@@ -153,6 +153,23 @@ describe('the last admin of a group', () => {
     for (const outcome of outcomes) expect(outcome).toEqual([['changed', 'last-admin'], 1])
   })
 
+  it('stays without a deadlock when both have changed their own row and look for another admin', async () => {
+    const first = await anAccount(t.db)
+    const group = await insertGroup(t.db, aName('three'), first.id)
+    const [ann, bob] = [await anAccount(t.db), await anAccount(t.db)]
+    for (const { id } of [ann, bob]) await setGroupMember(t.db, group.id, id, 'admin')
+    // This admin does not count, so both look further after they have waited for the row.
+    await t.db.query('update account set disabled_at = now() where id = $1', [first.id])
+    const changes = await transaction(t.db, async (tx) => {
+      await tx.query('select from group_member where account_id = $1 for update', [first.id])
+      const started = [ann, bob].map(({ id }) => setGroupMember(t.db, group.id, id, 'guest'))
+      const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+      await expect.poll(async () => (await t.db.query(waiting)).rowCount).toBe(2)
+      return started
+    })
+    expect((await Promise.all(changes)).toSorted()).toEqual(['changed', 'last-admin'])
+  })
+
   it('stays when another account is promoted, demoted and removed at the same time', async () => {
     const { group, ann, bob } = await aGroupOfTwo()
     for (let round = 0; round < 20; round += 1) {

@@ -135,7 +135,7 @@ describe('a job', () => {
     let runs = 0
     const job: Job = {
       name: 'broken',
-      retry: { attempts: 3, delaySeconds: 100 },
+      retry: { attempts: 4, delaySeconds: 100 },
       async run() {
         runs += 1
         throw new Error(`broken ${runs}`)
@@ -143,7 +143,7 @@ describe('a job', () => {
     }
     await enqueue(t.db, job, {})
     const delays: number[] = []
-    for (let i = 0; i < 3; i += 1) {
+    for (let i = 0; i < 4; i += 1) {
       await runDueJobs({ config, db: t.db }, [job], log)
       const { rows: waiting } = await t.db.query(
         `update job set run_at = now() returning (select extract(epoch from j.run_at - now()) from job j)::float8 as s`,
@@ -151,19 +151,38 @@ describe('a job', () => {
       delays.push(waiting[0].s)
     }
     await runDueJobs({ config, db: t.db }, [job], log)
-    expect(runs).toBe(3)
+    expect(runs).toBe(4)
     expect(delays[0]).toBeGreaterThan(90)
     expect(delays[0]).toBeLessThan(130)
     expect(delays[1]).toBeGreaterThan(190)
+    expect(delays[2]).toBeGreaterThan(390)
     expect(await rows()).toMatchObject([
-      { is_running: false, attempts: 3, failed_at: expect.any(Date), last_error: 'broken 3' },
+      { is_running: false, attempts: 4, failed_at: expect.any(Date), last_error: 'broken 4' },
     ])
-    await eventually(() => expect(logged).toHaveLength(3))
+    await eventually(() => expect(logged).toHaveLength(4))
     expect(logged.map(({ msg, job: name, attempt }) => [msg, name, attempt])).toEqual([
       ['a job failed and will be retried', 'broken', 1],
       ['a job failed and will be retried', 'broken', 2],
-      ['a job failed and will not be retried', 'broken', 3],
+      ['a job failed and will be retried', 'broken', 3],
+      ['a job failed and will not be retried', 'broken', 4],
     ])
+  })
+
+  it('waits at most six hours for its next attempt', async () => {
+    const job: Job = {
+      name: 'broken',
+      retry: { attempts: 50, delaySeconds: 100 },
+      async run() {
+        throw new Error('broken')
+      },
+    }
+    await enqueue(t.db, job, {})
+    await t.db.query('update job set attempts = 40')
+    await runDueJobs({ config, db: t.db }, [job], log)
+    const { rows: waiting } = await t.db.query(
+      `select run_at > now() + interval '5 hours' and run_at <= now() + interval '6 hours' as is_bounded from job`,
+    )
+    expect(waiting).toEqual([{ is_bounded: true }])
   })
 
   it('does not run before its delay has passed', async () => {
@@ -238,6 +257,22 @@ describe('a singleton', () => {
     expect(state.most).toBe(3)
     // The second job of "a" was dropped. If two processes raced for one job, there is a fourth run.
     expect([3, 4]).toContain(state.begun)
+  })
+
+  it('that waits for its running predecessor delays no other job', async () => {
+    const only = aSlowJob('only', { singleton: true, concurrency: 2 })
+    const other = aSlowJob('other')
+    other.state.release()
+    await enqueue(t.db, only.job, {})
+    aProcess([only.job, other.job])
+    await eventually(() => expect(only.state.begun).toBe(1))
+    await enqueue(t.db, only.job, {})
+    await enqueue(t.db, other.job, {})
+    await eventually(() => expect(other.state.done).toBe(1))
+    expect(only.state.begun).toBe(1)
+    only.state.release()
+    await eventually(async () => expect(await rows()).toEqual([]))
+    expect(only.state).toMatchObject({ begun: 2, most: 1 })
   })
 })
 
@@ -358,6 +393,21 @@ describe('a process', () => {
     await runDueJobs({ config, db: t.db }, [job], log)
     expect(state).toMatchObject({ begun: 1, done: 1 })
     expect(await rows()).toEqual([])
+  })
+
+  it('that is killed during the last attempt leaves a failed job, which nobody runs again', async () => {
+    const { job, state } = aSlowJob('long', { retry: { attempts: 2, delaySeconds: 10 } })
+    await enqueue(t.db, job, {})
+    await t.db.query(`update job set is_running = true, attempts = 2, run_at = now()`)
+    await runDueJobs({ config, db: t.db }, [job], log)
+    expect(state.begun).toBe(0)
+    expect(await rows()).toMatchObject([
+      {
+        is_running: false,
+        failed_at: expect.any(Date),
+        last_error: 'The process ended during the last attempt.',
+      },
+    ])
   })
 
   it('that lost its lease aborts the job and leaves the row to the new owner', async () => {

@@ -117,13 +117,14 @@ describe('a queued mail', () => {
   })
 
   it('fails at once after a permanent error (5xx), and the log contains no email address', async () => {
-    server.refuseRecipients(550)
+    server.refuseRecipients(550, '5.1.1 <ann@example.com>: User unknown')
     await queue()
     await send()
     expect(await counted()).toEqual({ queued: 0, active: 0, failed: 1 })
     const { rows } = await database.db.query('select attempts, last_error from job')
     expect(rows).toEqual([{ attempts: 1, last_error: expect.stringContaining('EENVELOPE RCPT TO): 550') }])
-    expect(lines.join('')).toContain('550')
+    expect(rows[0]?.last_error).toContain('<…>: User unknown')
+    expect(lines.join('')).toContain('User unknown')
     expect(lines.join('')).not.toContain('ann@')
   })
 

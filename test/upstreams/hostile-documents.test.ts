@@ -101,6 +101,17 @@ describe('a document of a hostile upstream', () => {
     expect(await versions('slow/constraint')).toEqual(['1.0.0'])
   })
 
+  it('may give a version the normalized form of another one, which Composer would use', async () => {
+    const { ask, versions } = await aMirror({ deny: ['norm/lib:^1'] })
+    upstream.offer('norm/lib', [
+      { version: '2.0.0', version_normalized: '1.0.0.0' },
+      { version: '1.0.0', version_normalized: '9.0.0.0' },
+    ])
+    expect(await versions('norm/lib')).toEqual(['2.0.0'])
+    const [entry] = JSON.parse((await ask('p2/norm/lib.json')).body).packages['norm/lib']
+    expect(entry.version_normalized).toBe('2.0.0.0')
+  })
+
   it('may name times that no calendar has', async () => {
     const { versions } = await aMirror({ minimum_age_hours: 72 })
     upstream.offer('time/lib', [

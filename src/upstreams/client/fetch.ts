@@ -109,7 +109,8 @@ export function openUpstreamClient(
       if (url.protocol !== 'https:' && !upstreams.allowHttp) {
         throw new UpstreamError(`${url.origin} is not https: set OUTBOUND_HTTP=true to allow http`)
       }
-      // Choose credentials by the host of each redirect, so that no other host gets them.
+      // Choose credentials by the host of each redirect, so that no other host gets them. They come from UPSTREAM_AUTH_FILE
+      // only: undici ignores those in a URL.
       const credentials = mayAuthorize(options.rights, url) ? authorize(url) : {}
       const response = await request(url, {
         dispatcher: options.rights.reachesPrivateHosts ? agents.private : agents.public,
@@ -226,8 +227,5 @@ function readUrl(text: string, base?: URL): URL {
   const url = URL.canParse(text, base?.href) ? new URL(text, base) : null
   if (!url || !/^https?:$/.test(url.protocol))
     throw new UpstreamError('a URL of the upstream is not http or https')
-  // Credentials come from UPSTREAM_AUTH_FILE only.
-  url.username = ''
-  url.password = ''
   return url
 }

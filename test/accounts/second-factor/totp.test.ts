@@ -1,4 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import { startEnrolment } from '../../../src/accounts/second-factor/totp.ts'
+import {
+  confirmTotpFactor,
+  findTotpFactor,
+  type TotpFactor,
+} from '../../../src/accounts/second-factor/totp-factors.ts'
+import { transaction } from '../../../src/database/database.ts'
 import { listIdentityEvents } from '../../../src/events/identity-events.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -74,6 +81,21 @@ describe('the page of the second factor', () => {
       'sign-in',
       'account-created',
     ])
+  })
+
+  it('confirms no app whose secret was replaced while its code was checked', async () => {
+    const { id } = await anAccount(t.db)
+    const found: TotpFactor[] = []
+    for (let times = 0; times < 2; times += 1) {
+      await startEnrolment({ db: t.db, config: t.config }, id)
+      found.push((await findTotpFactor(t.db, id)) as TotpFactor)
+    }
+    const confirmed = await transaction(t.db, async (tx) => {
+      const outcomes: boolean[] = []
+      for (const factor of found) outcomes.push(await confirmTotpFactor(tx, id, factor, 1))
+      return outcomes
+    })
+    expect(confirmed).toEqual([false, true])
   })
 
   it('makes a new set of recovery codes, which replaces the old one', async () => {

@@ -1,6 +1,8 @@
+import dns from 'node:dns'
 import { createServer } from 'node:http'
+import { syncBuiltinESMExports } from 'node:module'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../../src/config.ts'
 import { openUpstreamClient, type UpstreamRights } from '../../../src/upstreams/client/fetch.ts'
 import { isPublicIp } from '../../../src/upstreams/client/public-hosts.ts'
@@ -91,6 +93,39 @@ describe('the client for upstreams', () => {
     const before = seen.length
     await expect(get(url)).rejects.toThrow('has no public IP')
     expect(seen.length).toBe(before)
+  })
+
+  it('does not connect to a name that has a private IP beside a public one', async () => {
+    const addresses = [
+      { address: '127.0.0.1', family: 4 },
+      { address: '8.8.8.8', family: 4 },
+    ]
+    const lookup = vi.spyOn(dns, 'lookup')
+    lookup.mockImplementation((...given: unknown[]) => {
+      const callback = given.at(-1) as (error: null, found: typeof addresses) => void
+      callback(null, addresses)
+    })
+    syncBuiltinESMExports()
+    const before = seen.length
+    try {
+      await expect(get('http://both.example:PORT/')).rejects.toThrow('both.example has no public IP')
+      expect(lookup).toHaveBeenCalledOnce()
+      expect(seen.length).toBe(before)
+    } finally {
+      lookup.mockRestore()
+      syncBuiltinESMExports()
+    }
+  })
+
+  it('sends no credentials from a URL, also of a redirect', async () => {
+    const here = { OUTBOUND_PRIVATE_HOSTS: '127.0.0.1' }
+    const before = seen.length
+    const target = encodeURIComponent(`http://eve:secret@127.0.0.1:${port}/end`)
+    await get(`http://ann:secret@127.0.0.1:PORT/to/${target}`, here)
+    expect(seen.slice(before)).toEqual([
+      { url: `/to/${target}`, authorization: undefined },
+      { url: '/end', authorization: undefined },
+    ])
   })
 
   it('connects to a private host that is listed, with or without its port', async () => {

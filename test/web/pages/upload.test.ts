@@ -102,6 +102,21 @@ describe('/<group>/<name>/-/upload', () => {
     expect(await temporaryFiles()).toBe(0)
   })
 
+  it('explains on the preview that a vendor of an upstream needs a claim', async () => {
+    const { upload, open, repository } = await aMemberOf()
+    await t.db.query(
+      `with public as (
+         insert into upstream (repository_id, name, url, position) values ($1, 'public', 'https://example.com', 1) returning id
+       )
+       insert into mirrored_package (repository_id, name, upstream_id) select $1, 'acme/other', id from public`,
+      [repository.id],
+    )
+    const path = String((await upload(aPackageZip('acme/lib'))).headers.location)
+    const { body } = await open(`${path}?version=1.0.0`)
+    expect(body).toContain('An administrator must claim the vendor first')
+    expect(body).not.toContain('value="publish"')
+  })
+
   it('explains on the preview why a version is refused, by the rules of the upload endpoint', async () => {
     const { upload, open, decide, push } = await aMemberOf()
     const path = String((await upload(aPackageZip('acme/lib', { version: '1.0.0' }))).headers.location)

@@ -416,6 +416,19 @@ describe('the forms of vendors', () => {
     expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
   })
 
+  it('release no vendor of packages that the group has published', async () => {
+    const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
+    await send('/claim', { vendor: 'ours' })
+    await t.db.query(`insert into package (repository_id, name) values ($1, 'ours/lib')`, [repository.id])
+    const refused = await send('/release', { vendor: 'ours' })
+    expect([refused.statusCode, refused.body]).toEqual([
+      400,
+      expect.stringContaining('the group has published packages of ours'),
+    ])
+    const { rowCount } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
+    expect(rowCount).toBe(1)
+  })
+
   it('claim no vendor of mirrored packages that no exception matches, unless forced', async () => {
     const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
     await send('', draft())
