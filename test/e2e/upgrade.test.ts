@@ -8,7 +8,7 @@ import { type Upgrade, upgradeUnderLoad } from '../support/upgrade.ts'
 
 /** As much as a minute allows. `npm run bench -- upgrade` takes larger sizes. */
 const sizes = { packages: 2000, versions: 20_000, repositories: 1000, tokenPairs: 200_000 }
-// A checkout without the history of git cannot be made complete here. The summary of a run names what it has skipped.
+// A copy without the history of git cannot be made complete here. The end of a run names what it has skipped.
 describe.skipIf(!(await hasPreviousRelease()))(
   'an upgrade of the previous release (in the history of git) under load',
   () => {

@@ -8,7 +8,13 @@ const run = promisify(execFile)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 /** The owner of the clone may be another user than that of the tests. */
 const git = (...words: string[]) =>
-  run('git', ['-C', root, '-c', 'safe.directory=*', ...words], { encoding: 'buffer', maxBuffer: 2 ** 28 })
+  run('git', ['-C', root, '-c', 'safe.directory=*', ...words], {
+    encoding: 'buffer',
+    maxBuffer: 2 ** 28,
+    // A remote that asks for a password, or that does not respond, counts as one without the commit.
+    env: { ...process.env, GIT_TERMINAL_PROMPT: '0' },
+    timeout: 60_000,
+  })
 
 /** The previous release: its whole repository, built. */
 export interface PreviousRelease {
@@ -23,18 +29,21 @@ export async function previousCommit(): Promise<string> {
   return (await readFile(join(root, 'test/previous-release.txt'), 'utf8')).trim()
 }
 
-/** Returns whether this clone has the previous release. A shallow clone may lack it. */
+/** Returns whether this clone has the previous release. */
 export async function hasPreviousRelease(): Promise<boolean> {
   return hasCommit(await previousCommit())
 }
 
-/** Returns whether this clone has a commit. */
+/** Returns whether this clone has a commit. A shallow clone gets it from its remote. A copy without git has none. */
 export async function hasCommit(commit: string): Promise<boolean> {
-  return git('cat-file', '-e', `${commit}^{tree}`).then(
-    () => true,
-    () => false,
-  )
+  const isHere = () => git('cat-file', '-e', `${commit}^{tree}`).then(yes, no)
+  if (await isHere()) return true
+  await git('fetch', '--quiet', '--depth=1', '--no-tags', 'origin', commit).catch(no)
+  return isHere()
 }
+
+const yes = () => true
+const no = () => false
 
 /** Unpacks and builds the previous release in an empty folder. Throws if this clone lacks its commit. */
 export async function unpackPreviousRelease(folder: string): Promise<PreviousRelease> {

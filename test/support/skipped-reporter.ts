@@ -1,8 +1,8 @@
 import type { Reporter, TestModule, TestSuite } from 'vitest/node'
 
 /**
- * Names the groups and tests that were skipped, because a program that they need is not installed. Nothing else covers
- * what they test.
+ * Names the groups and tests that were skipped, because a program that they need is not installed, or because this copy
+ * has no history of git. Nothing else covers what they test.
  */
 export function skippedReporter(): Reporter {
   let isForSomeNames = false
@@ -17,7 +17,7 @@ export function skippedReporter(): Reporter {
       )
       if (lines.length === 0 || isForSomeNames) return
       process.stdout.write(
-        `Not tested here, because a program is missing (.ci/run installs them all):\n${lines.join('')}`,
+        `Not tested here, because a program is missing (.ci/run installs them all), or the history of git:\n${lines.join('')}`,
       )
     },
   }
