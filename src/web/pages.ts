@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import view from '@fastify/view'
 import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { Session } from '../accounts/sessions.ts'
 import { type Config, projectRoot } from '../config.ts'
 import { formatDay, formatSize, formatTime } from '../domain/formats.ts'
 import { mayCreateGroups } from '../domain/permissions.ts'
@@ -13,8 +14,8 @@ import { takeNotice } from './notice.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Finds the person who sent a request, for the menu of error pages. */
-    findVisitor: (request: FastifyRequest) => Promise<Visitor | null>
+    /** Finds the session of the browser that sent a request. Null when nobody is signed in. */
+    findVisitor: (request: FastifyRequest) => Promise<Session | null>
     /** Returns the notice that the last page left, and removes it. Null without one. */
     takeNotice: (reply: FastifyReply) => string | null
   }

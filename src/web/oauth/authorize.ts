@@ -3,7 +3,7 @@ import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
 import { insertAuthorizationRequest, issueCodeAgain } from '../../oauth/authorization-requests.ts'
-import { readSession, redirectLinkToSignIn } from '../visitor.ts'
+import { readSession, redirectLinkToSignIn } from '../visit.ts'
 import {
   AuthorizationError,
   type AuthorizeRequest,

@@ -23,7 +23,7 @@ import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
-import { readSession, redirectLinkToSignIn } from '../visitor.ts'
+import { redirectLinkToSignIn, signedIn } from '../visit.ts'
 import { LinkError, sendBack } from './authorize-request.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
@@ -83,34 +83,38 @@ export async function showConsent(
 /** Handles the forms of the consent page: approve, deny, search for repositories, or switch the account. */
 export async function consentRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
+  const signIn = (request: FastifyRequest, reply: FastifyReply) =>
+    redirectToSignInAgain(context, request, reply)
 
-  app.post('/oauth2/auth', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return await redirectToSignInAgain(context, request, reply)
-    switch (readForm(ConsentForm, request).decision) {
-      case 'approve':
-        return await approve(context, request, reply, session)
-      case 'deny':
-        return await deny(context, request, reply, session)
-      case 'search':
-        return await askAgain(context, request, reply, session)
-      default:
-        throw new PageError(
-          400,
-          'The form was sent without a decision. Go back and choose one of its buttons.',
-        )
-    }
-  })
+  app.post(
+    '/oauth2/auth',
+    signedIn(context, { signIn }, async ({ session }, request, reply) => {
+      switch (readForm(ConsentForm, request).decision) {
+        case 'approve':
+          return await approve(context, request, reply, session)
+        case 'deny':
+          return await deny(context, request, reply, session)
+        case 'search':
+          return await askAgain(context, request, reply, session)
+        default:
+          throw new PageError(
+            400,
+            'The form was sent without a decision. Go back and choose one of its buttons.',
+          )
+      }
+    }),
+  )
 
-  app.post('/oauth2/auth/switch', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return await redirectToSignInAgain(context, request, reply)
-    const { link } = await findOpenRequest(context, request, session)
-    const actor = actorOf(request, session.account.id, 'sign-out')
-    await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
-    clearCookie(reply, config, 'session')
-    return await redirectLinkToSignIn(context, reply, link)
-  })
+  app.post(
+    '/oauth2/auth/switch',
+    signedIn(context, { signIn }, async ({ session }, request, reply) => {
+      const { link } = await findOpenRequest(context, request, session)
+      const actor = actorOf(request, session.account.id, 'sign-out')
+      await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
+      clearCookie(reply, config, 'session')
+      return await redirectLinkToSignIn(context, reply, link)
+    }),
+  )
 }
 
 async function approve(

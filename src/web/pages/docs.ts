@@ -8,7 +8,7 @@ import { hasTag, tagOf } from '../conditional-requests.ts'
 import { readQuery, text } from '../forms.ts'
 import { pageNotFound } from '../page-error.ts'
 import { nobody, page } from '../pages.ts'
-import { readSession } from '../visitor.ts'
+import { anybody } from '../visit.ts'
 import { describeOperations, type OperationGroup } from './api-reference.ts'
 import { type ApiViewer, serveApiViewer } from './api-viewer.ts'
 import type { PagesContext } from './permit.ts'
@@ -83,13 +83,15 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
   const viewer = await serveApiViewer(app)
   let reference: Promise<string> | undefined
 
-  app.get('/docs', async (request, reply) => {
-    const session = await readSession(context, request)
-    const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
-    const found = search === '' ? null : searchDocuments(documents, search)
-    const listed = documents.filter(({ summary }) => summary !== null)
-    return docsPage(reply, session ?? nobody, { documents: listed, search, found })
-  })
+  app.get(
+    '/docs',
+    anybody(context, async (session, request, reply) => {
+      const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
+      const found = search === '' ? null : searchDocuments(documents, search)
+      const listed = documents.filter(({ summary }) => summary !== null)
+      return docsPage(reply, session ?? nobody, { documents: listed, search, found })
+    }),
+  )
 
   /** Renders the endpoints, which takes longer than the rest of the page. They are the same for everybody. */
   async function renderReference(): Promise<string> {
@@ -97,22 +99,27 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     return app.view('pages/api-endpoints', { groups })
   }
 
-  app.get('/docs/api', { onSend: tagPage }, async (request, reply) => {
-    const session = await readSession(context, request)
-    // A failure is not cached: the next request tries again.
-    reference ??= renderReference().catch((error: unknown) => {
-      reference = undefined
-      throw error
-    })
-    return referencePage(reply, session ?? nobody, { reference: await reference, viewer })
-  })
+  app.get(
+    '/docs/api',
+    { onSend: tagPage },
+    anybody(context, async (session, _request, reply) => {
+      // A failure is not cached: the next request tries again.
+      reference ??= renderReference().catch((error: unknown) => {
+        reference = undefined
+        throw error
+      })
+      return referencePage(reply, session ?? nobody, { reference: await reference, viewer })
+    }),
+  )
 
-  app.get<{ Params: { '*': string } }>('/docs/*', async (request, reply) => {
-    const session = await readSession(context, request)
-    const document = documents.find(({ name }) => name === request.params['*'])
-    if (!document) throw pageNotFound()
-    return documentPage(reply, session ?? nobody, { document })
-  })
+  app.get<{ Params: { '*': string } }>(
+    '/docs/*',
+    anybody(context, async (session, request, reply) => {
+      const document = documents.find(({ name }) => name === request.params['*'])
+      if (!document) throw pageNotFound()
+      return documentPage(reply, session ?? nobody, { document })
+    }),
+  )
 }
 
 /** Adds an entity tag to a page, and sends 304 to a browser that has this page already. */

@@ -22,7 +22,7 @@ import {
 } from '../../packages/tables/dashboard.ts'
 import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
-import { readSession } from '../visitor.ts'
+import { anybody } from '../visit.ts'
 
 const repositoriesPerPage = 50
 const maxGroups = 12
@@ -63,15 +63,17 @@ const HomeQuery = z.object({ q: text, after: text })
 
 /** `GET /`: the dashboard of the signed-in account, or the front page for other visitors. */
 export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  app.get('/', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return frontPage(reply, null, {})
-    const { q, after } = readQuery(HomeQuery, request)
-    const search = q.trim().slice(0, 200)
-    const list = await readList(context, session, search, after)
-    if (search !== '' || after !== '') return listPage(reply, session, list)
-    return showDashboard(context, reply, session, list)
-  })
+  app.get(
+    '/',
+    anybody(context, async (session, request, reply) => {
+      if (!session) return frontPage(reply, null, {})
+      const { q, after } = readQuery(HomeQuery, request)
+      const search = q.trim().slice(0, 200)
+      const list = await readList(context, session, search, after)
+      if (search !== '' || after !== '') return listPage(reply, session, list)
+      return showDashboard(context, reply, session, list)
+    }),
+  )
 }
 
 async function readList(

@@ -11,9 +11,9 @@ import { readForm, readQuery, text } from '../forms.ts'
 import { leaveNotice } from '../notice.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
-import { readSession, redirectToSignIn } from '../visitor.ts'
+import { signedIn } from '../visit.ts'
 import type { PagesContext } from './permit.ts'
-import { authorOf, managedGroup } from './permit.ts'
+import { managedGroup } from './permit.ts'
 
 /** The maximum number of groups that are suggested. People can type others. */
 const maxSuggested = 200
@@ -38,47 +38,49 @@ const RepositoryForm = z.object({
 export async function newRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/new/group', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    if (!mayCreateGroups(config, session.account)) {
-      throw new PageError(403, 'Only site administrators create groups here. Ask one of them for a group.')
-    }
-    return newGroupPage(reply, session, { name: '', problem: null })
-  })
+  app.get(
+    '/new/group',
+    signedIn(context, async ({ session }, _request, reply) => {
+      if (!mayCreateGroups(config, session.account)) {
+        throw new PageError(403, 'Only site administrators create groups here. Ask one of them for a group.')
+      }
+      return newGroupPage(reply, session, { name: '', problem: null })
+    }),
+  )
 
-  app.post('/new/group', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/new/group')
-    const { name } = readForm(GroupForm, request)
-    const problem = await whyRefused(() =>
-      addGroup(context, authorOf(request, session), name, session.account),
-    )
-    if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
-    leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
-    return reply.redirect(`/${name}`, 303)
-  })
+  app.post(
+    '/new/group',
+    signedIn(context, { form: '/new/group' }, async ({ session, author }, request, reply) => {
+      const { name } = readForm(GroupForm, request)
+      const problem = await whyRefused(() => addGroup(context, author, name, session.account))
+      if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
+      leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
+      return reply.redirect(`/${name}`, 303)
+    }),
+  )
 
-  app.get('/new/repository', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { group } = readQuery(RepositoryQuery, request)
-    const form = { group, name: '', visibility: 'private' as const, description: '' }
-    return showRepositoryForm(reply, session, form, null)
-  })
+  app.get(
+    '/new/repository',
+    signedIn(context, async ({ session }, request, reply) => {
+      const { group } = readQuery(RepositoryQuery, request)
+      const form = { group, name: '', visibility: 'private' as const, description: '' }
+      return showRepositoryForm(reply, session, form, null)
+    }),
+  )
 
-  app.post('/new/repository', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/new/repository')
-    const form = readForm(RepositoryForm, request)
-    const { id: groupId } = await managedGroup(db, form.group, session, 'createRepository')
-    const { name, visibility, description } = form
-    const draft = { groupId, name, visibility, description }
-    const problem = await whyRefused(() => addRepository(context, authorOf(request, session), draft))
-    if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
-    leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
-    return reply.redirect(`/${form.group}/${name}`, 303)
-  })
+  app.post(
+    '/new/repository',
+    signedIn(context, { form: '/new/repository' }, async ({ session, author }, request, reply) => {
+      const form = readForm(RepositoryForm, request)
+      const { id: groupId } = await managedGroup(db, form.group, session, 'createRepository')
+      const { name, visibility, description } = form
+      const draft = { groupId, name, visibility, description }
+      const problem = await whyRefused(() => addRepository(context, author, draft))
+      if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
+      leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
+      return reply.redirect(`/${form.group}/${name}`, 303)
+    }),
+  )
 
   async function showRepositoryForm(
     reply: FastifyReply,

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
@@ -13,7 +12,6 @@ import {
   type SiteAct,
 } from '../../domain/permissions.ts'
 import { Refusal } from '../../domain/refusal.ts'
-import type { Author } from '../../events/events.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../groups/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../groups/repositories.ts'
 import type { StorageRoom } from '../../groups/storage-room.ts'
@@ -73,11 +71,6 @@ export async function managedGroup(
 /** A browser has all the access of its account. */
 function credentialOf({ account }: Session) {
   return fullCredential('session', account.isAdmin)
-}
-
-/** Returns the author of a change, for its event. */
-export function authorOf({ ip }: FastifyRequest, session: Session): Author {
-  return { accountId: session.account.id, token: null, ip, session: session.idHash }
 }
 
 /** Runs a change of a package. Errors of the registry become error pages. */

@@ -6,7 +6,6 @@ import { openHeavyPages } from '../heavy-pages.ts'
 import { PageError, pageNotFound, wrongMethod } from '../page-error.ts'
 import { pagePolicy, servePages, showError } from '../page-scope.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
-import { readSession } from '../visitor.ts'
 import { docsRoutes } from './docs.ts'
 import { activityRoutes } from './group/activity.ts'
 import { deployTokenPageRoutes } from './group/deploy-tokens.ts'
@@ -84,7 +83,7 @@ async function findRenamed(
   if (!isMissing || group === undefined) return null
   const oldPath = name === undefined ? `/${group}` : `/${group}/${name}`
   if (!request.url.startsWith(oldPath) || request.url.includes('%00')) return null
-  const session = await readSession(context, request)
-  const path = await findCurrentPath(context.db, { group, name: name ?? null }, session?.account.id ?? null)
+  const visitor = await request.server.findVisitor(request)
+  const path = await findCurrentPath(context.db, { group, name: name ?? null }, visitor?.account.id ?? null)
   return path === null ? null : `/${path}${request.url.slice(oldPath.length)}`
 }

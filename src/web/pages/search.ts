@@ -14,7 +14,7 @@ import { type FoundPackage, searchAllPackages } from '../../packages/tables/foun
 import { type SearchedMirror, searchAllMirrors } from '../../upstreams/tables/searched-mirrors.ts'
 import { readQuery, text } from '../forms.ts'
 import { nobody, page } from '../pages.ts'
-import { readSession } from '../visitor.ts'
+import { anybody } from '../visit.ts'
 
 /** The maximum number of results. A longer search text finds fewer. */
 const maxFound = 50
@@ -47,38 +47,40 @@ const SearchQuery = z.object({ q: text })
  */
 export async function searchPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
-  app.get('/search', async (request, reply) => {
-    const session = await readSession(context, request)
-    const accountId = session?.account.id ?? null
-    const search = readQuery(SearchQuery, request).q.trim().slice(0, 200)
-    const isAdmin = session?.account.isAdmin === true
-    const sha256 = readSha256(search)
-    const [packages, mirrors, repositories, archives, people] =
-      search === ''
-        ? [[], [], [], [], null]
-        : await Promise.all([
-            searchAllPackages(db, accountId, search, maxFound),
-            searchAllMirrors(db, accountId, search, maxFound),
-            searchRepositories(db, accountId, search, maxFound),
-            sha256 === null ? [] : listFoundArchives(db, accountPrincipal(accountId), sha256, firstPart),
-            isAdmin ? listAccounts(db, firstPart, search) : null,
-          ])
-    const found = [packages, mirrors, repositories, archives, people ?? []]
-    const isFound = found.some(({ length }) => length > 0)
-    const own =
-      isFound || search === '' || accountId === null
-        ? []
-        : await listAccessibleRepositories(db, accountPrincipal(accountId), firstPart)
-    return searchPage(reply, session ?? nobody, {
-      search,
-      packages,
-      mirrors,
-      repositories,
-      archives,
-      people,
-      maxFound,
-      searchable: own.slice(0, maxOffered),
-      publishable: own.find(({ role }) => isAtLeast(role, 'developer')) ?? null,
-    })
-  })
+  app.get(
+    '/search',
+    anybody(context, async (session, request, reply) => {
+      const accountId = session?.account.id ?? null
+      const search = readQuery(SearchQuery, request).q.trim().slice(0, 200)
+      const isAdmin = session?.account.isAdmin === true
+      const sha256 = readSha256(search)
+      const [packages, mirrors, repositories, archives, people] =
+        search === ''
+          ? [[], [], [], [], null]
+          : await Promise.all([
+              searchAllPackages(db, accountId, search, maxFound),
+              searchAllMirrors(db, accountId, search, maxFound),
+              searchRepositories(db, accountId, search, maxFound),
+              sha256 === null ? [] : listFoundArchives(db, accountPrincipal(accountId), sha256, firstPart),
+              isAdmin ? listAccounts(db, firstPart, search) : null,
+            ])
+      const found = [packages, mirrors, repositories, archives, people ?? []]
+      const isFound = found.some(({ length }) => length > 0)
+      const own =
+        isFound || search === '' || accountId === null
+          ? []
+          : await listAccessibleRepositories(db, accountPrincipal(accountId), firstPart)
+      return searchPage(reply, session ?? nobody, {
+        search,
+        packages,
+        mirrors,
+        repositories,
+        archives,
+        people,
+        maxFound,
+        searchable: own.slice(0, maxOffered),
+        publishable: own.find(({ role }) => isAtLeast(role, 'developer')) ?? null,
+      })
+    }),
+  )
 }

@@ -29,7 +29,7 @@ import { readForm, text } from '../../forms.ts'
 import { leaveFarewell, leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { anybody, signedIn } from '../../visit.ts'
 import { confirmPassword, startSession } from '../sign-in/sign-in.ts'
 import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
 
@@ -57,71 +57,76 @@ const PasswordForm = z.object({ current_password: text, new_password: text, repe
 export async function accountRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/settings/account', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    return showAccount(context, reply, session, { problem: null })
-  })
+  app.get(
+    '/settings/account',
+    signedIn(context, async ({ session }, _request, reply) => {
+      return showAccount(context, reply, session, { problem: null })
+    }),
+  )
 
-  app.post('/settings/account/password', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    if (!mayUsePassword(config, session.account.isAdmin)) throw new PageError(403, noPasswordHere(config))
-    const form = readForm(PasswordForm, request)
-    const chosen = form.new_password
-    const isRepeated = chosen === form.repeated_password
-    const problem =
-      findPasswordProblem(chosen, session.account.username) ??
-      (isRepeated ? null : 'The two new passwords are not the same.')
-    if (problem) return showAccount(context, reply.code(400), session, { problem })
+  app.post(
+    '/settings/account/password',
+    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+      if (!mayUsePassword(config, session.account.isAdmin)) throw new PageError(403, noPasswordHere(config))
+      const form = readForm(PasswordForm, request)
+      const chosen = form.new_password
+      const isRepeated = chosen === form.repeated_password
+      const problem =
+        findPasswordProblem(chosen, session.account.username) ??
+        (isRepeated ? null : 'The two new passwords are not the same.')
+      if (problem) return showAccount(context, reply.code(400), session, { problem })
 
-    const checked = await confirmPassword(db, session.account.id, form.current_password)
-    if ('problem' in checked) {
-      reply.code(checked.status).headers(checked.headers)
-      const message = checked.status === 403 ? 'Your current password is wrong.' : checked.problem
-      return showAccount(context, reply, session, { problem: message })
-    }
-    const actor = actorOf(request, session.account.id, 'change-password')
-    const changed = await changePassword(db, checked, chosen, actor)
-    const how = { act: 'change-password' } as const
-    const newSession = changed && (await startSession(context, request, reply, changed, how))
-    if (newSession === null) {
-      const message = 'The password was changed a moment ago. Sign in with the new one.'
-      return showAccount(context, reply.code(409), session, { problem: message })
-    }
-    const notice = 'Your password was changed, and every other browser was signed out.'
-    leaveNotice(request, reply, config, notice, newSession)
-    return reply.redirect('/settings/account', 303)
-  })
+      const checked = await confirmPassword(db, session.account.id, form.current_password)
+      if ('problem' in checked) {
+        reply.code(checked.status).headers(checked.headers)
+        const message = checked.status === 403 ? 'Your current password is wrong.' : checked.problem
+        return showAccount(context, reply, session, { problem: message })
+      }
+      const actor = actorOf(request, session.account.id, 'change-password')
+      const changed = await changePassword(db, checked, chosen, actor)
+      const how = { act: 'change-password' } as const
+      const newSession = changed && (await startSession(context, request, reply, changed, how))
+      if (newSession === null) {
+        const message = 'The password was changed a moment ago. Sign in with the new one.'
+        return showAccount(context, reply.code(409), session, { problem: message })
+      }
+      const notice = 'Your password was changed, and every other browser was signed out.'
+      leaveNotice(request, reply, config, notice, newSession)
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 
   await profileRoutes(app, context, (reply, session, profileProblem) =>
     showAccount(context, reply, session, { problem: null, profileProblem }),
   )
 
-  app.get('/settings/account/sign-out-everywhere', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    return confirmationPage(reply, session, {
-      title: 'Sign out everywhere?',
-      explanation: 'This ends all your sessions, including this one. Tokens and applications keep working.',
-      action: '/settings/account/sign-out-everywhere',
-      fields: {},
-      button: 'Sign out everywhere',
-      ask: null,
-      back: '/settings/account',
-    })
-  })
+  app.get(
+    '/settings/account/sign-out-everywhere',
+    signedIn(context, async ({ session }, _request, reply) => {
+      return confirmationPage(reply, session, {
+        title: 'Sign out everywhere?',
+        explanation: 'This ends all your sessions, including this one. Tokens and applications keep working.',
+        action: '/settings/account/sign-out-everywhere',
+        fields: {},
+        button: 'Sign out everywhere',
+        ask: null,
+        back: '/settings/account',
+      })
+    }),
+  )
 
-  app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (session) {
-      const { id } = session.account
-      await transaction(db, (tx) => deleteAllSessions(tx, id), actorOf(request, id, 'sign-out'))
-    }
-    clearCookie(reply, config, 'session')
-    leaveFarewell(reply, config, 'signed-out')
-    return reply.redirect('/login', 303)
-  })
+  app.post(
+    '/settings/account/sign-out-everywhere',
+    anybody(context, async (session, request, reply) => {
+      if (session) {
+        const { id } = session.account
+        await transaction(db, (tx) => deleteAllSessions(tx, id), actorOf(request, id, 'sign-out'))
+      }
+      clearCookie(reply, config, 'session')
+      leaveFarewell(reply, config, 'signed-out')
+      return reply.redirect('/login', 303)
+    }),
+  )
 }
 
 async function showAccount(

@@ -15,7 +15,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 
 const authorizationsListPage = page<{ authorizations: DescribedAuthorization[] }>('oauth/authorizations')
 
@@ -29,46 +29,49 @@ const WithdrawForm = z.object({ authorization: text })
 export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/settings/authorizations', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return await redirectToSignIn(context, request, reply)
-    const authorizations = await listAuthorizations(db, session.account.id)
-    return authorizationsListPage(reply, session, { authorizations: authorizations.map(describe) })
-  })
+  app.get(
+    '/settings/authorizations',
+    signedIn(context, async ({ session }, _request, reply) => {
+      const authorizations = await listAuthorizations(db, session.account.id)
+      return authorizationsListPage(reply, session, { authorizations: authorizations.map(describe) })
+    }),
+  )
 
-  app.get('/settings/authorizations/withdraw', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return await redirectToSignIn(context, request, reply)
-    const id = readRowId(readQuery(WithdrawForm, request).authorization)
-    const authorizations = await listAuthorizations(db, session.account.id)
-    const authorization = authorizations.find((one) => one.id === id)
-    if (!authorization) throw pageNotFound()
-    return confirmationPage(reply, session, {
-      title: `Withdraw the authorization of ${authorization.name}?`,
-      explanation: 'All tokens that the application has for your account stop working at once.',
-      action: '/settings/authorizations/withdraw',
-      fields: { authorization: authorization.id },
-      button: 'Withdraw',
-      ask: null,
-      back: '/settings/authorizations',
-    })
-  })
+  app.get(
+    '/settings/authorizations/withdraw',
+    signedIn(context, async ({ session }, request, reply) => {
+      const id = readRowId(readQuery(WithdrawForm, request).authorization)
+      const authorizations = await listAuthorizations(db, session.account.id)
+      const authorization = authorizations.find((one) => one.id === id)
+      if (!authorization) throw pageNotFound()
+      return confirmationPage(reply, session, {
+        title: `Withdraw the authorization of ${authorization.name}?`,
+        explanation: 'All tokens that the application has for your account stop working at once.',
+        action: '/settings/authorizations/withdraw',
+        fields: { authorization: authorization.id },
+        button: 'Withdraw',
+        ask: null,
+        back: '/settings/authorizations',
+      })
+    }),
+  )
 
-  app.post('/settings/authorizations/withdraw', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
-    const id = readRowId(readForm(WithdrawForm, request).authorization)
-    if (id === null) throw pageNotFound()
-    const { id: accountId } = session.account
-    const actor = actorOf(request, accountId)
-    const name = await transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
-    const notice =
-      name === null
-        ? 'The authorization was withdrawn before.'
-        : `The authorization of ${name} is withdrawn. Its tokens no longer work.`
-    leaveNotice(request, reply, config, notice)
-    return reply.redirect('/settings/authorizations', 303)
-  })
+  app.post(
+    '/settings/authorizations/withdraw',
+    signedIn(context, { form: '/settings/authorizations' }, async ({ session }, request, reply) => {
+      const id = readRowId(readForm(WithdrawForm, request).authorization)
+      if (id === null) throw pageNotFound()
+      const { id: accountId } = session.account
+      const actor = actorOf(request, accountId)
+      const name = await transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
+      const notice =
+        name === null
+          ? 'The authorization was withdrawn before.'
+          : `The authorization of ${name} is withdrawn. Its tokens no longer work.`
+      leaveNotice(request, reply, config, notice)
+      return reply.redirect('/settings/authorizations', 303)
+    }),
+  )
 }
 
 function describe({ access, ...authorization }: Authorization): DescribedAuthorization {

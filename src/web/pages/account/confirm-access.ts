@@ -24,7 +24,7 @@ import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { factorContextOf, passkeySenderOf } from '../../sign-in-origin.ts'
-import { readSession, redirectToSignIn, withReturn } from '../../visitor.ts'
+import { anybody, signedIn, withReturn } from '../../visit.ts'
 import { findReturn } from '../sign-in/return-path.ts'
 import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
 
@@ -66,83 +66,106 @@ const noLink =
 export async function confirmAccessRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/settings/confirm-access', async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { return: returnId, form, unproven } = readQuery(ConfirmQuery, request)
-    const provider = config.providers.find(({ name }) => name === unproven)
-    const problem = provider
-      ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.`
-      : null
-    return show(reply, session, { returnId, isForm: form !== '', problem })
-  })
+  app.get(
+    '/settings/confirm-access',
+    signedIn(context, { mayLackFactor: true }, async ({ session }, request, reply) => {
+      const { return: returnId, form, unproven } = readQuery(ConfirmQuery, request)
+      const provider = config.providers.find(({ name }) => name === unproven)
+      const problem = provider
+        ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.`
+        : null
+      return show(reply, session, { returnId, isForm: form !== '', problem })
+    }),
+  )
 
-  app.post('/settings/confirm-access/send-link', async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
-    const { return: sent } = readForm(MailForm, request)
-    const returnId = (await findReturn(db, sent)) === null ? '' : sent
-    const { id } = session.account
-    const email = config.mail && (await findConfirmationEmail(db, id))
-    const again = (problem: string) => show(reply, session, { returnId, isForm: false, problem })
-    if (email === null) {
-      reply.code(409)
-      return again('No link can be sent to you. Confirm in another way.')
-    }
-    const limit = { subject: `confirmation mails of account ${id}`, attempts: 10, windowSeconds: 3600 }
-    const blockedSeconds = await countAttempt(db, [limit])
-    if (blockedSeconds > 0) {
-      reply.code(429).header('retry-after', `${blockedSeconds}`)
-      return again('Too many links were sent to you. Use the last one, or try again in an hour.')
-    }
-    await transaction(db, async (tx) => {
-      const linkId = await insertConfirmationLink(tx, session.idHash, returnId)
-      await queueMail(tx, config, confirmationMail, { linkId })
-    })
-    leaveNotice(request, reply, config, `A link was sent to ${email}. Open it in this browser.`)
-    return reply.redirect(withReturn('/settings/confirm-access', returnId), 303)
-  })
+  app.post(
+    '/settings/confirm-access/send-link',
+    signedIn(
+      context,
+      { form: '/settings/confirm-access', mayLackFactor: true },
+      async ({ session }, request, reply) => {
+        const { return: sent } = readForm(MailForm, request)
+        const returnId = (await findReturn(db, sent)) === null ? '' : sent
+        const { id } = session.account
+        const email = config.mail && (await findConfirmationEmail(db, id))
+        const again = (problem: string) => show(reply, session, { returnId, isForm: false, problem })
+        if (email === null) {
+          reply.code(409)
+          return again('No link can be sent to you. Confirm in another way.')
+        }
+        const limit = { subject: `confirmation mails of account ${id}`, attempts: 10, windowSeconds: 3600 }
+        const blockedSeconds = await countAttempt(db, [limit])
+        if (blockedSeconds > 0) {
+          reply.code(429).header('retry-after', `${blockedSeconds}`)
+          return again('Too many links were sent to you. Use the last one, or try again in an hour.')
+        }
+        await transaction(db, async (tx) => {
+          const linkId = await insertConfirmationLink(tx, session.idHash, returnId)
+          await queueMail(tx, config, confirmationMail, { linkId })
+        })
+        leaveNotice(request, reply, config, `A link was sent to ${email}. Open it in this browser.`)
+        return reply.redirect(withReturn('/settings/confirm-access', returnId), 303)
+      },
+    ),
+  )
 
-  app.get('/settings/confirm-access/link', async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    const { token } = readQuery(TokenForm, request)
-    if (!session || !(await isConfirmationLink(db, session.idHash, token))) throw new PageError(410, noLink)
-    return confirmationPage(reply, session, {
-      title: 'Confirm access',
-      explanation: `Confirm that it is you, ${session.account.username}. Then you return to what you wanted to do.`,
-      action: '/settings/confirm-access/link',
-      fields: { token },
-      button: 'Confirm',
-      ask: null,
-      back: '/',
-    })
-  })
+  app.get(
+    '/settings/confirm-access/link',
+    anybody(
+      context,
+      async (session, request, reply) => {
+        const { token } = readQuery(TokenForm, request)
+        if (!session || !(await isConfirmationLink(db, session.idHash, token)))
+          throw new PageError(410, noLink)
+        return confirmationPage(reply, session, {
+          title: 'Confirm access',
+          explanation: `Confirm that it is you, ${session.account.username}. Then you return to what you wanted to do.`,
+          action: '/settings/confirm-access/link',
+          fields: { token },
+          button: 'Confirm',
+          ask: null,
+          back: '/',
+        })
+      },
+      { mayLackFactor: true },
+    ),
+  )
 
-  app.post('/settings/confirm-access/link', async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
-    const { token } = readForm(TokenForm, request)
-    const returnId = await spendConfirmationLink(db, session.idHash, token)
-    if (returnId === null) throw new PageError(410, noLink)
-    leaveNotice(request, reply, config, 'Thank you. You can continue now.')
-    return redirectBack(context, reply, returnId)
-  })
+  app.post(
+    '/settings/confirm-access/link',
+    signedIn(
+      context,
+      { form: '/settings/confirm-access', mayLackFactor: true },
+      async ({ session }, request, reply) => {
+        const { token } = readForm(TokenForm, request)
+        const returnId = await spendConfirmationLink(db, session.idHash, token)
+        if (returnId === null) throw new PageError(410, noLink)
+        leaveNotice(request, reply, config, 'Thank you. You can continue now.')
+        return redirectBack(context, reply, returnId)
+      },
+    ),
+  )
 
-  app.post('/settings/confirm-access', async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
-    const { return: returnId, form, ...typed } = readForm(ConfirmForm, request)
-    const refused = await refuseProof(request, session, typed)
-    if (refused) {
-      reply.code(refused.status).headers(refused.headers)
-      return show(reply, session, { returnId, isForm: form !== '', problem: refused.problem })
-    }
-    await confirmSession(db, session.idHash)
-    if (form !== '') {
-      leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
-    }
-    return redirectBack(context, reply, returnId)
-  })
+  app.post(
+    '/settings/confirm-access',
+    signedIn(
+      context,
+      { form: '/settings/confirm-access', mayLackFactor: true },
+      async ({ session }, request, reply) => {
+        const { return: returnId, form, ...typed } = readForm(ConfirmForm, request)
+        const refused = await refuseProof(request, session, typed)
+        if (refused) {
+          reply.code(refused.status).headers(refused.headers)
+          return show(reply, session, { returnId, isForm: form !== '', problem: refused.problem })
+        }
+        await confirmSession(db, session.idHash)
+        if (form !== '') {
+          leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
+        }
+        return redirectBack(context, reply, returnId)
+      },
+    ),
+  )
 
   async function refuseProof(
     request: FastifyRequest,

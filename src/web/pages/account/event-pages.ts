@@ -11,7 +11,7 @@ import {
 import { type EventFilter, type IdentityEvent, listIdentityEvents } from '../../../events/identity-events.ts'
 import { readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 
 const eventsPerPage = 50
 
@@ -40,13 +40,14 @@ const SecurityQuery = z.object({ after: text })
 
 /** `/settings/security`: the events of the signed-in account. */
 export async function securityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  app.get('/settings/security', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { after } = readQuery(SecurityQuery, request)
-    const list = await readEventPage(context.db, { accountId: session.account.id }, {}, after)
-    return securityPage(reply, session, list)
-  })
+  app.get(
+    '/settings/security',
+    signedIn(context, async ({ session }, request, reply) => {
+      const { after } = readQuery(SecurityQuery, request)
+      const list = await readEventPage(context.db, { accountId: session.account.id }, {}, after)
+      return securityPage(reply, session, list)
+    }),
+  )
 }
 
 /** Reads a page of events. `query` is the query of the page without `after`. */

@@ -27,7 +27,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { page } from '../../pages.ts'
 import { factorContextOf } from '../../sign-in-origin.ts'
-import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../../visitor.ts'
+import { requireConfirmation, signedIn, withReturn } from '../../visit.ts'
 import { confirmPassword } from '../sign-in/sign-in.ts'
 
 /** The page of the second factors. */
@@ -62,100 +62,118 @@ const RemoveForm = z.object({ current_password: text, code: text })
 export async function factorRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get(factorHome, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply)
-    return showFactors(context, request, reply, session, null)
-  })
+  app.get(
+    factorHome,
+    signedIn(context, { mayLackFactor: true }, async ({ session }, request, reply) => {
+      return showFactors(context, request, reply, session, null)
+    }),
+  )
 
-  app.post(`${factorHome}/totp`, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    const { return: returnId } = readForm(ReturnQuery, request)
-    await requireConfirmation(context, request, session, withReturn(factorHome, returnId))
-    if (await startEnrolment(context, session.account.id)) {
-      return reply.redirect(withReturn(`${factorHome}/totp`, returnId), 303)
-    }
-    return showFactors(
+  app.post(
+    `${factorHome}/totp`,
+    signedIn(
       context,
-      request,
-      reply.code(409),
-      session,
-      'You have an authenticator app already. Remove it first.',
-    )
-  })
+      { form: factorHome, mayLackFactor: true },
+      async ({ session, confirm }, request, reply) => {
+        const { return: returnId } = readForm(ReturnQuery, request)
+        await confirm(withReturn(factorHome, returnId))
+        if (await startEnrolment(context, session.account.id)) {
+          return reply.redirect(withReturn(`${factorHome}/totp`, returnId), 303)
+        }
+        return showFactors(
+          context,
+          request,
+          reply.code(409),
+          session,
+          'You have an authenticator app already. Remove it first.',
+        )
+      },
+    ),
+  )
 
-  app.get(`${factorHome}/totp`, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply)
-    await requireConfirmation(context, request, session)
-    const { return: returnId } = readQuery(ReturnQuery, request)
-    return showEnrolment(context, reply, session, { returnId, problem: null })
-  })
+  app.get(
+    `${factorHome}/totp`,
+    signedIn(context, { mayLackFactor: true }, async ({ session, confirm }, request, reply) => {
+      await confirm()
+      const { return: returnId } = readQuery(ReturnQuery, request)
+      return showEnrolment(context, reply, session, { returnId, problem: null })
+    }),
+  )
 
-  app.post(`${factorHome}/totp/confirm`, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, `${factorHome}/totp`)
-    const { id } = session.account
-    const { code, return: returnId } = readForm(CodeForm, request)
-    // A wrong code shows the secret again.
-    await requireConfirmation(context, request, session, withReturn(`${factorHome}/totp`, returnId))
-    const confirmed = await confirmEnrolment(
-      factorContextOf(context, request),
-      actorOf(request, id),
-      id,
-      code,
-    )
-    if ('problem' in confirmed) {
-      reply.code(confirmed.status).headers(confirmed.headers)
-      return showEnrolment(context, reply, session, { returnId, problem: confirmed.problem })
-    }
-    const next = nextPage(returnId)
-    if (confirmed.recoveryCodes.length > 0) {
-      return codesPage(reply, session, { codes: confirmed.recoveryCodes, next })
-    }
-    leaveNotice(request, reply, config, 'The authenticator app was added.')
-    return reply.redirect(next, 303)
-  })
+  app.post(
+    `${factorHome}/totp/confirm`,
+    signedIn(
+      context,
+      { form: `${factorHome}/totp`, mayLackFactor: true },
+      async ({ session, confirm }, request, reply) => {
+        const { id } = session.account
+        const { code, return: returnId } = readForm(CodeForm, request)
+        // A wrong code shows the secret again.
+        await confirm(withReturn(`${factorHome}/totp`, returnId))
+        const confirmed = await confirmEnrolment(
+          factorContextOf(context, request),
+          actorOf(request, id),
+          id,
+          code,
+        )
+        if ('problem' in confirmed) {
+          reply.code(confirmed.status).headers(confirmed.headers)
+          return showEnrolment(context, reply, session, { returnId, problem: confirmed.problem })
+        }
+        const next = nextPage(returnId)
+        if (confirmed.recoveryCodes.length > 0) {
+          return codesPage(reply, session, { codes: confirmed.recoveryCodes, next })
+        }
+        leaveNotice(request, reply, config, 'The authenticator app was added.')
+        return reply.redirect(next, 303)
+      },
+    ),
+  )
 
-  app.post(`${factorHome}/totp/remove`, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    const refused = await refuseRemoval(context, request, session)
-    if (refused)
-      return showFactors(
-        context,
-        request,
-        reply.code(refused.status).headers(refused.headers),
-        session,
-        refused.problem,
-      )
-    const { id } = session.account
-    const outcome = await removeTotp(db, actorOf(request, id), id, config.requireSecondFactor)
-    if (outcome === 'required') {
-      return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
-    }
-    leaveNotice(request, reply, config, 'The authenticator app was removed.')
-    return reply.redirect(factorHome, 303)
-  })
+  app.post(
+    `${factorHome}/totp/remove`,
+    signedIn(context, { form: factorHome, mayLackFactor: true }, async ({ session }, request, reply) => {
+      const refused = await refuseRemoval(context, request, session)
+      if (refused)
+        return showFactors(
+          context,
+          request,
+          reply.code(refused.status).headers(refused.headers),
+          session,
+          refused.problem,
+        )
+      const { id } = session.account
+      const outcome = await removeTotp(db, actorOf(request, id), id, config.requireSecondFactor)
+      if (outcome === 'required') {
+        return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
+      }
+      leaveNotice(request, reply, config, 'The authenticator app was removed.')
+      return reply.redirect(factorHome, 303)
+    }),
+  )
 
-  app.post(`${factorHome}/recovery-codes`, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    await requireConfirmation(context, request, session, factorHome)
-    const { id } = session.account
-    if (!hasFactor(await findFactors(db, id))) {
-      return showFactors(
-        context,
-        request,
-        reply.code(409),
-        session,
-        'Recovery codes need a second factor. Add one first.',
-      )
-    }
-    const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
-    return codesPage(reply, session, { codes, next: factorHome })
-  })
+  app.post(
+    `${factorHome}/recovery-codes`,
+    signedIn(
+      context,
+      { form: factorHome, mayLackFactor: true },
+      async ({ session, confirm }, request, reply) => {
+        await confirm()
+        const { id } = session.account
+        if (!hasFactor(await findFactors(db, id))) {
+          return showFactors(
+            context,
+            request,
+            reply.code(409),
+            session,
+            'Recovery codes need a second factor. Add one first.',
+          )
+        }
+        const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
+        return codesPage(reply, session, { codes, next: factorHome })
+      },
+    ),
+  )
 }
 
 /**

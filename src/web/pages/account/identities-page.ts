@@ -14,7 +14,6 @@ import type { Provider } from '../../../accounts/single-sign-on/providers.ts'
 import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
 import { hashSecret } from '../../../domain/secrets.ts'
-import { actorOf } from '../../actor.ts'
 import { readCookie, setCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -22,7 +21,7 @@ import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 import { linkWithPassword, proofIsGone } from '../sign-in/link-with-password.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in/sign-in.ts'
 import {
@@ -109,31 +108,42 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     return linkWithPassword(context, request, reply, provider, waiting, { proofHash, credentials: checked })
   })
 
-  app.get('/login/oidc/:provider/link', async (request: ProviderRequest, reply) => {
-    const { settings } = theProvider(context, request)
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    await requireConfirmation(context, request, session)
-    return linkPage(reply, session, { label: settings.label, action: `/login/oidc/${settings.name}/link` })
-  })
+  app.get(
+    '/login/oidc/:provider/link',
+    signedIn(context, async ({ session, confirm }, request: ProviderRequest, reply) => {
+      const { settings } = theProvider(context, request)
+      await confirm()
+      return linkPage(reply, session, { label: settings.label, action: `/login/oidc/${settings.name}/link` })
+    }),
+  )
 
-  app.post('/login/oidc/:provider/link', async (request: ProviderRequest, reply) => {
-    const provider = theProvider(context, request)
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    await requireConfirmation(context, request, session, `/login/oidc/${provider.settings.name}/link`)
-    const about = { returnId: '', accountId: session.account.id, isConfirmation: false }
-    return startProviderSignIn(context, request, reply, provider, about)
-  })
+  app.post(
+    '/login/oidc/:provider/link',
+    signedIn(
+      context,
+      { form: '/settings/account' },
+      async ({ session, confirm }, request: ProviderRequest, reply) => {
+        const provider = theProvider(context, request)
+        await confirm(`/login/oidc/${provider.settings.name}/link`)
+        const about = { returnId: '', accountId: session.account.id, isConfirmation: false }
+        return startProviderSignIn(context, request, reply, provider, about)
+      },
+    ),
+  )
 
-  app.post('/login/oidc/:provider/confirm', async (request: ProviderRequest, reply) => {
-    const provider = theProvider(context, request)
-    const { return: returnId } = readForm(ReturnForm, request)
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, '/')
-    const about = { returnId, accountId: session.account.id, isConfirmation: true }
-    return startProviderSignIn(context, request, reply, provider, about)
-  })
+  app.post(
+    '/login/oidc/:provider/confirm',
+    signedIn(
+      context,
+      { form: '/', mayLackFactor: true },
+      async ({ session }, request: ProviderRequest, reply) => {
+        const provider = theProvider(context, request)
+        const { return: returnId } = readForm(ReturnForm, request)
+        const about = { returnId, accountId: session.account.id, isConfirmation: true }
+        return startProviderSignIn(context, request, reply, provider, about)
+      },
+    ),
+  )
 
   async function waitingProof(
     request: FastifyRequest,
@@ -172,36 +182,37 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
 export async function unlinkRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/settings/account/identities/unlink', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { issuer } = readQuery(UnlinkForm, request)
-    const identities = await listIdentities(db, session.account.id)
-    const identity = identities.find((one) => one.issuer === issuer)
-    if (!identity) throw pageNotFound()
-    return confirmationPage(reply, session, {
-      title: `Unlink ${identity.email ?? identity.provider}?`,
-      explanation: 'You can no longer sign in to this account with it, until you link it again.',
-      action: '/settings/account/identities/unlink',
-      fields: { issuer },
-      button: 'Unlink',
-      ask: null,
-      back: '/settings/account',
-    })
-  })
+  app.get(
+    '/settings/account/identities/unlink',
+    signedIn(context, async ({ session }, request, reply) => {
+      const { issuer } = readQuery(UnlinkForm, request)
+      const identities = await listIdentities(db, session.account.id)
+      const identity = identities.find((one) => one.issuer === issuer)
+      if (!identity) throw pageNotFound()
+      return confirmationPage(reply, session, {
+        title: `Unlink ${identity.email ?? identity.provider}?`,
+        explanation: 'You can no longer sign in to this account with it, until you link it again.',
+        action: '/settings/account/identities/unlink',
+        fields: { issuer },
+        button: 'Unlink',
+        ask: null,
+        back: '/settings/account',
+      })
+    }),
+  )
 
-  app.post('/settings/account/identities/unlink', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    await requireConfirmation(context, request, session, '/settings/account')
-    const { issuer } = readForm(UnlinkForm, request)
-    const actor = actorOf(request, session.account.id)
-    const outcome = await unlinkAccount(db, actor, session.account, issuer, config)
-    if (outcome === 'only-way') {
-      const remedy = 'Link another provider, set a password, or sign in once with a passkey alone first.'
-      throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)
-    }
-    leaveNotice(request, reply, config, 'The account is no longer linked.')
-    return reply.redirect('/settings/account', 303)
-  })
+  app.post(
+    '/settings/account/identities/unlink',
+    signedIn(context, { form: '/settings/account' }, async ({ session, confirm, actor }, request, reply) => {
+      await confirm()
+      const { issuer } = readForm(UnlinkForm, request)
+      const outcome = await unlinkAccount(db, actor, session.account, issuer, config)
+      if (outcome === 'only-way') {
+        const remedy = 'Link another provider, set a password, or sign in once with a passkey alone first.'
+        throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)
+      }
+      leaveNotice(request, reply, config, 'The account is no longer linked.')
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 }

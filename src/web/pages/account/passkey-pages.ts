@@ -19,7 +19,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../../visitor.ts'
+import { signedIn, withReturn } from '../../visit.ts'
 import { codesPage, factorHome, lastRequiredFactor, nextPage, showFactors } from './factor-page.ts'
 
 const newPage = page<{ options: string; returnId: string; name: string; problem: string | null }>(
@@ -40,78 +40,86 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
   const url = `${factorHome}/passkeys`
   if (!allowsPasskeys(config)) return
 
-  app.get(`${url}/new`, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply)
-    await requireConfirmation(context, request, session)
-    const { return: returnId } = readQuery(ReturnQuery, request)
-    return showNew(reply, session, { returnId, name: '', problem: null })
-  })
+  app.get(
+    `${url}/new`,
+    signedIn(context, { mayLackFactor: true }, async ({ session, confirm }, request, reply) => {
+      await confirm()
+      const { return: returnId } = readQuery(ReturnQuery, request)
+      return showNew(reply, session, { returnId, name: '', problem: null })
+    }),
+  )
 
-  app.post(url, async (request, reply) => {
-    const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    const { return: returnId, credential, name } = readForm(PasskeyForm, request)
-    await requireConfirmation(context, request, session, withReturn(`${url}/new`, returnId))
-    const again = (problem: string, status: number) =>
-      showNew(reply.code(status), session, { returnId, name, problem })
-    if (name === '' || !isPlainText(name)) return again('Give the passkey a name, on one line.', 400)
-    const made = await finishRegistration(context, credential, ownerOf(session))
-    if (!made)
-      return again('The passkey was not accepted, or the page was open for too long. Try again.', 403)
-    const accountId = session.account.id
-    const codes = await transaction(
-      db,
-      async (tx) => {
-        if (!(await insertPasskey(tx, { ...made, accountId, name }))) return null
-        return (await countRecoveryCodes(tx, accountId)) > 0 ? [] : renewRecoveryCodes(tx, accountId)
+  app.post(
+    url,
+    signedIn(
+      context,
+      { form: factorHome, mayLackFactor: true },
+      async ({ session, confirm }, request, reply) => {
+        const { return: returnId, credential, name } = readForm(PasskeyForm, request)
+        await confirm(withReturn(`${url}/new`, returnId))
+        const again = (problem: string, status: number) =>
+          showNew(reply.code(status), session, { returnId, name, problem })
+        if (name === '' || !isPlainText(name)) return again('Give the passkey a name, on one line.', 400)
+        const made = await finishRegistration(context, credential, ownerOf(session))
+        if (!made)
+          return again('The passkey was not accepted, or the page was open for too long. Try again.', 403)
+        const accountId = session.account.id
+        const codes = await transaction(
+          db,
+          async (tx) => {
+            if (!(await insertPasskey(tx, { ...made, accountId, name }))) return null
+            return (await countRecoveryCodes(tx, accountId)) > 0 ? [] : renewRecoveryCodes(tx, accountId)
+          },
+          actorOf(request, accountId),
+        )
+        if (codes === null) return again('You have this passkey already, or too many. Remove one first.', 409)
+        const next = nextPage(returnId)
+        if (codes.length > 0) return codesPage(reply, session, { codes, next })
+        leaveNotice(request, reply, config, `The passkey “${name}” was added.`)
+        return reply.redirect(next, 303)
       },
-      actorOf(request, accountId),
-    )
-    if (codes === null) return again('You have this passkey already, or too many. Remove one first.', 409)
-    const next = nextPage(returnId)
-    if (codes.length > 0) return codesPage(reply, session, { codes, next })
-    leaveNotice(request, reply, config, `The passkey “${name}” was added.`)
-    return reply.redirect(next, 303)
-  })
+    ),
+  )
 
-  app.get(`${url}/remove`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { id } = readQuery(RemovalForm, request)
-    const passkey = (await listPasskeys(db, session.account.id)).find((one) => one.id === id)
-    if (!passkey) throw pageNotFound()
-    return confirmationPage(reply, session, {
-      title: `Remove the passkey ${passkey.name}?`,
-      explanation: 'You can no longer sign in with it. Remove it from your device, too.',
-      action: `${url}/remove`,
-      fields: { id },
-      button: 'Remove',
-      ask: null,
-      back: factorHome,
-    })
-  })
+  app.get(
+    `${url}/remove`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const { id } = readQuery(RemovalForm, request)
+      const passkey = (await listPasskeys(db, session.account.id)).find((one) => one.id === id)
+      if (!passkey) throw pageNotFound()
+      return confirmationPage(reply, session, {
+        title: `Remove the passkey ${passkey.name}?`,
+        explanation: 'You can no longer sign in with it. Remove it from your device, too.',
+        action: `${url}/remove`,
+        fields: { id },
+        button: 'Remove',
+        ask: null,
+        back: factorHome,
+      })
+    }),
+  )
 
-  app.post(`${url}/remove`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    await requireConfirmation(context, request, session, factorHome)
-    const { id } = readForm(RemovalForm, request)
-    const accountId = session.account.id
-    const rule = config.requireSecondFactor
-    const outcome = await removePasskey(db, actorOf(request, accountId), accountId, id, config, rule)
-    if (outcome === 'unknown') throw pageNotFound()
-    if (outcome === 'required') {
-      return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
-    }
-    if (outcome === 'only-way') {
-      const problem =
-        'This passkey is your only way to sign in. Set a password first, or sign in once with another passkey alone.'
-      return showFactors(context, request, reply.code(409), session, problem)
-    }
-    leaveNotice(request, reply, config, 'The passkey was removed. Remove it from your device, too.')
-    return reply.redirect(factorHome, 303)
-  })
+  app.post(
+    `${url}/remove`,
+    signedIn(context, { form: factorHome }, async ({ session, confirm }, request, reply) => {
+      await confirm()
+      const { id } = readForm(RemovalForm, request)
+      const accountId = session.account.id
+      const rule = config.requireSecondFactor
+      const outcome = await removePasskey(db, actorOf(request, accountId), accountId, id, config, rule)
+      if (outcome === 'unknown') throw pageNotFound()
+      if (outcome === 'required') {
+        return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
+      }
+      if (outcome === 'only-way') {
+        const problem =
+          'This passkey is your only way to sign in. Set a password first, or sign in once with another passkey alone.'
+        return showFactors(context, request, reply.code(409), session, problem)
+      }
+      leaveNotice(request, reply, config, 'The passkey was removed. Remove it from your device, too.')
+      return reply.redirect(factorHome, 303)
+    }),
+  )
 
   async function showNew(
     reply: FastifyReply,

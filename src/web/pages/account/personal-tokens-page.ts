@@ -31,7 +31,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 import {
   enteredTokenForm,
   lifetimesInDays,
@@ -86,64 +86,65 @@ const RevokeForm = z.object({ id: text })
 export async function personalTokenRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/settings/tokens', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const query = readQuery(TokensQuery, request)
-    const after = readRowId(query.after)
-    return showTokens(context, reply, session, { form: presetForm(query), problem: null, after })
-  })
+  app.get(
+    '/settings/tokens',
+    signedIn(context, async ({ session }, request, reply) => {
+      const query = readQuery(TokensQuery, request)
+      const after = readRowId(query.after)
+      return showTokens(context, reply, session, { form: presetForm(query), problem: null, after })
+    }),
+  )
 
-  app.post('/settings/tokens', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const form = enteredTokenForm(request)
-    if (readForm(ActionForm, request).action === 'search') {
-      return showTokens(context, reply, session, { form, problem: null })
-    }
-    await requireProofFor('makePersonalToken', context, request, session, '/settings/tokens')
-    const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
-    const choice = readChoice(form, chosen)
-    const made =
-      typeof choice === 'string'
-        ? choice
-        : await makeToken(context, actorOf(request, session.account.id), session, choice)
-    if (typeof made === 'string') {
-      return showTokens(context, reply.code(400), session, { form, problem: made })
-    }
-    const { host, hostname } = new URL(config.baseUrl)
-    return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
-  })
+  app.post(
+    '/settings/tokens',
+    signedIn(context, async ({ session, prove, actor }, request, reply) => {
+      const form = enteredTokenForm(request)
+      if (readForm(ActionForm, request).action === 'search') {
+        return showTokens(context, reply, session, { form, problem: null })
+      }
+      await prove('makePersonalToken', '/settings/tokens')
+      const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
+      const choice = readChoice(form, chosen)
+      const made = typeof choice === 'string' ? choice : await makeToken(context, actor, session, choice)
+      if (typeof made === 'string') {
+        return showTokens(context, reply.code(400), session, { form, problem: made })
+      }
+      const { host, hostname } = new URL(config.baseUrl)
+      return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
+    }),
+  )
 
-  app.get('/settings/tokens/revoke', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const id = readRowId(readQuery(RevokeForm, request).id)
-    const token = id === null ? null : await findPersonalToken(db, session.account.id, id)
-    if (!token) throw pageNotFound()
-    return confirmationPage(reply, session, {
-      title: `Revoke the token ${token.name}?`,
-      explanation: 'Everything that uses it stops working at once. This cannot be undone.',
-      action: '/settings/tokens/revoke',
-      fields: { id: token.id },
-      button: 'Revoke',
-      ask: null,
-      back: '/settings/tokens',
-    })
-  })
+  app.get(
+    '/settings/tokens/revoke',
+    signedIn(context, async ({ session }, request, reply) => {
+      const id = readRowId(readQuery(RevokeForm, request).id)
+      const token = id === null ? null : await findPersonalToken(db, session.account.id, id)
+      if (!token) throw pageNotFound()
+      return confirmationPage(reply, session, {
+        title: `Revoke the token ${token.name}?`,
+        explanation: 'Everything that uses it stops working at once. This cannot be undone.',
+        action: '/settings/tokens/revoke',
+        fields: { id: token.id },
+        button: 'Revoke',
+        ask: null,
+        back: '/settings/tokens',
+      })
+    }),
+  )
 
-  app.post('/settings/tokens/revoke', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
-    const id = readRowId(readForm(RevokeForm, request).id)
-    if (id === null) throw pageNotFound()
-    const { id: accountId } = session.account
-    const actor = actorOf(request, accountId)
-    const name = await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actor)
-    const notice = name === null ? 'The token was revoked before.' : `The token ${name} was revoked.`
-    leaveNotice(request, reply, config, notice)
-    return reply.redirect('/settings/tokens', 303)
-  })
+  app.post(
+    '/settings/tokens/revoke',
+    signedIn(context, { form: '/settings/tokens' }, async ({ session }, request, reply) => {
+      const id = readRowId(readForm(RevokeForm, request).id)
+      if (id === null) throw pageNotFound()
+      const { id: accountId } = session.account
+      const actor = actorOf(request, accountId)
+      const name = await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actor)
+      const notice = name === null ? 'The token was revoked before.' : `The token ${name} was revoked.`
+      leaveNotice(request, reply, config, notice)
+      return reply.redirect('/settings/tokens', 303)
+    }),
+  )
 }
 
 async function showTokens(

@@ -18,7 +18,7 @@ import { clearCookie } from '../../cookies.ts'
 import { readForm, text } from '../../forms.ts'
 import { leaveFarewell, leaveNotice } from '../../notice.ts'
 import { confirmationPage } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../../visitor.ts'
+import { requireConfirmation, signedIn } from '../../visit.ts'
 import { confirmPassword } from '../sign-in/sign-in.ts'
 
 /** The problem of a form, and which form has it. */
@@ -52,118 +52,125 @@ export async function profileRoutes(
 ): Promise<void> {
   const { config, db } = context
 
-  app.post('/settings/account/profile', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    const { display_name: displayName } = readForm(ProfileForm, request)
-    const isPlain = isPlainText(displayName)
-    const problem = isPlain
-      ? await change(request, session, { displayName })
-      : 'A name must be one line of text.'
-    if (problem) {
-      return showProblem(reply.code(400), session, { form: 'profile', problem, entered: { displayName } })
-    }
-    leaveNotice(request, reply, config, 'Your profile was saved.')
-    return reply.redirect('/settings/account', 303)
-  })
+  app.post(
+    '/settings/account/profile',
+    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+      const { display_name: displayName } = readForm(ProfileForm, request)
+      const isPlain = isPlainText(displayName)
+      const problem = isPlain
+        ? await change(request, session, { displayName })
+        : 'A name must be one line of text.'
+      if (problem) {
+        return showProblem(reply.code(400), session, { form: 'profile', problem, entered: { displayName } })
+      }
+      leaveNotice(request, reply, config, 'Your profile was saved.')
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 
-  app.post('/settings/account/sign-in', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    const { username, email, current_password: password } = readForm(SignInForm, request)
-    const entered = { username, email }
-    const refused =
-      (await refuseWithoutPassword(request, reply, session, password)) ??
-      (await refuseManyMails(reply, session))
-    if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused, entered })
-    const isPassword = password !== '' && password.toLowerCase() === username.toLowerCase()
-    const problem = isPassword
-      ? 'The password is the username. Choose another one.'
-      : await change(request, session, { username: username.toLowerCase(), email: email || null })
-    if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem, entered })
-    leaveNotice(request, reply, config, 'Your username and email were saved.')
-    return reply.redirect('/settings/account', 303)
-  })
+  app.post(
+    '/settings/account/sign-in',
+    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+      const { username, email, current_password: password } = readForm(SignInForm, request)
+      const entered = { username, email }
+      const refused =
+        (await refuseWithoutPassword(request, reply, session, password)) ??
+        (await refuseManyMails(reply, session))
+      if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused, entered })
+      const isPassword = password !== '' && password.toLowerCase() === username.toLowerCase()
+      const problem = isPassword
+        ? 'The password is the username. Choose another one.'
+        : await change(request, session, { username: username.toLowerCase(), email: email || null })
+      if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem, entered })
+      leaveNotice(request, reply, config, 'Your username and email were saved.')
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 
-  app.post('/settings/account/verification', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    const refused = await refuseManyMails(reply, session)
-    if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
-    const isQueued = await queueMail(db, config, verificationMail, { accountId: session.account.id })
-    const notice = isQueued
-      ? 'The mail is being sent. Open its link to verify the address.'
-      : 'No mail was sent: this server does not send mails.'
-    leaveNotice(request, reply, config, notice)
-    return reply.redirect('/settings/account', 303)
-  })
+  app.post(
+    '/settings/account/verification',
+    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+      const refused = await refuseManyMails(reply, session)
+      if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
+      const isQueued = await queueMail(db, config, verificationMail, { accountId: session.account.id })
+      const notice = isQueued
+        ? 'The mail is being sent. Open its link to verify the address.'
+        : 'No mail was sent: this server does not send mails.'
+      leaveNotice(request, reply, config, notice)
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 
-  app.get('/settings/account/export', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const exported = await exportAccount(db, session.account.id)
-    return reply
-      .header('content-disposition', 'attachment; filename="account.json"')
-      .type('application/json')
-      .send(Buffer.from(`${JSON.stringify(exported, null, 2)}\n`))
-  })
+  app.get(
+    '/settings/account/export',
+    signedIn(context, async ({ session }, _request, reply) => {
+      const exported = await exportAccount(db, session.account.id)
+      return reply
+        .header('content-disposition', 'attachment; filename="account.json"')
+        .type('application/json')
+        .send(Buffer.from(`${JSON.stringify(exported, null, 2)}\n`))
+    }),
+  )
 
-  app.get('/settings/account/revoke-all', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    return confirmationPage(reply, session, {
-      title: 'Revoke all tokens and applications?',
-      explanation:
-        'Every personal access token stops working at once, and applications can no longer act for you. You stay signed in.',
-      action: '/settings/account/revoke-all',
-      fields: {},
-      button: 'Revoke all',
-      ask: null,
-      back: '/settings/account#tokens',
-    })
-  })
+  app.get(
+    '/settings/account/revoke-all',
+    signedIn(context, async ({ session }, _request, reply) => {
+      return confirmationPage(reply, session, {
+        title: 'Revoke all tokens and applications?',
+        explanation:
+          'Every personal access token stops working at once, and applications can no longer act for you. You stay signed in.',
+        action: '/settings/account/revoke-all',
+        fields: {},
+        button: 'Revoke all',
+        ask: null,
+        back: '/settings/account#tokens',
+      })
+    }),
+  )
 
-  app.post('/settings/account/revoke-all', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    const { id } = session.account
-    const { tokens, applications } = await revokeAllAccess(db, actorOf(request, id), id)
-    leaveNotice(
-      request,
-      reply,
-      config,
-      `Revoked: ${count(tokens, 'token')}, ${count(applications, 'application')}.`,
-    )
-    return reply.redirect('/settings/account', 303)
-  })
+  app.post(
+    '/settings/account/revoke-all',
+    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+      const { id } = session.account
+      const { tokens, applications } = await revokeAllAccess(db, actorOf(request, id), id)
+      leaveNotice(
+        request,
+        reply,
+        config,
+        `Revoked: ${count(tokens, 'token')}, ${count(applications, 'application')}.`,
+      )
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 
-  app.post('/settings/account/delete', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    const { account } = session
-    const form = readForm(DeleteForm, request)
-    if (form.username !== account.username) {
-      const problem = 'Type your username to confirm that you want to delete your account.'
-      return showProblem(reply.code(400), session, { form: 'delete', problem })
-    }
-    const refused = await refuseWithoutPassword(request, reply, session, form.current_password)
-    if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
-    const actor = actorOf(request, account.id)
-    const author = { accountId: account.id, token: null, ip: actor.ip }
-    const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
-    const chosen = await chooseHeir(db, account.username, choice)
-    if (typeof chosen === 'string') {
-      return showProblem(reply.code(400), session, { form: 'delete', problem: chosen, asksForGroups: true })
-    }
-    const { outcome, groups } = await deleteAccount(db, actor, author, account, chosen.orphanedGroups)
-    if (outcome === 'refused') {
-      const problem = `You are the only admin of ${groups.join(', ')}. Choose below what happens to ${groups.length === 1 ? 'this group' : 'these groups'}.`
-      return showProblem(reply.code(409), session, { form: 'delete', problem, asksForGroups: true })
-    }
-    clearCookie(reply, config, 'session')
-    leaveFarewell(reply, config, 'account-deleted')
-    return reply.redirect('/', 303)
-  })
+  app.post(
+    '/settings/account/delete',
+    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+      const { account } = session
+      const form = readForm(DeleteForm, request)
+      if (form.username !== account.username) {
+        const problem = 'Type your username to confirm that you want to delete your account.'
+        return showProblem(reply.code(400), session, { form: 'delete', problem })
+      }
+      const refused = await refuseWithoutPassword(request, reply, session, form.current_password)
+      if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
+      const actor = actorOf(request, account.id)
+      const author = { accountId: account.id, token: null, ip: actor.ip }
+      const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
+      const chosen = await chooseHeir(db, account.username, choice)
+      if (typeof chosen === 'string') {
+        return showProblem(reply.code(400), session, { form: 'delete', problem: chosen, asksForGroups: true })
+      }
+      const { outcome, groups } = await deleteAccount(db, actor, author, account, chosen.orphanedGroups)
+      if (outcome === 'refused') {
+        const problem = `You are the only admin of ${groups.join(', ')}. Choose below what happens to ${groups.length === 1 ? 'this group' : 'these groups'}.`
+        return showProblem(reply.code(409), session, { form: 'delete', problem, asksForGroups: true })
+      }
+      clearCookie(reply, config, 'session')
+      leaveFarewell(reply, config, 'account-deleted')
+      return reply.redirect('/', 303)
+    }),
+  )
 
   /** Changes the account. Returns the problem as a sentence, or null. */
   async function change(

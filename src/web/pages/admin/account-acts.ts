@@ -15,7 +15,7 @@ import { actorOf } from '../../actor.ts'
 import { readForm, readQuery } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
 import { type Confirmation, confirmationPage } from '../../pages.ts'
-import { authorOf } from '../permit.ts'
+import { authorOf } from '../../visit.ts'
 import { type AdminContext, accountOfPage, endEverythingChoice, goOn } from './administrator.ts'
 
 const ActForm = z.object({

@@ -9,7 +9,7 @@ import { actorOf } from '../../actor.ts'
 import { readForm, text } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { authorOf } from '../permit.ts'
+import { authorOf } from '../../visit.ts'
 import { type AccountProblem, showAccount } from './accounts.ts'
 import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
 

@@ -12,7 +12,7 @@ import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { authorOf } from '../permit.ts'
+import { authorOf } from '../../visit.ts'
 import { type AccountAccess, readAccountAccess } from './account-access.ts'
 import { type AdminContext, accountOfPage, endEverythingChoice, goOn, orProblem } from './administrator.ts'
 

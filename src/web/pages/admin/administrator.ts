@@ -9,7 +9,7 @@ import { UnacceptableChange } from '../../../oauth/application-changes.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import type { Confirmation } from '../../pages.ts'
-import { readSession, requireProofFor } from '../../visitor.ts'
+import { readSession, requireProofFor } from '../../visit.ts'
 import { mayOnSite } from '../permit.ts'
 
 /** Returns the session of the administrator who sent a request. */

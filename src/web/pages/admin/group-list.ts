@@ -6,7 +6,7 @@ import { changeGroupName, removeGroup } from '../../../groups/tenancy.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { authorOf } from '../permit.ts'
+import { authorOf } from '../../visit.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const rowsPerPage = 50

@@ -6,7 +6,7 @@ import { listEvents, type SeenEvent } from '../../../events/registry-events.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { permittedRepository } from '../permit.ts'
 
@@ -34,27 +34,28 @@ const ActivityQuery = z.object({ after: text })
 /** `GET /<group>/<name>/-/activity`: what was done in a repository, latest first. */
 export async function activityRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const url = '/:group/:name/-/activity'
-  app.get<{ Params: { group: string; name: string } }>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const repository = await permittedRepository(context.db, request.params, session, 'readSettings')
-    const { after } = readQuery(ActivityQuery, request)
-    const part = { after, limit: eventsPerPage + 1 }
-    const reader = {
-      accountId: session.account.id,
-      resourceScope: 'all',
-      tokenKind: null,
-      tokenId: null,
-    } as const
-    const found = await listEvents(context.db, repository.id, part, reader)
-    const events = found.slice(0, eventsPerPage)
-    return activityPage(reply, session, {
-      repository,
-      events: events.map(showRegistryEvent),
-      isContinued: after !== '',
-      next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
-    })
-  })
+  app.get<{ Params: { group: string; name: string } }>(
+    url,
+    signedIn(context, async ({ session }, request, reply) => {
+      const repository = await permittedRepository(context.db, request.params, session, 'readSettings')
+      const { after } = readQuery(ActivityQuery, request)
+      const part = { after, limit: eventsPerPage + 1 }
+      const reader = {
+        accountId: session.account.id,
+        resourceScope: 'all',
+        tokenKind: null,
+        tokenId: null,
+      } as const
+      const found = await listEvents(context.db, repository.id, part, reader)
+      const events = found.slice(0, eventsPerPage)
+      return activityPage(reply, session, {
+        repository,
+        events: events.map(showRegistryEvent),
+        isContinued: after !== '',
+        next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
+      })
+    }),
+  )
 }
 
 /** The actions on packages from upstreams. Such a package has no page, but a place in the list of upstreams. */

@@ -27,9 +27,9 @@ import { readForm, readQuery, text, textList } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { authorOf, signedIn } from '../../visit.ts'
 import { lifetimesInDays, readExpiry, tomorrow } from '../account/personal-token-form.ts'
-import { authorOf, managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
+import { managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
 
 const tokensPerPage = 50
 /** The maximum number of repositories with a check box. In a larger group, people type the names of the others. */
@@ -108,59 +108,77 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
   const { config, db } = context
 
   for (const url of ['/:group/-/deploy-tokens', '/:group/:name/-/deploy-tokens']) {
-    app.get<Route>(url, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply)
-      const place = await placeOf(request, session)
-      const { after } = readQuery(ListQuery, request)
-      return showTokens(reply, session, place, { after, form: emptyForm, problem: null })
-    })
+    app.get<Route>(
+      url,
+      signedIn(context, async ({ session }, request, reply) => {
+        const place = await placeOf(request, session)
+        const { after } = readQuery(ListQuery, request)
+        return showTokens(reply, session, place, { after, form: emptyForm, problem: null })
+      }),
+    )
 
-    app.post<Route>(url, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply, placeUrl(request.params))
-      const place = await placeOf(request, session)
-      const form = readForm(DeployTokenForm, request)
-      await requireProofFor('makeDeployToken', context, request, session, placeUrl(request.params))
-      const made = await makeToken(request, session, place, form)
-      if (typeof made === 'string') {
-        return showTokens(reply.code(400), session, place, { after: '', form, problem: made })
-      }
-      const { host } = new URL(config.baseUrl)
-      const back = placeUrl(request.params)
-      return newTokenPage(reply, session, { name: form.name.trim(), right: form.right, host, back, ...made })
-    })
+    app.post<Route>(
+      url,
+      signedIn(
+        context,
+        { form: (request) => placeUrl(request.params) },
+        async ({ session, prove }, request, reply) => {
+          const place = await placeOf(request, session)
+          const form = readForm(DeployTokenForm, request)
+          await prove('makeDeployToken')
+          const made = await makeToken(request, session, place, form)
+          if (typeof made === 'string') {
+            return showTokens(reply.code(400), session, place, { after: '', form, problem: made })
+          }
+          const { host } = new URL(config.baseUrl)
+          const back = placeUrl(request.params)
+          return newTokenPage(reply, session, {
+            name: form.name.trim(),
+            right: form.right,
+            host,
+            back,
+            ...made,
+          })
+        },
+      ),
+    )
 
-    app.get<Route>(`${url}/revoke`, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply)
-      const { target } = await placeOf(request, session)
-      const { id } = readQuery(RevokeForm, request)
-      const token = await findDeployToken(db, target, id)
-      if (!token) throw pageNotFound()
-      const back = placeUrl(request.params)
-      return confirmationPage(reply, session, {
-        title: `Revoke the deploy token ${token.name}?`,
-        explanation: 'It stops working at once. Build servers that use it need another token.',
-        action: `${back}/revoke`,
-        fields: { id },
-        button: 'Revoke',
-        ask: null,
-        back,
-      })
-    })
+    app.get<Route>(
+      `${url}/revoke`,
+      signedIn(context, async ({ session }, request, reply) => {
+        const { target } = await placeOf(request, session)
+        const { id } = readQuery(RevokeForm, request)
+        const token = await findDeployToken(db, target, id)
+        if (!token) throw pageNotFound()
+        const back = placeUrl(request.params)
+        return confirmationPage(reply, session, {
+          title: `Revoke the deploy token ${token.name}?`,
+          explanation: 'It stops working at once. Build servers that use it need another token.',
+          action: `${back}/revoke`,
+          fields: { id },
+          button: 'Revoke',
+          ask: null,
+          back,
+        })
+      }),
+    )
 
-    app.post<Route>(`${url}/revoke`, async (request, reply) => {
-      const session = await readSession(context, request)
-      const back = placeUrl(request.params)
-      if (!session) return redirectToSignIn(context, request, reply, back)
-      const { target } = await placeOf(request, session)
-      const { id } = readForm(RevokeForm, request)
-      const name = await revokeDeployToken(db, whoOf(request, session), target, { id })
-      if (name === null) throw pageNotFound()
-      leaveNotice(request, reply, config, `The deploy token ${name} was revoked.`)
-      return reply.redirect(back, 303)
-    })
+    app.post<Route>(
+      `${url}/revoke`,
+      signedIn(
+        context,
+        { form: (request) => placeUrl(request.params) },
+        async ({ session }, request, reply) => {
+          const back = placeUrl(request.params)
+          const { target } = await placeOf(request, session)
+          const { id } = readForm(RevokeForm, request)
+          const name = await revokeDeployToken(db, whoOf(request, session), target, { id })
+          if (name === null) throw pageNotFound()
+          leaveNotice(request, reply, config, `The deploy token ${name} was revoked.`)
+          return reply.redirect(back, 303)
+        },
+      ),
+    )
   }
 
   async function placeOf({ params }: PlaceRequest, session: Session): Promise<Place> {

@@ -15,8 +15,8 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
-import { authorOf, changing, managedGroup, type PagesContext } from '../permit.ts'
+import { anybody, signedIn } from '../../visit.ts'
+import { changing, managedGroup, type PagesContext } from '../permit.ts'
 
 const repositoriesPerPage = 50
 /** The maximum number of deleted repositories on the page. The others are in the API. */
@@ -43,35 +43,44 @@ const RestoreForm = z.object({ name: text })
 export async function groupPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, room } = context
 
-  app.get<{ Params: { group: string } }>('/:group', async (request, reply) => {
-    const session = await readSession(context, request)
-    const accountId = session?.account.id ?? null
-    const group = await findVisibleGroup(db, request.params.group, accountId)
-    if (!group) throw pageNotFound()
-    const { after } = readQuery(GroupQuery, request)
-    const part = { after, limit: repositoriesPerPage + 1 }
-    const found = await listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part)
-    const repositories = found.slice(0, repositoriesPerPage)
-    const isAdmin = isAtLeast(group.role, 'admin')
-    return groupPage(reply, session ?? nobody, {
-      group,
-      isAdmin,
-      deleted: isAdmin ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted }) : [],
-      storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
-      repositories: await addContents(db, repositories),
-      maxCounted,
-      isContinued: after !== '',
-      next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
-    })
-  })
+  app.get<{ Params: { group: string } }>(
+    '/:group',
+    anybody(context, async (session, request, reply) => {
+      const accountId = session?.account.id ?? null
+      const group = await findVisibleGroup(db, request.params.group, accountId)
+      if (!group) throw pageNotFound()
+      const { after } = readQuery(GroupQuery, request)
+      const part = { after, limit: repositoriesPerPage + 1 }
+      const found = await listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part)
+      const repositories = found.slice(0, repositoriesPerPage)
+      const isAdmin = isAtLeast(group.role, 'admin')
+      return groupPage(reply, session ?? nobody, {
+        group,
+        isAdmin,
+        deleted: isAdmin
+          ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted })
+          : [],
+        storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
+        repositories: await addContents(db, repositories),
+        maxCounted,
+        isContinued: after !== '',
+        next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
+      })
+    }),
+  )
 
-  app.post<{ Params: { group: string } }>('/:group/-/restore', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, `/${request.params.group}`)
-    const group = await managedGroup(db, request.params.group, session, 'restoreRepository')
-    const { name } = readForm(RestoreForm, request)
-    const path = await changing(() => restoreRepository(db, authorOf(request, session), group, name))
-    leaveNotice(request, reply, config, `Repository ${path} restored.`)
-    return reply.redirect(`/${path}`, 303)
-  })
+  app.post<{ Params: { group: string } }>(
+    '/:group/-/restore',
+    signedIn(
+      context,
+      { form: (request) => `/${request.params.group}` },
+      async ({ session, author }, request, reply) => {
+        const group = await managedGroup(db, request.params.group, session, 'restoreRepository')
+        const { name } = readForm(RestoreForm, request)
+        const path = await changing(() => restoreRepository(db, author, group, name))
+        leaveNotice(request, reply, config, `Repository ${path} restored.`)
+        return reply.redirect(`/${path}`, 303)
+      },
+    ),
+  )
 }

@@ -14,8 +14,8 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
-import { authorOf, managedGroup, type PagesContext } from '../permit.ts'
+import { authorOf, signedIn } from '../../visit.ts'
+import { managedGroup, type PagesContext } from '../permit.ts'
 
 const invitationsPerPage = 50
 
@@ -62,31 +62,35 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
   const pages = invitationPages(context)
   const urlOf = ({ params }: FastifyRequest<Route>) => `/${params.group}/-/invitations`
 
-  app.get<Route>('/:group/-/invitations', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const group = await managedGroup(db, request.params.group, session, 'readGroup')
-    return pages.show(request, reply, session, { group })
-  })
-  app.post<Route>('/:group/-/invitations', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
-    const group = await managedGroup(db, request.params.group, session, 'invite')
-    await requireProofFor('invite', context, request, session, urlOf(request))
-    return pages.make(request, reply, session, { group })
-  })
-  app.get<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const group = await managedGroup(db, request.params.group, session, 'manageGroup')
-    return pages.ask(request, reply, session, { group })
-  })
-  app.post<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
-    const group = await managedGroup(db, request.params.group, session, 'manageGroup')
-    return pages.withdraw(request, reply, session, { group })
-  })
+  app.get<Route>(
+    '/:group/-/invitations',
+    signedIn(context, async ({ session }, request, reply) => {
+      const group = await managedGroup(db, request.params.group, session, 'readGroup')
+      return pages.show(request, reply, session, { group })
+    }),
+  )
+  app.post<Route>(
+    '/:group/-/invitations',
+    signedIn(context, { form: (request) => urlOf(request) }, async ({ session, prove }, request, reply) => {
+      const group = await managedGroup(db, request.params.group, session, 'invite')
+      await prove('invite')
+      return pages.make(request, reply, session, { group })
+    }),
+  )
+  app.get<Route>(
+    '/:group/-/invitations/withdraw',
+    signedIn(context, async ({ session }, request, reply) => {
+      const group = await managedGroup(db, request.params.group, session, 'manageGroup')
+      return pages.ask(request, reply, session, { group })
+    }),
+  )
+  app.post<Route>(
+    '/:group/-/invitations/withdraw',
+    signedIn(context, { form: (request) => urlOf(request) }, async ({ session }, request, reply) => {
+      const group = await managedGroup(db, request.params.group, session, 'manageGroup')
+      return pages.withdraw(request, reply, session, { group })
+    }),
+  )
 }
 
 /** `/admin/invitations`: all invitations, for site administrators. New ones are for accounts without a group. */

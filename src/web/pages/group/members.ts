@@ -13,9 +13,9 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { authorOf, signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
-import { authorOf, managedGroup, permittedRepository } from '../permit.ts'
+import { managedGroup, permittedRepository } from '../permit.ts'
 
 const membersPerPage = 100
 
@@ -74,88 +74,105 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
   const { config, db } = context
 
   for (const url of ['/:group/-/members', '/:group/:name/-/members']) {
-    app.get<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply)
-      const place = await placeOf(request, session, 'readSettings')
-      const { after } = readQuery(MembersQuery, request)
-      return showMembers(reply, session, place, { after, problem: null })
-    })
+    app.get<{ Params: MembersRequest['params'] }>(
+      url,
+      signedIn(context, async ({ session }, request, reply) => {
+        const place = await placeOf(request, session, 'readSettings')
+        const { after } = readQuery(MembersQuery, request)
+        return showMembers(reply, session, place, { after, problem: null })
+      }),
+    )
 
-    app.post<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply, membersUrl(request.params))
-      const place = await placeOf(request, session, 'manage')
-      const { row, ...form } = readForm(MemberForm, request)
-      if (form.role === 'admin') {
-        const act = place.group === null ? 'appointAdmin' : 'appointGroupAdmin'
-        await requireProofFor(act, context, request, session, membersUrl(request.params))
-      }
-      // Another admin may have removed the member since this page was loaded. The row must not add the member again.
-      const problem = await change(request, session, place, { ...form, mustBeMember: row !== undefined })
-      if (problem !== null) {
-        const shown = row ? { row: form } : { form }
-        return showMembers(reply.code(400), session, place, { ...shown, problem })
-      }
-      leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
-      return reply.redirect(membersUrl(request.params), 303)
-    })
+    app.post<{ Params: MembersRequest['params'] }>(
+      url,
+      signedIn(
+        context,
+        { form: (request) => membersUrl(request.params) },
+        async ({ session, prove }, request, reply) => {
+          const place = await placeOf(request, session, 'manage')
+          const { row, ...form } = readForm(MemberForm, request)
+          if (form.role === 'admin') {
+            const act = place.group === null ? 'appointAdmin' : 'appointGroupAdmin'
+            await prove(act)
+          }
+          // Another admin may have removed the member since this page was loaded. The row must not add the member again.
+          const problem = await change(request, session, place, { ...form, mustBeMember: row !== undefined })
+          if (problem !== null) {
+            const shown = row ? { row: form } : { form }
+            return showMembers(reply.code(400), session, place, { ...shown, problem })
+          }
+          leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
+          return reply.redirect(membersUrl(request.params), 303)
+        },
+      ),
+    )
 
-    app.get<{ Params: MembersRequest['params'] }>(`${url}/remove`, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply)
-      const place = await placeOf(request, session, 'manage')
-      const { username } = readQuery(UsernameQuery, request)
-      const back = membersUrl(request.params)
-      const provider = await providerOf(place, username)
-      return confirmationPage(reply, session, {
-        title: `Remove ${username} from ${place.path}?`,
-        explanation: `The role ends at once, also for tokens and applications of this account.${
-          provider === null
-            ? ''
-            : ` The sign-in provider ${provider} gives a role again at the next sign-in, unless you remove the person from the group there first.`
-        }`,
-        action: `${back}/remove`,
-        fields: { username },
-        button: 'Remove',
-        ask: null,
-        back,
-      })
-    })
+    app.get<{ Params: MembersRequest['params'] }>(
+      `${url}/remove`,
+      signedIn(context, async ({ session }, request, reply) => {
+        const place = await placeOf(request, session, 'manage')
+        const { username } = readQuery(UsernameQuery, request)
+        const back = membersUrl(request.params)
+        const provider = await providerOf(place, username)
+        return confirmationPage(reply, session, {
+          title: `Remove ${username} from ${place.path}?`,
+          explanation: `The role ends at once, also for tokens and applications of this account.${
+            provider === null
+              ? ''
+              : ` The sign-in provider ${provider} gives a role again at the next sign-in, unless you remove the person from the group there first.`
+          }`,
+          action: `${back}/remove`,
+          fields: { username },
+          button: 'Remove',
+          ask: null,
+          back,
+        })
+      }),
+    )
 
-    app.post<{ Params: MembersRequest['params'] }>(`${url}/remove`, async (request, reply) => {
-      const session = await readSession(context, request)
-      const back = membersUrl(request.params)
-      if (!session) return redirectToSignIn(context, request, reply, back)
-      const place = await placeOf(request, session, 'manage')
-      const { username } = readForm(RemovalForm, request)
-      const problem = await change(request, session, place, { username, role: 'none' })
-      if (problem !== null) return showMembers(reply.code(400), session, place, { problem })
-      leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
-      // People who removed their own role may no longer see this page.
-      return reply.redirect(username === session.account.username ? '/' : back, 303)
-    })
+    app.post<{ Params: MembersRequest['params'] }>(
+      `${url}/remove`,
+      signedIn(
+        context,
+        { form: (request) => membersUrl(request.params) },
+        async ({ session }, request, reply) => {
+          const back = membersUrl(request.params)
+          const place = await placeOf(request, session, 'manage')
+          const { username } = readForm(RemovalForm, request)
+          const problem = await change(request, session, place, { username, role: 'none' })
+          if (problem !== null) return showMembers(reply.code(400), session, place, { problem })
+          leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
+          // People who removed their own role may no longer see this page.
+          return reply.redirect(username === session.account.username ? '/' : back, 303)
+        },
+      ),
+    )
   }
 
-  app.post<{ Params: { group: string } }>('/:group/-/members/second-factor', async (request, reply) => {
-    const session = await readSession(context, request)
-    const { group: name } = request.params
-    const back = membersUrl({ group: name })
-    if (!session) return redirectToSignIn(context, request, reply, back)
-    const group = await managedGroup(db, name, session, 'waiveSecondFactor')
-    await requireProofFor('waiveSecondFactor', context, request, session, back)
-    const isRequired = readForm(RuleForm, request).second_factor === 'required'
-    if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
-      throw new PageError(
-        409,
-        'Add a second factor to your own account first. Otherwise you would lose your role in this group.',
-      )
-    }
-    await requireFactorOfMembers(db, authorOf(request, session), group, isRequired)
-    const what = isRequired ? 'requires' : 'does not require'
-    leaveNotice(request, reply, config, `${name} ${what} a second factor of its members.`)
-    return reply.redirect(back, 303)
-  })
+  app.post<{ Params: { group: string } }>(
+    '/:group/-/members/second-factor',
+    signedIn(
+      context,
+      { form: (request) => membersUrl({ group: request.params.group }) },
+      async ({ session, prove, author }, request, reply) => {
+        const { group: name } = request.params
+        const back = membersUrl({ group: name })
+        const group = await managedGroup(db, name, session, 'waiveSecondFactor')
+        await prove('waiveSecondFactor')
+        const isRequired = readForm(RuleForm, request).second_factor === 'required'
+        if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
+          throw new PageError(
+            409,
+            'Add a second factor to your own account first. Otherwise you would lose your role in this group.',
+          )
+        }
+        await requireFactorOfMembers(db, author, group, isRequired)
+        const what = isRequired ? 'requires' : 'does not require'
+        leaveNotice(request, reply, config, `${name} ${what} a second factor of its members.`)
+        return reply.redirect(back, 303)
+      },
+    ),
+  )
 
   async function placeOf(
     { params }: MembersRequest,

@@ -11,9 +11,9 @@ import { readForm, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
-import { authorOf, permittedRepository } from '../permit.ts'
+import { permittedRepository } from '../permit.ts'
 
 /** A form that was rejected, and the reason. */
 interface Refused {
@@ -43,68 +43,89 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
   const { config, db } = context
   const url = '/:group/:name/-/settings'
 
-  app.get<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const repository = await permittedRepository(db, request.params, session, 'manage')
-    return settingsPage(reply, session, { repository, refused: null })
-  })
+  app.get<Route>(
+    url,
+    signedIn(context, async ({ session }, request, reply) => {
+      const repository = await permittedRepository(db, request.params, session, 'manage')
+      return settingsPage(reply, session, { repository, refused: null })
+    }),
+  )
 
-  app.post<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
-    const repository = await permittedRepository(db, request.params, session, 'manage')
-    const form = readForm(SettingsForm, request)
-    if (form.visibility === 'public' && repository.visibility !== 'public') {
-      await requireProofFor('makePublic', context, request, session, settingsUrl(request.params))
-    }
-    try {
-      const changed = await setRepository(db, authorOf(request, session), repository.id, form)
-      if (!changed) throw pageNotFound()
-    } catch (error) {
-      const constraint = brokenConstraint(error)
-      if (constraint === null) throw error
-      const refused = { form: 'details', problem: describeRule(constraint) } as const
-      return refuse(reply, session, { ...repository, ...form }, refused)
-    }
-    leaveNotice(request, reply, config, 'The settings were saved.')
-    return reply.redirect(settingsUrl(request.params), 303)
-  })
+  app.post<Route>(
+    url,
+    signedIn(
+      context,
+      { form: (request) => settingsUrl(request.params) },
+      async ({ session, prove, author }, request, reply) => {
+        const repository = await permittedRepository(db, request.params, session, 'manage')
+        const form = readForm(SettingsForm, request)
+        if (form.visibility === 'public' && repository.visibility !== 'public') {
+          await prove('makePublic')
+        }
+        try {
+          const changed = await setRepository(db, author, repository.id, form)
+          if (!changed) throw pageNotFound()
+        } catch (error) {
+          const constraint = brokenConstraint(error)
+          if (constraint === null) throw error
+          const refused = { form: 'details', problem: describeRule(constraint) } as const
+          return refuse(reply, session, { ...repository, ...form }, refused)
+        }
+        leaveNotice(request, reply, config, 'The settings were saved.')
+        return reply.redirect(settingsUrl(request.params), 303)
+      },
+    ),
+  )
 
-  app.post<Route>(`${url}/rename`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
-    const repository = await permittedRepository(db, request.params, session, 'manage')
-    const { name } = readForm(RenameForm, request)
-    try {
-      const isRenamed = await changeRepositoryName(db, authorOf(request, session), repository.id, name)
-      if (!isRenamed) throw pageNotFound()
-    } catch (error) {
-      const constraint = brokenConstraint(error)
-      if (constraint === null) throw error
-      const problem = `Nothing was renamed. ${describeRule(constraint)}`
-      return refuse(reply, session, repository, { form: 'rename', problem, name })
-    }
-    const { group } = request.params
-    leaveNotice(request, reply, config, `The repository is now ${group}/${name}. Its old URLs keep working.`)
-    return reply.redirect(settingsUrl({ group, name }), 303)
-  })
+  app.post<Route>(
+    `${url}/rename`,
+    signedIn(
+      context,
+      { form: (request) => settingsUrl(request.params) },
+      async ({ session, author }, request, reply) => {
+        const repository = await permittedRepository(db, request.params, session, 'manage')
+        const { name } = readForm(RenameForm, request)
+        try {
+          const isRenamed = await changeRepositoryName(db, author, repository.id, name)
+          if (!isRenamed) throw pageNotFound()
+        } catch (error) {
+          const constraint = brokenConstraint(error)
+          if (constraint === null) throw error
+          const problem = `Nothing was renamed. ${describeRule(constraint)}`
+          return refuse(reply, session, repository, { form: 'rename', problem, name })
+        }
+        const { group } = request.params
+        leaveNotice(
+          request,
+          reply,
+          config,
+          `The repository is now ${group}/${name}. Its old URLs keep working.`,
+        )
+        return reply.redirect(settingsUrl({ group, name }), 303)
+      },
+    ),
+  )
 
-  app.post<Route>(`${url}/delete`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
-    await requireProofFor('deleteRepository', context, request, session, settingsUrl(request.params))
-    const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
-    if (readForm(DeletionForm, request).path !== repository.path) {
-      const problem = `Nothing was deleted: type ${repository.path} to delete it.`
-      return refuse(reply, session, repository, { form: 'delete', problem })
-    }
-    const isDeleted = await removeRepository(db, authorOf(request, session), repository)
-    if (!isDeleted) throw pageNotFound()
-    const restoring = `An admin of the group can restore it for ${restorableDays} days, on the page of the group.`
-    leaveNotice(request, reply, config, `Repository ${repository.path} deleted. ${restoring}`)
-    return reply.redirect('/', 303)
-  })
+  app.post<Route>(
+    `${url}/delete`,
+    signedIn(
+      context,
+      { form: (request) => settingsUrl(request.params) },
+      async ({ session, prove, author }, request, reply) => {
+        await prove('deleteRepository')
+        const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
+        if (readForm(DeletionForm, request).path !== repository.path) {
+          const problem = `Nothing was deleted: type ${repository.path} to delete it.`
+          return refuse(reply, session, repository, { form: 'delete', problem })
+        }
+        const isDeleted = await removeRepository(db, author, repository)
+        if (!isDeleted) throw pageNotFound()
+        const restoring = `An admin of the group can restore it for ${restorableDays} days, on the page of the group.`
+        leaveNotice(request, reply, config, `Repository ${repository.path} deleted. ${restoring}`)
+        return reply.redirect('/', 303)
+      },
+    ),
+  )
 }
 
 function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, refused: Refused) {

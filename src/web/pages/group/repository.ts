@@ -13,7 +13,7 @@ import { type ListedMirror, listMirrors } from '../../../upstreams/tables/mirror
 import { readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { linkToFeed, nobody, page } from '../../pages.ts'
-import { readSession } from '../../visitor.ts'
+import { anybody } from '../../visit.ts'
 
 const packagesPerPage = 50
 const mirrorsPerPage = 200
@@ -82,46 +82,50 @@ interface Route {
 export async function repositoryPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get<Route>('/:group/:name', async (request, reply) => {
-    const session = await readSession(context, request)
-    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
-    if (!repository) throw pageNotFound()
-    const query = readQuery(RepositoryQuery, request)
-    const search = query.q.trim()
-    const sort = sorts.find((one) => one === query.sort) ?? 'name'
-    const part = await readPackages(db, repository.id, search, sort, query.after)
-    const mirrored = await listMirrors(db, repository.id, { search, after: null, limit: mirrorsPerPage })
-    linkToFeed(reply, `/${repository.path}/-/feed.atom`)
-    return repositoryPage(reply, session ?? nobody, {
-      repository,
-      mirrored,
-      mayPush: isAtLeast(repository.role, 'developer'),
-      ...part,
-      search,
-      sort,
-      sorts,
-      isContinued: query.after !== '',
-      setUp: setUpOf(config.baseUrl, repository.path),
-    })
-  })
+  app.get<Route>(
+    '/:group/:name',
+    anybody(context, async (session, request, reply) => {
+      const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+      if (!repository) throw pageNotFound()
+      const query = readQuery(RepositoryQuery, request)
+      const search = query.q.trim()
+      const sort = sorts.find((one) => one === query.sort) ?? 'name'
+      const part = await readPackages(db, repository.id, search, sort, query.after)
+      const mirrored = await listMirrors(db, repository.id, { search, after: null, limit: mirrorsPerPage })
+      linkToFeed(reply, `/${repository.path}/-/feed.atom`)
+      return repositoryPage(reply, session ?? nobody, {
+        repository,
+        mirrored,
+        mayPush: isAtLeast(repository.role, 'developer'),
+        ...part,
+        search,
+        sort,
+        sorts,
+        isContinued: query.after !== '',
+        setUp: setUpOf(config.baseUrl, repository.path),
+      })
+    }),
+  )
 
-  app.get<Route>('/:group/:name/-/setup', async (request, reply) => {
-    const session = await readSession(context, request)
-    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
-    if (!repository) throw pageNotFound()
-    const { tool: asked } = readQuery(SetUpQuery, request)
-    const tool = (Object.keys(tools) as Tool[]).find((one) => one === asked) ?? 'composer'
-    const newest = await listOfferedPackagesBy(db, 'updated', repository.id, '', { after: null, limit: 20 })
-    return setUpPage(reply, session ?? nobody, {
-      repository,
-      mayPush: isAtLeast(repository.role, 'developer'),
-      setUp: setUpOf(config.baseUrl, repository.path),
-      tool,
-      tools,
-      // Composer requires no pre-release without its version.
-      example: newest.find(({ isLatestStable }) => isLatestStable)?.name ?? null,
-    })
-  })
+  app.get<Route>(
+    '/:group/:name/-/setup',
+    anybody(context, async (session, request, reply) => {
+      const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+      if (!repository) throw pageNotFound()
+      const { tool: asked } = readQuery(SetUpQuery, request)
+      const tool = (Object.keys(tools) as Tool[]).find((one) => one === asked) ?? 'composer'
+      const newest = await listOfferedPackagesBy(db, 'updated', repository.id, '', { after: null, limit: 20 })
+      return setUpPage(reply, session ?? nobody, {
+        repository,
+        mayPush: isAtLeast(repository.role, 'developer'),
+        setUp: setUpOf(config.baseUrl, repository.path),
+        tool,
+        tools,
+        // Composer requires no pre-release without its version.
+        example: newest.find(({ isLatestStable }) => isLatestStable)?.name ?? null,
+      })
+    }),
+  )
 }
 
 async function readPackages(

@@ -20,8 +20,8 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
-import { authorOf, managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
+import { anybody, redirectToSignIn, requireProofFor, signedIn } from '../../visit.ts'
+import { managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
 import { type RefusedForm, showUpstreams, type UpstreamFields } from './upstreams-page.ts'
 
 const trimmed = text.transform((value) => value.trim())
@@ -77,16 +77,18 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   const { config, db, upstreamClient } = context
   const url = '/:group/:name/-/upstreams'
 
-  app.get<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
-    if (!repository) {
-      if (!session) return redirectToSignIn(context, request, reply)
-      throw pageNotFound()
-    }
-    const { q: search, after } = readQuery(UpstreamsQuery, request)
-    return showUpstreams(db, reply, session, repository, { search, after, refused: null })
-  })
+  app.get<Route>(
+    url,
+    anybody(context, async (session, request, reply) => {
+      const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+      if (!repository) {
+        if (!session) return redirectToSignIn(context, request, reply)
+        throw pageNotFound()
+      }
+      const { q: search, after } = readQuery(UpstreamsQuery, request)
+      return showUpstreams(db, reply, session, repository, { search, after, refused: null })
+    }),
+  )
 
   route('post', '/request', 'pull', async (visit) => {
     const { package: name } = readForm(PackageForm, visit.request)
@@ -210,16 +212,21 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     act: RepositoryAct,
     handle: (visit: Visit) => Promise<FastifyReply>,
   ): void {
-    app[method]<Route>(`${url}${path}`, async (request, reply) => {
-      const session = await readSession(context, request)
-      const home = `/${request.params.group}/${request.params.name}/-/upstreams`
-      if (!session) return redirectToSignIn(context, request, reply, home)
-      const repository = await permittedRepository(db, request.params, session, act)
-      const back = method === 'post' ? home : request.url
-      await requireProofFor(act, context, request, session, back)
-      const change = { repositoryId: repository.id, author: authorOf(request, session) }
-      return handle({ request, reply, session, repository, change, home })
-    })
+    app[method]<Route>(
+      `${url}${path}`,
+      signedIn(
+        context,
+        { form: (request) => `/${request.params.group}/${request.params.name}/-/upstreams` },
+        async ({ session, prove, author }, request, reply) => {
+          const home = `/${request.params.group}/${request.params.name}/-/upstreams`
+          const repository = await permittedRepository(db, request.params, session, act)
+          const back = method === 'post' ? home : request.url
+          await prove(act, back)
+          const change = { repositoryId: repository.id, author: author }
+          return handle({ request, reply, session, repository, change, home })
+        },
+      ),
+    )
   }
 
   /** Makes a change and leaves its sentence as a notice. Errors of the registry are shown at the form. */

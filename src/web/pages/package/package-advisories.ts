@@ -11,9 +11,9 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { anybody, authorOf, signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
-import { authorOf, changing, may, permittedRepository } from '../permit.ts'
+import { changing, may, permittedRepository } from '../permit.ts'
 
 const advisoriesPage = page<{
   session: Session | null
@@ -48,56 +48,65 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
   const { config, db, changes } = context
   const url = '/:group/:name/packages/:vendor/:package/-/advisories'
 
-  app.get<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
-    if (!repository) throw pageNotFound()
-    const about = await aboutOf(request, repository)
-    return show(reply, session, repository, about, { form: emptyForm, problem: null })
-  })
+  app.get<Route>(
+    url,
+    anybody(context, async (session, request, reply) => {
+      const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+      if (!repository) throw pageNotFound()
+      const about = await aboutOf(request, repository)
+      return show(reply, session, repository, about, { form: emptyForm, problem: null })
+    }),
+  )
 
-  app.post<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
-    const { repository, about, change } = await changeFor(request, session, 'push')
-    const form = readForm(AdvisoryForm, request)
-    const draft = readAdvisory(form)
-    if (typeof draft === 'string') {
-      return show(reply.code(400), session, repository, about, { form, problem: draft })
-    }
-    const advisory = await changing(() => publishAdvisory(changes, change, draft))
-    leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
-    return reply.redirect(urlOf(request.params), 303)
-  })
+  app.post<Route>(
+    url,
+    signedIn(context, { form: (request) => urlOf(request.params) }, async ({ session }, request, reply) => {
+      const { repository, about, change } = await changeFor(request, session, 'push')
+      const form = readForm(AdvisoryForm, request)
+      const draft = readAdvisory(form)
+      if (typeof draft === 'string') {
+        return show(reply.code(400), session, repository, about, { form, problem: draft })
+      }
+      const advisory = await changing(() => publishAdvisory(changes, change, draft))
+      leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
+      return reply.redirect(urlOf(request.params), 303)
+    }),
+  )
 
-  app.get<Route>(`${url}/withdraw`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { about } = await changeFor(request, session, 'withdrawAdvisory')
-    const { advisory } = readQuery(WithdrawForm, request)
-    const known = (await listAdvisories(db, about.id)).find(({ advisoryId }) => advisoryId === advisory)
-    if (!known) throw pageNotFound()
-    return confirmationPage(reply, session, {
-      title: `Withdraw ${advisory}?`,
-      explanation: `Composer no longer warns about “${known.title}”.`,
-      action: `${urlOf(request.params)}/withdraw`,
-      fields: { advisory },
-      button: 'Withdraw',
-      ask: null,
-      back: urlOf(request.params),
-    })
-  })
+  app.get<Route>(
+    `${url}/withdraw`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const { about } = await changeFor(request, session, 'withdrawAdvisory')
+      const { advisory } = readQuery(WithdrawForm, request)
+      const known = (await listAdvisories(db, about.id)).find(({ advisoryId }) => advisoryId === advisory)
+      if (!known) throw pageNotFound()
+      return confirmationPage(reply, session, {
+        title: `Withdraw ${advisory}?`,
+        explanation: `Composer no longer warns about “${known.title}”.`,
+        action: `${urlOf(request.params)}/withdraw`,
+        fields: { advisory },
+        button: 'Withdraw',
+        ask: null,
+        back: urlOf(request.params),
+      })
+    }),
+  )
 
-  app.post<Route>(`${url}/withdraw`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
-    const { change } = await changeFor(request, session, 'withdrawAdvisory')
-    await requireProofFor('withdrawAdvisory', context, request, session, urlOf(request.params))
-    const { advisory } = readForm(WithdrawForm, request)
-    await changing(() => withdrawAdvisory(changes, change, advisory))
-    leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
-    return reply.redirect(urlOf(request.params), 303)
-  })
+  app.post<Route>(
+    `${url}/withdraw`,
+    signedIn(
+      context,
+      { form: (request) => urlOf(request.params) },
+      async ({ session, prove }, request, reply) => {
+        const { change } = await changeFor(request, session, 'withdrawAdvisory')
+        await prove('withdrawAdvisory')
+        const { advisory } = readForm(WithdrawForm, request)
+        await changing(() => withdrawAdvisory(changes, change, advisory))
+        leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
+        return reply.redirect(urlOf(request.params), 303)
+      },
+    ),
+  )
 
   async function aboutOf({ params }: FastifyRequest<Route>, repository: VisibleRepository) {
     const about = await findPackageSummary(db, repository.id, `${params.vendor}/${params.package}`)

@@ -17,9 +17,9 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
-import { readSession, redirectToSignIn, requireProofFor } from '../../visitor.ts'
+import { authorOf, signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
-import { authorOf, changing, may, permittedRepository } from '../permit.ts'
+import { changing, may, permittedRepository } from '../permit.ts'
 import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 
 const versionsPerPage = 60
@@ -117,72 +117,87 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
   })
 
   for (const [name, known] of Object.entries(versionActs)) {
-    app.get<Route>(`${url}/${name}`, async (request, reply) => {
-      const session = await readSession(context, request)
-      if (!session) return redirectToSignIn(context, request, reply)
-      const { about } = await packageOf(request, session, known.act)
-      const { version } = readQuery(VersionForm, request)
-      const found = await findVersion(db, about.id, version)
-      if (!found) throw pageNotFound()
-      const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
-      await requireProofFor(known.act, context, request, session)
-      return confirmationPage(reply, session, {
-        title: known.title(version),
-        explanation,
-        action: `${versionsUrl(request.params)}/${name}`,
-        fields: { version },
-        button: known.button,
-        ask: known.asksReason
-          ? {
-              name: 'reason',
-              label: 'Reason, shown to everyone who installs it',
-              maxLength: maxQuarantineReasonCharacters,
-            }
-          : null,
-        back: versionsUrl(request.params),
-      })
-    })
+    app.get<Route>(
+      `${url}/${name}`,
+      signedIn(context, async ({ session, prove }, request, reply) => {
+        const { about } = await packageOf(request, session, known.act)
+        const { version } = readQuery(VersionForm, request)
+        const found = await findVersion(db, about.id, version)
+        if (!found) throw pageNotFound()
+        const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
+        await prove(known.act)
+        return confirmationPage(reply, session, {
+          title: known.title(version),
+          explanation,
+          action: `${versionsUrl(request.params)}/${name}`,
+          fields: { version },
+          button: known.button,
+          ask: known.asksReason
+            ? {
+                name: 'reason',
+                label: 'Reason, shown to everyone who installs it',
+                maxLength: maxQuarantineReasonCharacters,
+              }
+            : null,
+          back: versionsUrl(request.params),
+        })
+      }),
+    )
 
-    app.post<Route>(`${url}/${name}`, async (request, reply) => {
-      const session = await readSession(context, request)
-      const back = versionsUrl(request.params)
-      if (!session) return redirectToSignIn(context, request, reply, back)
-      const { repository, about } = await packageOf(request, session, known.act)
-      const { version, reason } = readForm(VersionForm, request)
-      await requireProofFor(known.act, context, request, session, back)
-      if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
-        throw new PageError(
-          400,
-          `Give a reason of at most ${maxQuarantineReasonCharacters} characters, on one line.`,
-        )
-      }
-      const change = { ...changeOf(request, session, repository, about), version }
-      await changing(() => known.run(changes, change, reason))
-      const found = await findVersion(db, about.id, version)
-      const { done } = found?.quarantinedAt ? { ...known, ...known.ifQuarantined } : known
-      leaveNotice(request, reply, config, done(version))
-      return reply.redirect(back, 303)
-    })
+    app.post<Route>(
+      `${url}/${name}`,
+      signedIn(
+        context,
+        { form: (request) => versionsUrl(request.params) },
+        async ({ session, prove }, request, reply) => {
+          const back = versionsUrl(request.params)
+          const { repository, about } = await packageOf(request, session, known.act)
+          const { version, reason } = readForm(VersionForm, request)
+          await prove(known.act)
+          if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
+            throw new PageError(
+              400,
+              `Give a reason of at most ${maxQuarantineReasonCharacters} characters, on one line.`,
+            )
+          }
+          const change = { ...changeOf(request, session, repository, about), version }
+          await changing(() => known.run(changes, change, reason))
+          const found = await findVersion(db, about.id, version)
+          const { done } = found?.quarantinedAt ? { ...known, ...known.ifQuarantined } : known
+          leaveNotice(request, reply, config, done(version))
+          return reply.redirect(back, 303)
+        },
+      ),
+    )
   }
 
-  app.post<Route>(`${url}/abandon`, async (request, reply) => {
-    const session = await readSession(context, request)
-    const back = versionsUrl(request.params)
-    if (!session) return redirectToSignIn(context, request, reply, back)
-    const { repository, about } = await packageOf(request, session, 'push')
-    const { abandoned, replacement } = readForm(AbandonForm, request)
-    const isAbandoned = abandoned === 'yes'
-    if (isAbandoned && replacement !== '' && (!isPackageName(replacement) || replacement === about.name)) {
-      const problem = 'The replacement must be the name of another package, such as acme/greeter.'
-      const view = await findPackageView(context, request)
-      return showVersions(reply.code(400), view, { after: '', refused: { problem, replacement } })
-    }
-    const change = changeOf(request, session, repository, about)
-    await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
-    const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
-    leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
-    return reply.redirect(back, 303)
-  })
+  app.post<Route>(
+    `${url}/abandon`,
+    signedIn(
+      context,
+      { form: (request) => versionsUrl(request.params) },
+      async ({ session }, request, reply) => {
+        const back = versionsUrl(request.params)
+        const { repository, about } = await packageOf(request, session, 'push')
+        const { abandoned, replacement } = readForm(AbandonForm, request)
+        const isAbandoned = abandoned === 'yes'
+        if (
+          isAbandoned &&
+          replacement !== '' &&
+          (!isPackageName(replacement) || replacement === about.name)
+        ) {
+          const problem = 'The replacement must be the name of another package, such as acme/greeter.'
+          const view = await findPackageView(context, request)
+          return showVersions(reply.code(400), view, { after: '', refused: { problem, replacement } })
+        }
+        const change = changeOf(request, session, repository, about)
+        await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
+        const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
+        leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
+        return reply.redirect(back, 303)
+      },
+    ),
+  )
 
   async function showVersions(
     reply: FastifyReply,

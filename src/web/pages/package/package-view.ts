@@ -11,7 +11,7 @@ import {
   listVersions,
 } from '../../../packages/tables/listed-versions.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
-import { readSession } from '../../visitor.ts'
+import { readSession } from '../../visit.ts'
 import { may } from '../permit.ts'
 
 /** A route below the page of a package. */

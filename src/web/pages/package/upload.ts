@@ -27,9 +27,9 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
-import { authorOf, type PagesContext, permittedRepository } from '../permit.ts'
+import { type PagesContext, permittedRepository } from '../permit.ts'
 import { readingArchive } from './package-view.ts'
 import { type ReceivedForm, receiveForm } from './upload-form.ts'
 import {
@@ -89,12 +89,13 @@ export async function uploadPageRoutes(
   const url = '/:group/:name/-/upload'
   const bytesOfAccount = maxArchivesOfBytes * config.maxArchiveBytes
 
-  app.get<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const repository = await permittedRepository(db, request.params, session, 'push')
-    return showForm(reply, session, repository, null)
-  })
+  app.get<Route>(
+    url,
+    signedIn(context, async ({ session }, request, reply) => {
+      const repository = await permittedRepository(db, request.params, session, 'push')
+      return showForm(reply, session, repository, null)
+    }),
+  )
 
   await app.register(async (scope) => {
     scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest) =>
@@ -109,22 +110,24 @@ export async function uploadPageRoutes(
       url,
       {
         // Check permissions before the body is read, so that people without them upload no archive.
-        onRequest: async (request, reply) => {
-          const session = await readSession(context, request)
-          if (!session) return redirectToSignIn(context, request, reply, uploadUrl(request.params))
-          const repository = await permittedRepository(db, request.params, session, 'push')
-          await refuseFull(session, 0)
-          try {
-            await room.requireDatabaseRoom()
-            await room.requireGroupRoom(repository.id, Number(request.headers['content-length'] ?? 0))
-          } catch (error) {
-            if (!(error instanceof Refusal)) throw error
-            return refuse(request, reply, session, repository, error)
-          }
-          requireUploadRate(request.raw)
-          request.setDecorator('uploader', { session, repository })
-          return undefined
-        },
+        onRequest: signedIn<Route>(
+          context,
+          { form: (request) => uploadUrl(request.params) },
+          async ({ session }, request, reply) => {
+            const repository = await permittedRepository(db, request.params, session, 'push')
+            await refuseFull(session, 0)
+            try {
+              await room.requireDatabaseRoom()
+              await room.requireGroupRoom(repository.id, Number(request.headers['content-length'] ?? 0))
+            } catch (error) {
+              if (!(error instanceof Refusal)) throw error
+              return refuse(request, reply, session, repository, error)
+            }
+            requireUploadRate(request.raw)
+            request.setDecorator('uploader', { session, repository })
+            return undefined
+          },
+        ),
       },
       async (request, reply) => {
         const { session, repository } = request.getDecorator<{
@@ -165,69 +168,74 @@ export async function uploadPageRoutes(
     scope.decorateRequest('uploader', null)
   })
 
-  app.get<Route>(`${url}/:id`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { repository, upload } = await uploadOf(request, session)
-    const { version } = readQuery(PreviewQuery, request)
-    return withArchive(upload, async (received, judged) => {
-      const asked = { version: version.trim(), fileName: upload.fileName }
-      const preview = previewOf(repository.id, judged, asked)
-      return show(reply, session, repository, upload, await addProblems(db, preview, received))
-    })
-  })
+  app.get<Route>(
+    `${url}/:id`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const { repository, upload } = await uploadOf(request, session)
+      const { version } = readQuery(PreviewQuery, request)
+      return withArchive(upload, async (received, judged) => {
+        const asked = { version: version.trim(), fileName: upload.fileName }
+        const preview = previewOf(repository.id, judged, asked)
+        return show(reply, session, repository, upload, await addProblems(db, preview, received))
+      })
+    }),
+  )
 
-  app.post<Route>(`${url}/:id`, async (request, reply) => {
-    const session = await readSession(context, request)
-    const own = `${uploadUrl(request.params)}/${request.params.id}`
-    if (!session) return redirectToSignIn(context, request, reply, own)
-    const { repository, upload } = await uploadOf(request, session)
-    const form = readForm(DecisionForm, request)
-    if (form.act === 'discard') {
-      await discardUpload(db, upload.id)
-      leaveNotice(request, reply, config, 'The upload was discarded.')
-      return reply.redirect(uploadUrl(request.params), 303)
-    }
-    return withArchive(upload, async (received, judged) => {
-      const asked = { version: form.version.trim(), fileName: upload.fileName }
-      const preview = previewOf(repository.id, judged, asked)
-      const { target, manifest, problem } = preview
-      if (!target || !manifest) {
-        return show(reply.code(problem?.status ?? 400), session, repository, upload, preview)
-      }
-      try {
-        await refuseMirroredVendor(db, repository.id, target.packageName)
-        const author = authorOf(request, session)
-        const outcome = await publishArchive(context, target, received, { judged, manifest, author })
-        await deleteUpload(db, upload.id)
-        const name = `${target.packageName} ${target.version.version}`
-        const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
-        leaveNotice(request, reply, config, notice)
-      } catch (error) {
-        if (!(error instanceof Refusal)) throw error
-        return show(reply.code(error.status), session, repository, upload, { ...preview, problem: error })
-      }
-      const query = new URLSearchParams({ version: target.version.version })
-      return reply.redirect(`/${repository.path}/packages/${target.packageName}?${query}`, 303)
-    })
-  })
+  app.post<Route>(
+    `${url}/:id`,
+    signedIn(
+      context,
+      { form: (request) => `${uploadUrl(request.params)}/${request.params.id}` },
+      async ({ session, author }, request, reply) => {
+        const { repository, upload } = await uploadOf(request, session)
+        const form = readForm(DecisionForm, request)
+        if (form.act === 'discard') {
+          await discardUpload(db, upload.id)
+          leaveNotice(request, reply, config, 'The upload was discarded.')
+          return reply.redirect(uploadUrl(request.params), 303)
+        }
+        return withArchive(upload, async (received, judged) => {
+          const asked = { version: form.version.trim(), fileName: upload.fileName }
+          const preview = previewOf(repository.id, judged, asked)
+          const { target, manifest, problem } = preview
+          if (!target || !manifest) {
+            return show(reply.code(problem?.status ?? 400), session, repository, upload, preview)
+          }
+          try {
+            await refuseMirroredVendor(db, repository.id, target.packageName)
+            const outcome = await publishArchive(context, target, received, { judged, manifest, author })
+            await deleteUpload(db, upload.id)
+            const name = `${target.packageName} ${target.version.version}`
+            const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
+            leaveNotice(request, reply, config, notice)
+          } catch (error) {
+            if (!(error instanceof Refusal)) throw error
+            return show(reply.code(error.status), session, repository, upload, { ...preview, problem: error })
+          }
+          const query = new URLSearchParams({ version: target.version.version })
+          return reply.redirect(`/${repository.path}/packages/${target.packageName}?${query}`, 303)
+        })
+      },
+    ),
+  )
 
-  app.get<Route>(`${url}/:id/discard`, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { upload } = await uploadOf(request, session)
-    const { version } = readQuery(PreviewQuery, request)
-    const own = `${uploadUrl(request.params)}/${upload.id}`
-    return confirmationPage(reply, session, {
-      title: `Discard ${upload.fileName || 'the upload'}?`,
-      explanation: 'Nothing of it is published. To publish it later, upload it again.',
-      action: own,
-      fields: { act: 'discard' },
-      button: 'Discard',
-      ask: null,
-      back: version ? `${own}?${new URLSearchParams({ version })}` : own,
-    })
-  })
+  app.get<Route>(
+    `${url}/:id/discard`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const { upload } = await uploadOf(request, session)
+      const { version } = readQuery(PreviewQuery, request)
+      const own = `${uploadUrl(request.params)}/${upload.id}`
+      return confirmationPage(reply, session, {
+        title: `Discard ${upload.fileName || 'the upload'}?`,
+        explanation: 'Nothing of it is published. To publish it later, upload it again.',
+        action: own,
+        fields: { act: 'discard' },
+        button: 'Discard',
+        ask: null,
+        back: version ? `${own}?${new URLSearchParams({ version })}` : own,
+      })
+    }),
+  )
 
   async function uploadOf({ params }: FastifyRequest<Route>, session: Session) {
     const repository = await permittedRepository(db, params, session, 'push')

@@ -10,7 +10,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { readSession, redirectToSignIn } from '../../visitor.ts'
+import { signedIn } from '../../visit.ts'
 
 const verificationPage = page<{
   /** Null when the link does not work. */
@@ -32,36 +32,39 @@ const cookieSeconds = 3600
 export async function emailVerificationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/settings/email-verification', async (request, reply) => {
-    const { token: sent } = readQuery(TokenForm, request)
-    // After the sign-in the URL has no token: nothing returns to a URL with a secret.
-    const token = sent || readCookie(request, config, 'verification') || ''
-    const pending = token === '' ? null : await findVerification(db, token)
-    if (pending && sent !== '') setCookie(reply, config, 'verification', sent, cookieSeconds)
-    const session = await readSession(context, request)
-    if (!pending) {
-      const visitor = session ?? { account: null, csrfToken: csrfToken(request, reply, config) }
-      return verificationPage(reply.code(410), visitor, { pending: null, token: '' })
-    }
-    if (!session) return redirectToSignIn(context, request, reply)
-    if (session.account.id !== pending.accountId) throw otherAccount(pending.username)
-    return verificationPage(reply, session, { pending, token })
-  })
+  app.get(
+    '/settings/email-verification',
+    signedIn(context, async ({ session }, request, reply) => {
+      const { token: sent } = readQuery(TokenForm, request)
+      // After the sign-in the URL has no token: nothing returns to a URL with a secret.
+      const token = sent || readCookie(request, config, 'verification') || ''
+      const pending = token === '' ? null : await findVerification(db, token)
+      if (pending && sent !== '') setCookie(reply, config, 'verification', sent, cookieSeconds)
+      if (!pending) {
+        const visitor = session ?? { account: null, csrfToken: csrfToken(request, reply, config) }
+        return verificationPage(reply.code(410), visitor, { pending: null, token: '' })
+      }
+      if (session.account.id !== pending.accountId) throw otherAccount(pending.username)
+      return verificationPage(reply, session, { pending, token })
+    }),
+  )
 
-  app.post('/settings/email-verification', async (request, reply) => {
-    const { token } = readForm(TokenForm, request)
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply, '/settings/email-verification')
-    const { id } = session.account
-    const pending = await findVerification(db, token)
-    if (pending && pending.accountId !== id) throw otherAccount(pending.username)
-    const outcome = await spendVerificationToken(db, actorOf(request, id), id, token)
-    if (outcome === 'expired') return verificationPage(reply.code(410), session, { pending: null, token: '' })
-    if (outcome === 'taken') throw new PageError(409, describeRule('email_is_taken'))
-    clearCookie(reply, config, 'verification')
-    leaveNotice(request, reply, config, 'Your email address is verified.')
-    return reply.redirect('/settings/account', 303)
-  })
+  app.post(
+    '/settings/email-verification',
+    signedIn(context, { form: '/settings/email-verification' }, async ({ session }, request, reply) => {
+      const { token } = readForm(TokenForm, request)
+      const { id } = session.account
+      const pending = await findVerification(db, token)
+      if (pending && pending.accountId !== id) throw otherAccount(pending.username)
+      const outcome = await spendVerificationToken(db, actorOf(request, id), id, token)
+      if (outcome === 'expired')
+        return verificationPage(reply.code(410), session, { pending: null, token: '' })
+      if (outcome === 'taken') throw new PageError(409, describeRule('email_is_taken'))
+      clearCookie(reply, config, 'verification')
+      leaveNotice(request, reply, config, 'Your email address is verified.')
+      return reply.redirect('/settings/account', 303)
+    }),
+  )
 }
 
 function otherAccount(username: string): PageError {

@@ -24,7 +24,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { readSession } from '../../visitor.ts'
+import { anybody } from '../../visit.ts'
 import { startSession } from './sign-in.ts'
 
 /** How long a browser keeps the token while the person signs in. */
@@ -76,79 +76,84 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     return show(request, reply, { invitation, token, form, problem: null })
   })
 
-  app.post('/invitations', async (request, reply) => {
-    const session = await readSession(context, request)
-    const { token } = readForm(TokenForm, request)
-    const invitation = await find(token)
-    if (!session) throw new PageError(403, 'You are signed out. Open the link of the invitation again.')
-    // An invitation without a group is for a new account. A signed-in person does not use it up.
-    if (invitation?.group === null) {
-      leaveNotice(request, reply, config, 'You have an account already.')
-      return reply.redirect('/', 303)
-    }
-    const actor = actorOf(request, session.account.id)
-    const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
-    if (!accepted) return showEnded(request, reply)
-    clearCookie(reply, config, 'invitation')
-    const words =
-      accepted.group === null ? 'You have an account already.' : `You are now in ${accepted.group}.`
-    leaveNotice(request, reply, config, words)
-    return reply.redirect(accepted.group === null ? '/' : `/${accepted.group}`, 303)
-  })
-
-  app.post('/invitations/account', async (request, reply) => {
-    if (await readSession(context, request)) {
-      throw new PageError(409, 'You are already signed in, so you do not need another account.')
-    }
-    const {
-      token,
-      new_password: password,
-      repeated_password: repeated,
-      ...form
-    } = readForm(AccountForm, request)
-    const invitation = await find(token)
-    if (!invitation || !isForNewAccounts(invitation)) return showEnded(request, reply)
-    const problem =
-      (form.username === '' ? 'Choose a username.' : null) ??
-      (isPlainText(form.display_name) ? null : 'A name must be one line of text.') ??
-      findPasswordProblem(password, form.username) ??
-      (password === repeated ? null : 'The two passwords are not the same.')
-    if (problem) return show(request, reply.code(400), { invitation, token, form, problem })
-    // Before the hash, because a hash takes time of everybody who signs in.
-    const limits = accountLimits(request.ip, token)
-    const blockedSeconds = await countAttempt(db, limits)
-    if (blockedSeconds > 0) {
-      reply.code(429).header('retry-after', `${blockedSeconds}`)
-      return show(request, reply, {
-        invitation,
-        token,
-        form,
-        problem: 'Too many attempts. Try again in 15 minutes.',
-      })
-    }
-    const about = {
-      username: form.username,
-      displayName: form.display_name,
-      email: form.email || null,
-      passwordHash: await hashPassword(password),
-    }
-    try {
-      const made = await acceptWithNewAccount(db, actorOf(request, null), token, about)
-      if (!made) return showEnded(request, reply)
-      await takeBackAttempt(db, limits)
+  app.post(
+    '/invitations',
+    anybody(context, async (session, request, reply) => {
+      const { token } = readForm(TokenForm, request)
+      const invitation = await find(token)
+      if (!session) throw new PageError(403, 'You are signed out. Open the link of the invitation again.')
+      // An invitation without a group is for a new account. A signed-in person does not use it up.
+      if (invitation?.group === null) {
+        leaveNotice(request, reply, config, 'You have an account already.')
+        return reply.redirect('/', 303)
+      }
+      const actor = actorOf(request, session.account.id)
+      const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
+      if (!accepted) return showEnded(request, reply)
       clearCookie(reply, config, 'invitation')
-      clearCookie(reply, config, 'visit')
-      const how = { act: 'sign-up', proof: { method: 'invitation' } } as const
-      const session = await startSession(context, request, reply, made, how)
-      const joined = invitation.group === null ? '' : ` You are now in ${invitation.group}.`
-      leaveNotice(request, reply, config, `Your account ${form.username} was created.${joined}`, session)
-    } catch (error) {
-      const rule = brokenConstraint(error)
-      if (rule === null) throw error
-      return show(request, reply.code(400), { invitation, token, form, problem: describeRule(rule) })
-    }
-    return reply.redirect(invitation.group === null ? '/' : `/${invitation.group}`, 303)
-  })
+      const words =
+        accepted.group === null ? 'You have an account already.' : `You are now in ${accepted.group}.`
+      leaveNotice(request, reply, config, words)
+      return reply.redirect(accepted.group === null ? '/' : `/${accepted.group}`, 303)
+    }),
+  )
+
+  app.post(
+    '/invitations/account',
+    anybody(context, async (session, request, reply) => {
+      if (session) {
+        throw new PageError(409, 'You are already signed in, so you do not need another account.')
+      }
+      const {
+        token,
+        new_password: password,
+        repeated_password: repeated,
+        ...form
+      } = readForm(AccountForm, request)
+      const invitation = await find(token)
+      if (!invitation || !isForNewAccounts(invitation)) return showEnded(request, reply)
+      const problem =
+        (form.username === '' ? 'Choose a username.' : null) ??
+        (isPlainText(form.display_name) ? null : 'A name must be one line of text.') ??
+        findPasswordProblem(password, form.username) ??
+        (password === repeated ? null : 'The two passwords are not the same.')
+      if (problem) return show(request, reply.code(400), { invitation, token, form, problem })
+      // Before the hash, because a hash takes time of everybody who signs in.
+      const limits = accountLimits(request.ip, token)
+      const blockedSeconds = await countAttempt(db, limits)
+      if (blockedSeconds > 0) {
+        reply.code(429).header('retry-after', `${blockedSeconds}`)
+        return show(request, reply, {
+          invitation,
+          token,
+          form,
+          problem: 'Too many attempts. Try again in 15 minutes.',
+        })
+      }
+      const about = {
+        username: form.username,
+        displayName: form.display_name,
+        email: form.email || null,
+        passwordHash: await hashPassword(password),
+      }
+      try {
+        const made = await acceptWithNewAccount(db, actorOf(request, null), token, about)
+        if (!made) return showEnded(request, reply)
+        await takeBackAttempt(db, limits)
+        clearCookie(reply, config, 'invitation')
+        clearCookie(reply, config, 'visit')
+        const how = { act: 'sign-up', proof: { method: 'invitation' } } as const
+        const session = await startSession(context, request, reply, made, how)
+        const joined = invitation.group === null ? '' : ` You are now in ${invitation.group}.`
+        leaveNotice(request, reply, config, `Your account ${form.username} was created.${joined}`, session)
+      } catch (error) {
+        const rule = brokenConstraint(error)
+        if (rule === null) throw error
+        return show(request, reply.code(400), { invitation, token, form, problem: describeRule(rule) })
+      }
+      return reply.redirect(invitation.group === null ? '/' : `/${invitation.group}`, 303)
+    }),
+  )
 
   app.get('/sign-up', async (request, reply) => {
     if (!isSignUpOpen(config)) throw pageNotFound()
@@ -217,7 +222,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
   }
 
   async function visitorOf(request: FastifyRequest, reply: FastifyReply) {
-    const session = await readSession(context, request)
+    const session = await request.server.findVisitor(request)
     return session ?? { account: null, csrfToken: csrfToken(request, reply, config) }
   }
 }

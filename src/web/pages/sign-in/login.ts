@@ -11,7 +11,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveFarewell } from '../../notice.ts'
 import { page } from '../../pages.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
-import { readSession, redirectToSignIn, withReturn } from '../../visitor.ts'
+import { anybody, redirectToSignIn, withReturn } from '../../visit.ts'
 import {
   checkSignIn,
   completeSignIn,
@@ -50,13 +50,16 @@ const PasswordForm = z.object({
 export async function loginRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get('/login', async (request, reply) => {
-    const { return: returnId, page: from } = readQuery(LoginQuery, request)
-    // The “Sign in” link of a page names the page. The server signs the path, if it is one of this site.
-    if (from !== '') return redirectToSignIn(context, request, reply, from)
-    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
-    return showLogin(context, request, reply, { returnId, login: '', problem: null })
-  })
+  app.get(
+    '/login',
+    anybody(context, async (session, request, reply) => {
+      const { return: returnId, page: from } = readQuery(LoginQuery, request)
+      // The “Sign in” link of a page names the page. The server signs the path, if it is one of this site.
+      if (from !== '') return redirectToSignIn(context, request, reply, from)
+      if (session) return redirectBack(context, reply, returnId)
+      return showLogin(context, request, reply, { returnId, login: '', problem: null })
+    }),
+  )
 
   app.post('/login', async (request, reply) => {
     const { return: returnId, username: login, password } = readForm(PasswordForm, request)

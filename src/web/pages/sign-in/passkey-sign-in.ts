@@ -11,7 +11,7 @@ import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
 import { passkeySenderOf } from '../../sign-in-origin.ts'
-import { readSession, withReturn } from '../../visitor.ts'
+import { anybody, withReturn } from '../../visit.ts'
 import { finishStep } from './second-step.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'
 import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
@@ -40,11 +40,14 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
   const { config, db } = context
   if (!allowsPasskeys(config)) return
 
-  app.get('/login/passkey', async (request, reply) => {
-    const { return: returnId } = readQuery(PasskeyQuery, request)
-    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
-    return show(request, reply, await readWaitingStep(context, request), { returnId, problem: null })
-  })
+  app.get(
+    '/login/passkey',
+    anybody(context, async (session, request, reply) => {
+      const { return: returnId } = readQuery(PasskeyQuery, request)
+      if (session) return redirectBack(context, reply, returnId)
+      return show(request, reply, await readWaitingStep(context, request), { returnId, problem: null })
+    }),
+  )
 
   app.post('/login/passkey', async (request, reply) => {
     const { csrf_token: browser, return: returnId, credential } = readForm(PasskeyForm, request)

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { findCredentialsById } from '../../../accounts/accounts.ts'
 import type { FactorKind } from '../../../accounts/second-factor/check-factor.ts'
+import type { Session } from '../../../accounts/sessions.ts'
 import { confirmSession } from '../../../accounts/sessions.ts'
 import {
   enter,
@@ -28,7 +29,7 @@ import { readCookie, setCookie } from '../../cookies.ts'
 import { readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
-import { readSession, withReturn } from '../../visitor.ts'
+import { anybody, withReturn } from '../../visit.ts'
 import { showLogin } from './login.ts'
 import { findReturn } from './return-path.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'
@@ -52,41 +53,50 @@ export async function providerSignInRoutes(
   app: FastifyInstance,
   context: SingleSignOnContext,
 ): Promise<void> {
-  app.get('/login/oidc/:provider', { exposeHeadRoute: false }, async (request: ProviderRequest, reply) => {
-    const provider = theProvider(context, request)
-    const { return: returnId } = readQuery(StartQuery, request)
-    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
-    return startProviderSignIn(context, request, reply, provider, {
-      returnId,
-      accountId: null,
-      isConfirmation: false,
-    })
-  })
+  app.get(
+    '/login/oidc/:provider',
+    { exposeHeadRoute: false },
+    anybody(context, async (session, request: ProviderRequest, reply) => {
+      const provider = theProvider(context, request)
+      const { return: returnId } = readQuery(StartQuery, request)
+      if (session) return redirectBack(context, reply, returnId)
+      return startProviderSignIn(context, request, reply, provider, {
+        returnId,
+        accountId: null,
+        isConfirmation: false,
+      })
+    }),
+  )
 
   app.get(
     '/login/oidc/:provider/callback',
     { exposeHeadRoute: false },
-    async (request: ProviderRequest, reply) => {
-      const provider = theProvider(context, request)
-      const { state } = readQuery(CallbackQuery, request)
-      const browser = readCookie(request, context.config, 'provider')
-      const signIn = browser ? await takeSignIn(context.db, browser, provider.settings.name, state) : null
-      if (!browser || !signIn) return refuseCallback(context, request, reply, provider)
-      const { returnId, accountId, isConfirmation } = signIn
-      try {
-        const url = `${context.config.baseUrl}${request.url}`
-        const person = await provider.provePerson(url, signIn)
-        if (accountId !== null && isConfirmation) {
-          return await confirm(context, request, reply, provider, person, { accountId, returnId })
+    anybody(
+      context,
+      async (session, request: ProviderRequest, reply) => {
+        const provider = theProvider(context, request)
+        const { state } = readQuery(CallbackQuery, request)
+        const browser = readCookie(request, context.config, 'provider')
+        const signIn = browser ? await takeSignIn(context.db, browser, provider.settings.name, state) : null
+        if (!browser || !signIn) return refuseCallback(context, session, request, reply, provider)
+        const { returnId, accountId, isConfirmation } = signIn
+        try {
+          const url = `${context.config.baseUrl}${request.url}`
+          const person = await provider.provePerson(url, signIn)
+          if (accountId !== null && isConfirmation) {
+            return await confirm(context, session, reply, provider, person, { accountId, returnId })
+          }
+          if (accountId !== null)
+            return await link(context, session, request, reply, provider, person, accountId)
+          return await enterAccount(context, request, reply, provider, person, { browser, returnId })
+        } catch (error) {
+          if (!(error instanceof ProviderError)) throw error
+          if (accountId !== null) throw new PageError(error.status, error.message)
+          return showProblem(context, request, reply, returnId, error)
         }
-        if (accountId !== null) return await link(context, request, reply, provider, person, accountId)
-        return await enterAccount(context, request, reply, provider, person, { browser, returnId })
-      } catch (error) {
-        if (!(error instanceof ProviderError)) throw error
-        if (accountId !== null) throw new PageError(error.status, error.message)
-        return showProblem(context, request, reply, returnId, error)
-      }
-    },
+      },
+      { mayLackFactor: true },
+    ),
   )
 }
 
@@ -200,13 +210,13 @@ async function enterAccount(
 /** Links the person to the account that started the link, if its browser is still signed in. */
 async function link(
   context: AppContext,
+  session: Session | null,
   request: FastifyRequest,
   reply: FastifyReply,
   provider: Provider,
   person: ProvenPerson,
   accountId: string,
 ): Promise<FastifyReply> {
-  const session = await readSession(context, request)
   if (session?.account.id !== accountId) {
     throw new PageError(403, 'You have signed out in the meantime, so nothing was linked.')
   }
@@ -224,13 +234,12 @@ async function link(
  */
 async function confirm(
   context: AppContext,
-  request: FastifyRequest,
+  session: Session | null,
   reply: FastifyReply,
   provider: Provider,
   person: ProvenPerson,
   { accountId, returnId }: { accountId: string; returnId: string },
 ): Promise<FastifyReply> {
-  const session = await readSession(context, request, { mayLackFactor: true })
   const { linked } = await findAccountsOfPerson(context.db, person)
   const { label, name } = provider.settings
   if (session?.account.id !== accountId || linked?.id !== accountId) {
@@ -246,11 +255,12 @@ async function confirm(
 /** Shows the error for a callback without a sign-in of this browser: it was reloaded, has expired, or is forged. */
 async function refuseCallback(
   context: AppContext,
+  session: Session | null,
   request: FastifyRequest,
   reply: FastifyReply,
   { settings: { label } }: Provider,
 ): Promise<FastifyReply> {
-  if (await readSession(context, request)) return reply.redirect('/', 303)
+  if (session) return reply.redirect('/', 303)
   const problem = `This sign-in with ${label} was already used, has expired, or began in another browser. Try again.`
   return showLogin(context, request, reply.code(400), { returnId: '', login: '', problem })
 }

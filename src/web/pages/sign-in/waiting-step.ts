@@ -8,7 +8,7 @@ import {
 import type { AppContext } from '../../../context.ts'
 import type { SecretHash } from '../../../domain/secrets.ts'
 import { readCookie, setCookie } from '../../cookies.ts'
-import { withReturn } from '../../visitor.ts'
+import { withReturn } from '../../visit.ts'
 
 /** A sign-in that waits for its second factor. `id` is the browser's cookie. */
 export interface WaitingStep {

@@ -1,0 +1,184 @@
+import type { FastifyReply, FastifyRequest, RouteGenericInterface } from 'fastify'
+import { findSession, type Session } from '../accounts/sessions.ts'
+import type { AppContext } from '../context.ts'
+import type { Actor } from '../database/database.ts'
+import { networkOf } from '../domain/client-ip.ts'
+import { type Act, needsProof } from '../domain/permissions.ts'
+import type { Author } from '../events/events.ts'
+import { actorOf } from './actor.ts'
+import { readCookie } from './cookies.ts'
+import { PageRedirect } from './page-error.ts'
+import { signAuthorizationLink, signPage } from './pages/sign-in/return-path.ts'
+
+/** A signed-in request of a page. A page for members only does not run without it (see `signedIn`). */
+export interface Visit {
+  session: Session
+  /** The author of a change of a group or a repository, for its event. */
+  author: Author
+  /** The person at this browser, for events of identities. */
+  actor: Actor
+  /** Leads to the page that asks for a proof of identity, when the act needs a recent one. `page` as in `confirm`. */
+  prove: (act: Act, page?: string) => Promise<void>
+  /**
+   * Leads to the page that asks for a proof of identity when the last one is older than 15 minutes, and then back to the
+   * page, by default the page of the form.
+   */
+  confirm: (page?: string) => Promise<void>
+}
+
+interface VisitOptions<Route extends RouteGenericInterface> {
+  /** The page to open after a sign-in, for a POST: the page of its form. The default is the page itself. */
+  form?: string | ((request: FastifyRequest<Route>) => string)
+  /** Asks to sign in otherwise than with a redirect to `form`. */
+  signIn?: (request: FastifyRequest<Route>, reply: FastifyReply) => Promise<FastifyReply>
+  /** True for the pages that a person without a required second factor needs to set one up. */
+  mayLackFactor?: true
+}
+
+type VisitHandler<Route extends RouteGenericInterface> = (
+  visit: Visit,
+  request: FastifyRequest<Route>,
+  reply: FastifyReply,
+) => Promise<unknown>
+
+type Handler<Route extends RouteGenericInterface> = (
+  request: FastifyRequest<Route>,
+  reply: FastifyReply,
+) => Promise<unknown>
+
+/**
+ * Makes the handler of a page for people who are signed in. Everybody else is asked to sign in first, and people who must
+ * have a second factor and have none are led to the page that sets one up.
+ */
+export function signedIn<Route extends RouteGenericInterface>(
+  context: AppContext,
+  handler: VisitHandler<Route>,
+): Handler<Route>
+export function signedIn<Route extends RouteGenericInterface>(
+  context: AppContext,
+  options: VisitOptions<Route>,
+  handler: VisitHandler<Route>,
+): Handler<Route>
+export function signedIn<Route extends RouteGenericInterface>(
+  context: AppContext,
+  ...[first, second]: [VisitHandler<Route>] | [VisitOptions<Route>, VisitHandler<Route>]
+): Handler<Route> {
+  const [options, handler] =
+    second === undefined ? [{}, first as VisitHandler<Route>] : [first as VisitOptions<Route>, second]
+  const { form, signIn, mayLackFactor = false } = options
+  return async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor })
+    if (!session && signIn) return signIn(request, reply)
+    const own = typeof form === 'function' ? form(request) : (form ?? request.url)
+    if (!session) return redirectToSignIn(context, request, reply, own)
+    const confirm = (page = own) => requireConfirmation(context, request, session, page)
+    const visit: Visit = {
+      session,
+      author: authorOf(request, session),
+      actor: actorOf(request, session.account.id),
+      prove: async (act, page) => (needsProof(act) ? confirm(page) : undefined),
+      confirm,
+    }
+    return handler(visit, request, reply)
+  }
+}
+
+/** Makes the handler of a page for everybody. It gets the session of the browser, or null. */
+export function anybody<Route extends RouteGenericInterface>(
+  context: AppContext,
+  handler: (session: Session | null, request: FastifyRequest<Route>, reply: FastifyReply) => Promise<unknown>,
+  { mayLackFactor = false } = {},
+): Handler<Route> {
+  return async (request, reply) =>
+    handler(await readSession(context, request, { mayLackFactor }), request, reply)
+}
+
+/** Returns the author of a change, for its event. */
+export function authorOf({ ip }: FastifyRequest, session: Session): Author {
+  return { accountId: session.account.id, token: null, ip, session: session.idHash }
+}
+
+/**
+ * Returns the session of the request's browser. Null when nobody is signed in. If the person must have a second
+ * factor and has none, it throws PageRedirect to the page that sets one up, unless `mayLackFactor`.
+ */
+export async function readSession(
+  context: AppContext,
+  request: FastifyRequest,
+  { mayLackFactor = false } = {},
+): Promise<Session | null> {
+  const { config, db } = context
+  const id = readCookie(request, config, 'session')
+  if (id === null) return null
+  const session = await findSession(db, id, networkOf(request.ip), config.requireSecondFactor)
+  if (!session?.lacksFactor || mayLackFactor) return session
+  throw new PageRedirect(withReturn('/settings/second-factor', (await signRequest(context, request)) ?? ''))
+}
+
+/**
+ * Throws PageRedirect to the page that asks for a password or second factor, when the session's last proof of identity
+ * is older than 15 minutes. Call it before a sensitive action. The browser then returns to the page. For a POST, pass
+ * the page of its form. That page says that nothing was done yet.
+ */
+export async function requireConfirmation(
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page = request.url,
+): Promise<void> {
+  if (session.isConfirmed) return
+  const isForm = request.method === 'POST'
+  const id = await signPage(context.db, page)
+  throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
+}
+
+/**
+ * Throws PageRedirect to the page that asks for a proof of identity, when the act needs a recent one. `page` is the page
+ * of the form, as in `requireConfirmation`.
+ */
+export async function requireProofFor(
+  act: Act,
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page = request.url,
+): Promise<void> {
+  if (needsProof(act)) await requireConfirmation(context, request, session, page)
+}
+
+/** Signs the path of a request, to return to it. Nothing returns to a form: people open its page again from the menu. */
+async function signRequest({ db }: AppContext, request: FastifyRequest): Promise<string | null> {
+  if (request.method !== 'GET') return null
+  const isLink = request.routeOptions.url === '/oauth2/auth'
+  return isLink ? signAuthorizationLink(db, request.url) : signPage(db, request.url)
+}
+
+/** Adds the page to return to, and the parameters `more`, to a path. An empty page is left out. */
+export function withReturn(path: string, returnId: string, more: Record<string, string> = {}): string {
+  const query = new URLSearchParams({ ...(returnId === '' ? {} : { return: returnId }), ...more }).toString()
+  return query === '' ? path : `${path}?${query}`
+}
+
+/**
+ * Redirects the browser to the sign-in, and then to the page. For a POST, pass the page of its form, because the
+ * browser sends a GET after the sign-in.
+ */
+export async function redirectToSignIn(
+  { db }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  page = request.url,
+): Promise<FastifyReply> {
+  const id = await signPage(db, page)
+  return reply.redirect(withReturn('/login', id ?? ''), 303)
+}
+
+/** Like `redirectToSignIn`, for a link to the authorization endpoint whose client and redirect URI are checked. */
+export async function redirectLinkToSignIn(
+  { db }: AppContext,
+  reply: FastifyReply,
+  link: string,
+): Promise<FastifyReply> {
+  const id = await signAuthorizationLink(db, link)
+  return reply.redirect(withReturn('/login', id ?? ''), 303)
+}
