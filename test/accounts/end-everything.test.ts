@@ -34,6 +34,10 @@ async function aPerson() {
   const group = await aGroup(t.db)
   await aGroupMember(t.db, account, group, 'admin')
   const cookie = await signIn(t.app, account)
+  await t.db.query(
+    `insert into sign_in_origin (account_id, origin_hash) values ($1, sha256('another browser'))`,
+    [account.id],
+  )
   const byPerson = { accountId: account.id, token: null, ip: null }
   const tokens = {
     personal: await aPersonalToken(t.db, account),
@@ -58,12 +62,14 @@ async function aPerson() {
       200
     )
       found.push('invitation')
+    const known = `select from sign_in_origin where account_id = $1 and origin_hash = sha256('another browser')`
+    if ((await t.db.query(known, [account.id])).rowCount === 1) found.push('known browser')
     return found
   }
   return { ...account, group, cookie, tokens, working }
 }
 
-const everything = ['personal', 'access', 'deploy', 'session', 'invitation']
+const everything = ['personal', 'access', 'deploy', 'session', 'invitation', 'known browser']
 
 function svc(...words: string[]) {
   return runSvc(words, { DATABASE_URL: databaseUrl(t.connection), BASE_URL: 'https://svc.example.com' })
@@ -136,8 +142,8 @@ describe('a password reset and the disabling of an account', () => {
     [
       'disabling',
       ({ username }) => onPage(username, { act: 'disable' }),
-      ['deploy'],
-      ['personal', 'access', 'deploy', 'invitation'],
+      ['deploy', 'known browser'],
+      ['personal', 'access', 'deploy', 'invitation', 'known browser'],
     ],
     [
       'a new password',

@@ -1,13 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { measureGroup } from '../../src/archives/tables/archives.ts'
+import { transaction } from '../../src/database/database.ts'
 import { commandLine } from '../../src/events/events.ts'
 import {
   accountPrincipal,
   listAccessibleRepositories,
   searchRepositories,
 } from '../../src/groups/accessible-repositories.ts'
-import { listDeletedRepositories } from '../../src/groups/deleted-repositories.ts'
+import { listDeletedRepositories, unhideRepository } from '../../src/groups/deleted-repositories.ts'
 import { findGroup } from '../../src/groups/groups.ts'
+import { changePaths } from '../../src/groups/path-locks.ts'
 import { findRepositoryByPath, listRepositories } from '../../src/groups/repositories.ts'
 import {
   addRepository,
@@ -248,6 +250,24 @@ describe('a deleted repository', () => {
     expect(rows).toEqual([{ repository_id: recent.repository.id }])
     await addRepository(t, commandLine, { groupId: old.group.id, name: old.name, visibility: 'private' })
     await recent.restore()
+  })
+
+  it('stays when it is restored at the last moment, while its removal waits', async () => {
+    const { group, repository, name, document, ask, remove, expire } = await aPublished()
+    await remove()
+    await expire()
+    const removal = await transaction(t.db, async (tx) => {
+      await changePaths(tx, group.id)
+      const started = removeExpired()
+      const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+      await expect.poll(async () => (await t.db.query(waiting)).rowCount).toBe(1)
+      // The time of this restoration was before its end.
+      await tx.query('update repository set deleted_at = now() where id = $1', [repository.id])
+      expect(await unhideRepository(tx, group.id, name)).toBe(repository.id)
+      return { started }
+    })
+    await removal.started
+    expect((await ask(document)).statusCode).toBe(200)
   })
 
   it('keeps its group from being deleted, unless it is deleted for good with it', async () => {

@@ -6,7 +6,11 @@ import { commandActor } from '../../src/database/database.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { openDownloadCounter } from '../../src/packages/download-counter.ts'
-import { deleteOldDownloads } from '../../src/packages/tables/recorded-downloads.ts'
+import {
+  deleteOldDownloads,
+  type RecordedDownload,
+  saveDownloads,
+} from '../../src/packages/tables/recorded-downloads.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aDeployToken, anAccount, aPersonalToken, aRepository, signIn } from '../support/actors.ts'
@@ -224,5 +228,34 @@ describe('svc version downloads', () => {
     expect(await svc.fail('version', 'downloads', repository.path, '--since', '2027-02-31')).toContain(
       'a day such as',
     )
+  })
+
+  it('lists what the package, the version, the account and the days select, with the sum of each day', async () => {
+    const { repository, account } = await aVersion()
+    const download = { repositoryId: repository.id, packageName: 'acme/lib', version: '1.0.0' }
+    const bySession = { kind: 'session', id: account.id, accountId: account.id } as const
+    const anonymous = { kind: 'anonymous', id: '0', accountId: null } as const
+    const save = (...downloads: RecordedDownload[]) => saveDownloads(t.db, downloads)
+    await save({ ...download, version: '2.0.0', downloader: anonymous, count: 1 })
+    await t.db.query(`update recorded_download set day = '2026-01-05' where version = '2.0.0'`)
+    await save(
+      { ...download, downloader: bySession, count: 2 },
+      { ...download, packageName: 'acme/other', downloader: anonymous, count: 1 },
+    )
+    await save({ ...download, downloader: bySession, count: 3 })
+    const list = async (...words: string[]) => {
+      const about = ['version', 'downloads', repository.path, ...words]
+      const { items } = await svc.json<{ items: { package: string; version: string; count: number }[] }>(
+        ...about,
+      )
+      return items.map((item) => `${item.package} ${item.version} ${item.count}x`)
+    }
+    expect(await list()).toEqual(['acme/other 1.0.0 1x', 'acme/lib 1.0.0 5x', 'acme/lib 2.0.0 1x'])
+    expect(await list('acme/other')).toEqual(['acme/other 1.0.0 1x'])
+    expect(await list('acme/lib', '2.0.0')).toEqual(['acme/lib 2.0.0 1x'])
+    expect(await list('--account', account.username)).toEqual(['acme/lib 1.0.0 5x'])
+    expect(await list('--until', '2026-01-05')).toEqual(['acme/lib 2.0.0 1x'])
+    expect(await list('--since', '2026-01-06')).toEqual(['acme/other 1.0.0 1x', 'acme/lib 1.0.0 5x'])
+    expect(await list('--since', '2026-01-05', '--until', '2026-01-05')).toHaveLength(1)
   })
 })
