@@ -282,6 +282,16 @@ describe('a request that waits while everything of its account ends', () => {
       },
     ],
     [
+      'a deploy token on its page',
+      'select count(*)::int from deploy_token where made_by = $1 and revoked_at is null',
+      async (person) => {
+        const url = `/${person.group.name}/-/deploy-tokens`
+        const form = await open(t, url, person.cookie)
+        const fields = { name: 'late', right: 'read', resource_scope: 'all', lifetime_in_days: '7' }
+        return { send: () => post(t.app, url, person.cookie, { csrf_token: csrfTokenIn(form), ...fields }) }
+      },
+    ],
+    [
       'an invitation',
       'select count(*)::int from invitation where inviter_id = $1 and withdrawn_at is null',
       async (person) => {
@@ -300,7 +310,7 @@ describe('a request that waits while everything of its account ends', () => {
         return { send: () => submitConsent(t, page, person.cookie, 'approve') }
       },
     ],
-  ])('makes no %s', async (_what, count, prepare) => {
+  ])('does not make %s', async (_what, count, prepare) => {
     const control = await aPerson()
     expect([200, 201, 302]).toContain((await (await prepare(control)).send()).statusCode)
     const person = await aPerson()

@@ -24,7 +24,7 @@ import {
 import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
 import { listNamedRepositories } from '../../../groups/accessible-repositories.ts'
 import { requireBelowLimit } from '../../../groups/limits.ts'
-import { requireLiveAuthor } from '../../../groups/live-author.ts'
+import { EndedMeanwhileError, requireLiveAuthor } from '../../../groups/live-author.ts'
 import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -194,6 +194,8 @@ async function makeToken(
     )
     return { token, expiresAt }
   } catch (error) {
+    // The page shows nothing more to a session that has ended.
+    if (error instanceof EndedMeanwhileError) throw error
     if (error instanceof Refusal) return error.sentence
     if (error instanceof NotAnAdministratorError) return error.sentence
     if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error

@@ -21,6 +21,7 @@ import {
   revokeDeployToken,
 } from '../../../groups/deploy-tokens.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../../groups/groups.ts'
+import { EndedMeanwhileError } from '../../../groups/live-author.ts'
 import { findRepositoryByPath, type VisibleRepository } from '../../../groups/repositories.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text, textList } from '../../forms.ts'
@@ -215,6 +216,8 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     try {
       return await createDeployToken(context, whoOf(request, session), wanted)
     } catch (error) {
+      // The page shows nothing more to a session that has ended.
+      if (error instanceof EndedMeanwhileError) throw error
       if (error instanceof Refusal) return error.sentence
       if (brokenConstraint(error) !== 'deploy_token_name_is_taken') throw error
       return describeRule('deploy_token_name_is_taken')
