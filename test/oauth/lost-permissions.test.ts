@@ -48,6 +48,17 @@ describe('a scope that an application loses', () => {
     expect((await exchange(part)).json()).toMatchObject({ error: 'invalid_grant' })
   })
 
+  it('revives no grant that has ended', async () => {
+    const { application, tokens, authorization } = await anAuthorizedApplication(t)
+    const { access_token } = await tokens()
+    await t.db.query('update authorization_grant set ended_at = now() where authorization_id = $1', [
+      authorization.id,
+    ])
+    expect(await works(t, access_token)).toBe(false)
+    await setScopes(application, ['account-profile:r'])
+    expect(await works(t, access_token)).toBe(false)
+  })
+
   it('ends a grant that has no other scope, and its authorization', async () => {
     const { application, tokens, refresh, authorization } = await anAuthorizedApplication(t, {
       scopes: ['account-email:r'],

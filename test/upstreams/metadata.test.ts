@@ -630,7 +630,7 @@ describe('the minimum age', () => {
     expect(Number(rows[0]?.hours)).toBeCloseTo(1, 1)
   })
 
-  it('lets the oldest fix of a vulnerable version pass, and no newer one', async () => {
+  it('lets the oldest fix of a vulnerable version pass, no newer one, and no vulnerable one', async () => {
     upstream.offer(
       'age/fix',
       [
@@ -639,12 +639,13 @@ describe('the minimum age', () => {
         published('2.0.2', 500),
         published('1.2.6', 1),
         published('1.2.5', 2),
-        published('1.2.4', 500),
+        published('1.2.4', 3),
+        published('1.2.3', 500),
       ],
       { document: { 'security-advisories': [{ advisoryId: 'A', affectedVersions: '<1.2.5|>=2.0,<2.0.3' }] } },
     )
     const { versions } = await aMirror({ minimum_age_hours: 72 })
-    expect(await versions('age/fix')).toEqual(['2.0.3', '2.0.2', '1.2.5', '1.2.4'])
+    expect(await versions('age/fix')).toEqual(['2.0.3', '2.0.2', '1.2.5', '1.2.3'])
   })
 
   it('does not apply to exempt packages', async () => {
