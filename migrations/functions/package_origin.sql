@@ -1,4 +1,4 @@
--- Decides where a package of a repository comes from. Every request calls it, so that a change takes effect at once.
+-- Decides where a package of a repository comes from (UPSTREAMS 1, 2). Every request calls it, so that a change takes effect at once.
 --   own         the repository has a package of this name, or had one before
 --   claimed     the group has claimed the vendor
 --   denied      no upstream may offer it, or it is bound to an upstream that may not offer it

@@ -24,11 +24,11 @@ export interface AlarmedVersion {
 }
 
 /**
- * Accepts that the archives of a version have changed at the upstream. svc forgets their fixed bytes, and the alarm. The
- * next request fetches what the upstream serves. It must match the shasum that the upstream announces, and is fixed then.
- * The upstream's documents are requested first, because the shasum may have changed since the last check. Throws errcode 5
- * for an unknown version, 9 when no archive of it has an alarm or no upstream offers it, and 14 when the upstream fails.
- * The stored bytes are still served then.
+ * Accepts that the archives of a version have changed at the upstream (UPSTREAMS 10). svc forgets their fixed bytes,
+ * and the alarm. The next request fetches what the upstream serves. It must match the shasum that the upstream
+ * announces, and is fixed then. The upstream's documents are requested first, because the shasum may have changed since
+ * the last check. Throws errcode 5 for an unknown version, 9 when no archive of it has an alarm or no upstream offers
+ * it, and 14 when the upstream fails. The stored bytes are still served then.
  */
 export async function acceptArchives(
   context: MirrorContext,

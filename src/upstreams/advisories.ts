@@ -36,9 +36,9 @@ export interface AuditedName {
 }
 
 /**
- * Returns the advisories of packages from their upstreams, by name. All upstreams that may have the package are asked
- * about a name that is not bound yet. Names that no upstream knows are left out. Throws errcode 14 when an upstream
- * fails, because an empty list would mean "no advisories".
+ * Returns the advisories of packages from their upstreams, by name (UPSTREAMS 14). All upstreams that may have the
+ * package are asked about a name that is not bound yet. Names that no upstream knows are left out. Throws errcode 14
+ * when an upstream fails, because an empty list would mean "no advisories".
  */
 export type ListUpstreamAdvisories = (
   names: readonly AuditedName[],

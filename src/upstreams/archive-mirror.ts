@@ -78,7 +78,10 @@ export interface ArchiveMirrorContext {
   note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
 }
 
-/** Opens the archive mirror of a process. All processes together run one fetch of an archive at a time. */
+/**
+ * Opens the archive mirror of a process (UPSTREAMS 9, 10). All processes together run one fetch of an archive at a
+ * time.
+ */
 export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): ArchiveMirror {
   const { db, client, archives, room, maxArchiveBytes, note = () => {} } = context
   const { patience = patienceMilliseconds, extendEvery = extendMilliseconds } = context

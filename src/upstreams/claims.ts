@@ -71,7 +71,7 @@ export async function releaseVendorByHand(
 
 /**
  * Refuses to publish a package of a vendor that an upstream of the group serves. Publishing would hide packages of the
- * upstream, so an administrator must claim the vendor first. Throws errcode 9 with status 409.
+ * upstream, so an administrator must claim the vendor first (UPSTREAMS 3). Throws errcode 9 with status 409.
  */
 export async function refuseMirroredVendor(
   db: Queryable,

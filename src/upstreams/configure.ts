@@ -153,8 +153,8 @@ export async function setUpstream(
 
 /**
  * Removes an upstream from a repository. Its packages stay bound to it, so that no other upstream can take over their
- * names. `releasesNames` unbinds them. It also unbinds those of upstreams that were removed before, by their name or URL.
- * Throws errcode 5 when there is no such upstream, or none that has names.
+ * names (UPSTREAMS 15). `releasesNames` unbinds them. It also unbinds those of upstreams that were removed before, by
+ * their name or URL. Throws errcode 5 when there is no such upstream, or none that has names.
  */
 export async function removeUpstream(
   pool: pg.Pool,

@@ -146,9 +146,10 @@ async function hasPackage(context: RootContext, given: Upstream, packageName: st
 }
 
 /**
- * Decides which upstream serves a name that several upstreams have: the one that served it before, or one of those before
- * it. The name is bound to that one. Archives of the former upstream that are stored stay for lock files. Throws errcode 5
- * when no upstream serves the package, 9 when nothing is to decide, and 3 when the upstream is none of them.
+ * Decides which upstream serves a name that several upstreams have (UPSTREAMS 16): the one that served it before, or
+ * one of those before it. The name is bound to that one. Archives of the former upstream that are stored stay for lock
+ * files. Throws errcode 5 when no upstream serves the package, 9 when nothing is to decide, and 3 when the upstream is
+ * none of them.
  */
 export async function decideContest(
   pool: pg.Pool,

@@ -40,8 +40,8 @@ const slowMilliseconds = 4_000
 
 /**
  * Enqueues a job for each upstream that reads its malware list and follows its change feed (`metadata-changes-url` in
- * Packagist's format). So documents in use are up to date when a client needs them. Slow upstreams have another job, and
- * delay only each other.
+ * Packagist's format, UPSTREAMS 6). So documents in use are up to date when a client needs them. Slow upstreams have
+ * another job, and delay only each other.
  */
 export const followFeeds: Job = {
   name: 'follow-upstream-feeds',

@@ -8,7 +8,7 @@ import { matchesVersion } from './documents/patterns.ts'
 import { satisfies } from './documents/satisfies.ts'
 import type { MirroredArchive } from './tables/mirrored-archives.ts'
 
-/** Throws errcode 9 with 410 for a version that is denied, or flagged as malware, even for lock files. */
+/** Throws errcode 9 with 410 for a version that is denied, or flagged as malware, even for lock files (UPSTREAMS 13). */
 export function refuseDenied({ packageName, version, normalized, deny, flags }: MirroredArchive): void {
   const flag = flags.find(({ constraint }) => satisfies(normalized, constraint))
   const isDenied = deny.some((pattern) => matchesVersion(pattern, packageName, normalized))

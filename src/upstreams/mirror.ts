@@ -50,7 +50,7 @@ export interface HiddenDocument {
   warning: string
 }
 
-/** Serves the packages of upstreams. */
+/** Serves the packages of upstreams (UPSTREAMS 1, 5–8). */
 export interface Mirror {
   /**
    * Returns the document of a package that the repository itself does not have. Null when no upstream has the package,
@@ -117,8 +117,8 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
   }
 
   /**
-   * Tries the upstreams in order. A failing one ends the search, because the next upstream could have another package
-   * of the same name.
+   * Tries the upstreams in order (UPSTREAMS 1, 7). A failing one ends the search, because the next upstream could have
+   * another package of the same name.
    */
   async function searchIn(
     upstreamIds: readonly string[],

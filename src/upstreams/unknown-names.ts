@@ -4,7 +4,7 @@ import { networkOf } from '../domain/client-ip.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { Author } from '../events/events.ts'
 
-/** How long a process remembers that no upstream has a document. */
+/** How long a process remembers that no upstream has a document (UPSTREAMS 4). */
 const rememberedMilliseconds = 10 * 60_000
 /** How many such documents a process remembers. With the longest names and 50 upstreams, that is about 20 MB. */
 const maxRemembered = 20_000

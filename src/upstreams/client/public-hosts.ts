@@ -31,9 +31,9 @@ export function isPublicIp(ip: string): boolean {
 }
 
 /**
- * Opens an HTTP agent for URLs from users or other servers. It connects to public IPs only, also after a redirect. It
- * checks the IP when it connects. So a name that resolves to another IP the second time cannot bypass the check.
- * `privateHosts` lists exceptions, as `host` or `host:port`.
+ * Opens an HTTP agent for URLs from users or other servers (UPSTREAMS 17). It connects to public IPs only, also after a
+ * redirect. It checks the IP when it connects. So a name that resolves to another IP the second time cannot bypass the
+ * check. `privateHosts` lists exceptions, as `host` or `host:port`.
  */
 export function openPublicAgent(privateHosts: readonly string[]): Agent {
   const exceptions = new Set(privateHosts.map((host) => host.toLowerCase()))

@@ -38,8 +38,9 @@ export interface OfferRules {
 const maxNamed = 5
 
 /**
- * Returns the p2 document of a mirrored package. It has only versions that the rules allow, with archive URLs of this
- * registry. If it has a `warning`, that is its first member. `dueAt` is the time at which the next version reaches the minimum age, or null when no version waits.
+ * Returns the p2 document of a mirrored package (UPSTREAMS 5, 11–13). It has only versions that the rules allow, with
+ * archive URLs of this registry. If it has a `warning`, that is its first member. `dueAt` is the time at which the next
+ * version reaches the minimum age, or null when no version waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
   const { packageName, allow, deny, flagged } = rules
