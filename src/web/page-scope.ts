@@ -1,12 +1,12 @@
 import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { isLostToAnother, isOutage, isReferenceGone, isTooSlow } from '../database/errors.ts'
-import { Refusal } from '../domain/refusal.ts'
+import { errcode, type Refusal } from '../domain/refusal.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError, PageRedirect } from './page-error.ts'
 import { nobody, page, type Visitor } from './pages.ts'
+import { refusalOf } from './refusal-of.ts'
 
 /**
  * Makes a scope serve pages: with cookies, forms, page headers with the given content security policy, error pages, and
@@ -89,7 +89,6 @@ export async function showError(
 ): Promise<FastifyReply> {
   if (error instanceof PageRedirect) return reply.redirect(error.location, 303)
   if (error instanceof PageError) return showPageError(error, reply)
-  if (error instanceof Refusal) return showPageError(pageErrorOf(error), reply)
   if (error instanceof FormError) {
     const step =
       request.method === 'GET'
@@ -97,40 +96,30 @@ export async function showError(
         : 'Go back, reload the page, and submit the form once.'
     return showPageError(new PageError(400, `${error.message} ${step}`), reply)
   }
-  const status = error.statusCode ?? 500
-  if (status >= 400 && status < 500) {
-    return showPageError(
-      new PageError(status, 'The browser sent a request that this page does not accept.'),
-      reply,
-    )
-  }
-  if (isReferenceGone(error)) {
-    request.log.warn({ err: error, req: request }, 'a change refers to a row that was deleted')
-    const message = 'Nothing was done, because something that belongs to it was deleted a moment ago.'
-    return showPageError(new PageError(409, message), reply)
-  }
-  request.log.error({ err: error, req: request }, 'a page failed')
-  if (isOutage(error)) {
-    const message = `${reasonOf(error)} Please try again in a few seconds.`
-    return showPageError(new PageError(503, message, { 'retry-after': '5' }), reply)
-  }
-  return showPageError(
-    new PageError(500, 'The server has an internal error, and it was logged. Please try again.'),
-    reply,
-  )
+  const refusal = refusalOf(error)
+  if (refusal.errcode === errcode.aborted)
+    request.log.warn({ err: error, req: request }, 'a change lost to another one')
+  if (refusal.status >= 500) request.log.error({ err: error, req: request }, 'a page failed')
+  return showPageError(pageErrorOf(refusal), reply)
 }
 
 /** Returns the page of a refusal. */
-function pageErrorOf({ status, sentence, retryAfterSeconds }: Refusal): PageError {
-  const headers = retryAfterSeconds === undefined ? {} : { 'retry-after': `${retryAfterSeconds}` }
-  return new PageError(status, sentence, headers)
+function pageErrorOf(refusal: Refusal): PageError {
+  const { status, retryAfterSeconds: seconds } = refusal
+  return new PageError(
+    status,
+    messageOf(refusal),
+    seconds === undefined ? {} : { 'retry-after': `${seconds}` },
+  )
 }
 
-/** Says why the database did not do its work. A retry may help. */
-function reasonOf(outage: Error): string {
-  if (isLostToAnother(outage)) return 'Something else was changing the same data at the same moment.'
-  if (isTooSlow(outage)) return 'The database needed too much time for this.'
-  return 'The server cannot reach its database at the moment.'
+/** Returns the words of a refusal for people. */
+function messageOf({ errcode: code, status, sentence, warning }: Refusal): string {
+  if (code === errcode.internal)
+    return 'The server has an internal error, and it was logged. Please try again.'
+  if (code === errcode.aborted) return `Nothing was done. ${sentence}`
+  if (status >= 500 && warning !== undefined) return warning
+  return sentence
 }
 
 /**

@@ -48,7 +48,7 @@ describe('a request whose account is deleted while it runs', () => {
     )
     expect([response.statusCode, response.json()]).toEqual([
       409,
-      { errcode: 9, errmsg: 'something that belongs to it was deleted a moment ago' },
+      { errcode: 10, errmsg: 'something that belongs to it was deleted a moment ago' },
     ])
     expect((await t.db.query('select from repository_group where name = $1', [name])).rowCount).toBe(0)
   })

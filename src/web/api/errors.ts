@@ -1,9 +1,10 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
-import { brokenConstraint, isOutage, isReferenceGone } from '../../database/errors.ts'
+import { brokenConstraint, isReferenceGone } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
-import { errcode, Refusal } from '../../domain/refusal.ts'
+import { errcode } from '../../domain/refusal.ts'
 import { EndedMeanwhileError } from '../../groups/live-author.ts'
+import { refusalOf } from '../refusal-of.ts'
 
 /** An error whose message the caller of the API may read. */
 export class ApiError extends Error {
@@ -83,29 +84,13 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
   return reply.send({ errcode: error.errcode, errmsg: error.message })
 }
 
-/** Turns an error of the registry, Fastify or the database into an ApiError. */
+/** Turns any other error into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
-  if (isReferenceGone(thrown)) return conflict('something that belongs to it was deleted a moment ago')
   if (thrown instanceof EndedMeanwhileError) return invalidToken()
-  if (thrown instanceof Refusal) {
-    const { status, errcode, errmsg, retryAfterSeconds: seconds } = thrown
-    return new ApiError(status, errcode, errmsg, seconds === undefined ? {} : { 'retry-after': `${seconds}` })
-  }
   if (hasZodFastifySchemaValidationErrors(thrown)) return invalidArgument(describeIssue(thrown))
-  const { code, statusCode = 500 } = thrown
-  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
-    return new ApiError(413, errcode.resourceExhausted, 'the request body is too large')
-  }
-  if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') {
-    return new ApiError(415, errcode.invalidArgument, 'the request body must be application/json')
-  }
-  // PostgreSQL stores no NUL in text, so no name and no description contains one.
-  if (code === '22021') return invalidArgument('a text contains a NUL')
-  if (statusCode < 500) return invalidArgument('the request cannot be read')
-  if (isOutage(thrown)) {
-    return new ApiError(503, errcode.unavailable, 'temporarily unavailable', { 'retry-after': '5' })
-  }
-  return new ApiError(500, errcode.internal, 'internal error')
+  const { status, errcode, errmsg, retryAfterSeconds: seconds } = refusalOf(thrown)
+  const message = status === 415 ? 'the request body must be application/json' : errmsg
+  return new ApiError(status, errcode, message, seconds === undefined ? {} : { 'retry-after': `${seconds}` })
 }
 
 function challenge(attributes: Record<string, string>): Record<string, string> {

@@ -2,7 +2,6 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type pg from 'pg'
 import type { ArchiveStore } from '../../archives/archive-store.ts'
 import type { AppContext } from '../../context.ts'
-import { isOutage, isReferenceGone } from '../../database/errors.ts'
 import type { Visibility } from '../../domain/permissions.ts'
 import { errcode, notAuthorized, Refusal } from '../../domain/refusal.ts'
 import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
@@ -16,6 +15,7 @@ import type { UpstreamQueries } from '../../upstreams/queries.ts'
 import { senderOf } from '../actor.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
 import { sendEarly } from '../early-response.ts'
+import { refusalOf } from '../refusal-of.ts'
 
 /** The parts that the registry's endpoints need. */
 export interface RegistryContext extends AppContext {
@@ -144,7 +144,7 @@ export function sendRegistryError(
     request.log.info({ req: request }, 'the client disconnected before its request was complete')
     return reply.hijack()
   }
-  const error = toRegistryError(thrown)
+  const error = refusalOf(thrown)
   if (error.status >= 500) request.log.error({ err: thrown, req: request }, 'a registry request failed')
   if (error.status === 401) reply.header('www-authenticate', 'Basic realm="svc", charset="UTF-8"')
   if (error.allow !== undefined) reply.header('allow', error.allow)
@@ -161,23 +161,6 @@ export function registryNotFound(errmsg = 'not found'): Refusal {
 /** Returns the error for a method that the endpoint does not have. `allow` lists the methods that it has. */
 export function methodNotAllowed(allow: string): Refusal {
   return new Refusal(errcode.unimplemented, 'method not allowed', { status: 405, allow })
-}
-
-function toRegistryError(thrown: Error & Partial<FastifyError>): Refusal {
-  if (thrown instanceof Refusal) return thrown
-  if (thrown.statusCode === 413) {
-    return new Refusal(errcode.resourceExhausted, 'request too large', { status: 413 })
-  }
-  if (thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500) {
-    return new Refusal(errcode.invalidArgument, 'invalid request')
-  }
-  if (isOutage(thrown)) {
-    return new Refusal(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
-  }
-  if (isReferenceGone(thrown)) {
-    return new Refusal(errcode.aborted, 'something that belongs to it was deleted a moment ago')
-  }
-  return new Refusal(errcode.internal, 'internal error', { cause: thrown })
 }
 
 /**

@@ -1,5 +1,5 @@
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { isOutage } from '../../database/errors.ts'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { refusalOf } from '../refusal-of.ts'
 
 /** The status of each error of RFC 6749 §5.2, and of the errors of §4.1.2.1 that these endpoints use. */
 const statuses = {
@@ -57,21 +57,17 @@ export function sendOAuthError(thrown: Error, request: FastifyRequest, reply: Fa
   return sendJson(reply, { error: error.code, error_description: error.message })
 }
 
-/** Turns an error of Fastify or the database into an OAuthError. */
-function translate(thrown: Error & Partial<FastifyError>): OAuthError {
-  if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
-    return new OAuthError('invalid_request', 'The request body is too large.', { status: 413 })
-  }
-  if (thrown.statusCode !== undefined && thrown.statusCode < 500) {
-    return new OAuthError('invalid_request', 'The request cannot be read.')
-  }
-  if (isOutage(thrown)) {
-    const options = { status: 503, headers: { 'retry-after': '5' } }
+/** Turns any other error into an OAuthError. */
+function translate(thrown: Error): OAuthError {
+  const { status, retryAfterSeconds } = refusalOf(thrown)
+  if (status === 413) return new OAuthError('invalid_request', 'The request body is too large.', { status })
+  if (status === 503) {
     return new OAuthError(
       'temporarily_unavailable',
       'The server is temporarily unavailable. Try again later.',
-      options,
+      { status, headers: { 'retry-after': `${retryAfterSeconds}` } },
     )
   }
+  if (status < 500) return new OAuthError('invalid_request', 'The request cannot be read.')
   return new OAuthError('server_error', 'The server failed to process this request.')
 }
