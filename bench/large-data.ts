@@ -94,7 +94,7 @@ async function fillPackages(client: pg.Client, repositoryId: string, sizes: Size
      on conflict do nothing`,
   )
   await client.query(
-    `insert into registry_event (repository_id, package, version, action)
+    `insert into event (repository_id, package, version, action)
      select $1, 'vendor' || i % 2000 || '/log', '1.0.0', 'publish' from generate_series(1, $2::int) i`,
     [repositoryId, sizes.versions],
   )
@@ -126,7 +126,7 @@ async function fillLargePackage(client: pg.Client, repositoryId: string): Promis
     [repositoryId, largePackage],
   )
   await client.query(
-    `insert into registry_event (repository_id, package, version, action)
+    `insert into event (repository_id, package, version, action)
      select $1, $2, '0.' || n || '.0', 'publish' from generate_series(1, 20000) n`,
     [repositoryId, largePackage],
   )

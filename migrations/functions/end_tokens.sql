@@ -47,13 +47,15 @@ begin
          set access_expires_at = now()
        where id = any (array(select id from revoked)) and access_expires_at > now()
       returning id
-    ), noted as (
-      insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id, details)
-      select 'token-revoked', account_id, application_id, 'application', (about ->> 'ip')::inet, about ->> 'userAgent',
-             about ->> 'requestId', '{}'
-        from (select account_id, application_id, about from ended join revoked using (id) order by n) as event
+    ), noted as materialized (
+      select insert_events(jsonb_agg(jsonb_build_object(
+               'action', 'token-revoked', 'account_id', account_id, 'application_id', application_id, 'via', 'application',
+               'address', about -> 'ip', 'user_agent', about -> 'userAgent', 'request_id', about -> 'requestId') order by n))
+        from ended join revoked using (id)
+      having count(*) > 0
     )
-    select n, client, actor, authorization_id, is_own and is_refresh_token as ends_all from call
+    select n, client, actor, authorization_id, is_own and is_refresh_token as ends_all
+      from call left join noted on true
   loop
     call_number := call.n;
     is_authenticated := call.client is not null;

@@ -7,7 +7,7 @@ begin
     return null;
   elsif tg_op = 'DELETE' then
     perform note_identity_event('account-deleted', old.id, null, '{}');
-    perform forget_account_names(old.id, old.username, created_at => old.created_at, deleted_at => now());
+    perform forget_names(old.id, old.username, created_at => old.created_at, deleted_at => now());
     return null;
   end if;
   if new.username <> old.username then

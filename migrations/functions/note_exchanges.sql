@@ -13,6 +13,7 @@ declare
   last_id     bigint;
   unnoted_ids bigint[];
   seen        integer;
+  events      jsonb;
 begin
   select pair_id, horizon_id into first_id, last_id
     from sweep_position
@@ -43,15 +44,18 @@ begin
   ), wiped as (
     update token_pair set unnoted_exchange = null where id = any (unnoted_ids) and unnoted_exchange is not null
   )
-  insert into identity_event (happened_at, action, account_id, application_id, actor_id, via, address, user_agent, request_id,
-                              details)
-  select created_at, 'token-created', (about ->> 'account')::bigint, (about ->> 'application')::bigint,
-         (about ->> 'account')::bigint, 'application', (about #>> '{actor,ip}')::inet, about #>> '{actor,userAgent}',
-         about #>> '{actor,requestId}',
-         jsonb_strip_nulls(jsonb_build_object(
-           'scopes', coalesce(refresh_scopes, (select scopes from authorization_grant where id = grant_id))))
-    from exchange
-   order by id;
+  select jsonb_agg(jsonb_build_object(
+           'happened_at', created_at, 'action', 'token-created', 'account_id', about -> 'account',
+           'application_id', about -> 'application', 'actor_id', about -> 'account', 'via', 'application',
+           'address', about #> '{actor,ip}', 'user_agent', about #> '{actor,userAgent}',
+           'request_id', about #> '{actor,requestId}',
+           'details', jsonb_strip_nulls(jsonb_build_object(
+             'scopes', coalesce(refresh_scopes, (select scopes from authorization_grant where id = grant_id))))) order by id)
+    into events
+    from exchange;
+  if events is not null then
+    perform insert_events(events);
+  end if;
 
   -- No write while nothing happens.
   update sweep_position set pair_id = last_id where name = 'noted_exchanges' and pair_id < last_id;

@@ -1,7 +1,6 @@
--- Trigger function: queues every identity event for the log. This includes events of commands and migrations.
+-- Does nothing. It was a trigger function of the former identity_event: insert_events queues events for the log.
 create or replace function queue_event_for_log() returns trigger language plpgsql as $$
 begin
-  insert into unlogged_identity_event (event_id) select id from added;
   return null;
 end
 $$;

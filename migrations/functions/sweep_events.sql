@@ -1,7 +1,23 @@
--- Calls sweep_events_of for the events of registries.
+-- Erases the client IPs of events older than ip_days, and removes events older than retention_days (null: keeps all), at
+-- most max_count each. Returns how many it changed. The triggers of the table allow changes while svc.event_sweep is on. The
+-- setting ends with the call.
 create or replace function sweep_events(retention_days integer, ip_days integer, max_count integer)
-returns integer language sql as $$
-  select sweep_events_of(
-           event_table => 'registry_event', retention_days => retention_days, ip_days => ip_days,
-           max_count => max_count)
+returns integer language plpgsql set svc.event_sweep = 'on' as $$
+declare
+  removed integer;
+  erased  integer;
+begin
+  delete from event
+   where ctid = any (array(select ctid from event
+                            where happened_at < now() - make_interval(days => retention_days)
+                            order by happened_at limit max_count));
+  get diagnostics removed = row_count;
+
+  update event set address = null
+   where ctid = any (array(select ctid from event
+                            where address is not null and happened_at < now() - make_interval(days => ip_days)
+                            order by happened_at limit max_count));
+  get diagnostics erased = row_count;
+  return removed + erased;
+end
 $$;

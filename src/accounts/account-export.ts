@@ -43,7 +43,7 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
        'events', (select coalesce(json_agg(json_build_object(
                            'happened_at', e.happened_at, 'action', e.action, 'via', e.via, 'ip', host(e.address),
                            'user_agent', e.user_agent, 'details', e.details) order by e.id desc), '[]')
-                    from (select * from identity_event where account_id = a.id order by id desc limit $2) e),
+                    from (select * from event where account_id = a.id order by id desc limit $2) e),
        'downloads', (select coalesce(json_agg(json_build_object(
                               'day', d.day, 'repository', g.name || '/' || r.name, 'package', d.package,
                               'version', d.version, 'by', d.kind, 'count', d.count) order by d.id desc), '[]')

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import { insertEvent } from '../events/events.ts'
 import { replacePassword } from './account-lifecycle.ts'
 import { hashPassword } from './passwords.ts'
 
@@ -16,9 +17,7 @@ export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: strin
     db,
     async (tx) => {
       const token = await replaceResetToken(tx, accountId)
-      if (token !== null) {
-        await tx.query(`select note_identity_event('reset-link-created', $1, null, '{}')`, [accountId])
-      }
+      if (token !== null) await insertEvent(tx, actor, { action: 'reset-link-created', accountId })
       return token
     },
     actor,

@@ -2,7 +2,12 @@ import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { formatTime } from '../domain/formats.ts'
 import { describeBrowser, describeSubject } from '../events/event-words.ts'
-import { findIdentityEvent, type IdentityEvent, logIdentityEvents } from '../events/identity-events.ts'
+import {
+  findIdentityEvent,
+  type IdentityEvent,
+  isIdentityEvent,
+  logIdentityEvents,
+} from '../events/identity-events.ts'
 import type { Job } from '../jobs/job.ts'
 import { type Mail, personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
@@ -72,23 +77,23 @@ async function queueNotices(
 async function listNoticedEvents(db: Queryable, eventIds: readonly string[]): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     `select e.id
-       from identity_event e join account a on a.id = e.account_id
-      where e.id = any($1)
+       from event e join account a on a.id = e.account_id
+      where e.id = any($1) and ${isIdentityEvent}
         and case e.action
               -- Events of earlier releases do not tell whether the former email was verified.
               when 'email-changed' then coalesce((e.details ->> 'from_was_verified')::boolean, exists (
-                select from identity_event v
+                select from event v
                  where v.account_id = e.account_id and v.action = 'email-verified' and v.id < e.id
                    and (v.details ->> 'email') = (e.details ->> 'from')))
               when 'sign-in' then a.email_verified_at is not null and e.details ? 'new_browser'
               when 'consent-given' then a.email_verified_at is not null and not exists (
-                select from identity_event c
+                select from event c
                  where c.account_id = e.account_id and c.application_id = e.application_id
                    and c.action = 'consent-given' and c.id < e.id
                    and (c.details -> 'scopes') @> (e.details -> 'scopes')
                    and (c.details -> 'resource_scope') = (e.details -> 'resource_scope')
                    and not exists (
-                     select from identity_event w
+                     select from event w
                       where w.account_id = e.account_id and w.application_id = e.application_id
                         and w.action = 'authorization-withdrawn' and w.id between c.id and e.id))
               -- For an application, the consent has already caused a mail.
@@ -104,8 +109,8 @@ async function listNoticedEvents(db: Queryable, eventIds: readonly string[]): Pr
 async function listNewAddresses(db: Queryable, eventIds: readonly string[]): Promise<string[]> {
   const { rows } = await db.query<{ accountId: string }>(
     `select distinct a.id as "accountId"
-       from identity_event e join account a on a.id = e.account_id
-      where e.id = any($1) and e.action in ('account-created', 'email-changed')
+       from event e join account a on a.id = e.account_id
+      where e.id = any($1) and ${isIdentityEvent} and e.action in ('account-created', 'email-changed')
         and a.email is not null and a.email_verified_at is null`,
     [eventIds],
   )
@@ -195,8 +200,8 @@ async function findAddressee(db: Queryable, event: IdentityEvent): Promise<Addre
   const { rows } = await db.query<Addressee>(
     `select a.username, a.display_name as "displayName", coalesce($2, a.email) as email,
             a.password_hash is not null as "hasPassword", a.is_admin as "isAdmin"
-       from identity_event e join account a on a.id = e.account_id
-      where e.id = $1 and ($2::text is not null or a.email_verified_at is not null)`,
+       from event e join account a on a.id = e.account_id
+      where e.id = $1 and ${isIdentityEvent} and ($2::text is not null or a.email_verified_at is not null)`,
     [event.id, typeof former === 'string' ? former : null],
   )
   return rows[0] ?? null

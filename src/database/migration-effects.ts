@@ -35,6 +35,7 @@ export interface MigrationEffects {
 const locking: [LockMode, RegExp][] = [
   ['row exclusive', /\b(?:update|insert into|delete from) (?:only )?(\w+)/g],
   ['share update exclusive', /\bcomment on (?:table|column) (\w+)/g],
+  ['share update exclusive', /\banalyze (\w+)/g],
   ['share update exclusive', /\balter table (?:only )?(\w+) validate /g],
   ['share update exclusive', /\bcreate (?:unique )?index concurrently (?:if not exists )?\w+ on (\w+)/g],
   ['share', /\bcreate (?:unique )?index (?:if not exists )?(?:\w+ )?on (\w+)/g],

@@ -1,9 +1,7 @@
 import type pg from 'pg'
-import type { EventSettings } from '../config.ts'
 import type { Actor, ListPart, Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import { readRowId } from '../domain/row-id.ts'
-import type { Job } from '../jobs/job.ts'
 
 /** A stored identity event. */
 export interface IdentityEvent {
@@ -51,6 +49,9 @@ const eventColumns = `e.id, e.happened_at as "happenedAt", e.action, ${nameOf('e
             c.name as application, c.client_id as "clientId", ${nameOf('e.actor_id', 'a.username')} as actor, e.via,
             host(e.address) as ip, e.user_agent as "userAgent", e.request_id as "requestId", e.details`
 
+/** SQL that tells whether an event `e` is an identity event. Ids are unique among these. */
+export const isIdentityEvent = 'e.repository_id is null and e.group_id is null'
+
 const eventJoins = `left join account u on u.id = e.account_id
        left join account a on a.id = e.actor_id
        left join application c on c.id = e.application_id`
@@ -78,7 +79,7 @@ export async function listIdentityEvents(
 ): Promise<IdentityEvent[]> {
   const before = readRowId(after)
   const values: unknown[] = [before, limit]
-  const conditions = ['($1::bigint is null or id < $1)']
+  const conditions = [isIdentityEvent, '($1::bigint is null or id < $1)']
   const add = (condition: string, value: string | Date) => {
     values.push(value)
     conditions.push(`${condition} $${values.length}`)
@@ -95,17 +96,17 @@ export async function listIdentityEvents(
   if (applicationId !== null) add('application_id =', applicationId)
   if (since !== null) {
     add('happened_at >=', since)
-    conditions.push(`id >= (select id from identity_event where happened_at >= $${values.length}
+    conditions.push(`id >= (select e.id from event e where happened_at >= $${values.length} and ${isIdentityEvent}
                               order by happened_at limit 1) - ${concurrentIds}`)
   }
   if (until !== null) {
     add('happened_at <', until)
-    conditions.push(`id <= (select id from identity_event where happened_at < $${values.length}
+    conditions.push(`id <= (select e.id from event e where happened_at < $${values.length} and ${isIdentityEvent}
                               order by happened_at desc limit 1) + ${concurrentIds}`)
   }
   const { rows } = await db.query<IdentityEvent>(
     `select ${eventColumns}
-       from (select * from identity_event where ${conditions.join(' and ')} order by id desc limit $2) e
+       from (select e.* from event e where ${conditions.join(' and ')} order by id desc limit $2) e
        ${eventJoins}
       order by e.id desc`,
     values,
@@ -116,7 +117,7 @@ export async function listIdentityEvents(
 /** Finds an event. Null when it is unknown, or was removed because of its age. */
 export async function findIdentityEvent(db: Queryable, id: string): Promise<IdentityEvent | null> {
   const { rows } = await db.query<IdentityEvent>(
-    `select ${eventColumns} from identity_event e ${eventJoins} where e.id = $1`,
+    `select ${eventColumns} from event e ${eventJoins} where e.id = $1 and ${isIdentityEvent}`,
     [id],
   )
   return rows[0] ?? null
@@ -135,7 +136,7 @@ export async function logIdentityEvents(tx: pg.PoolClient, log: Log, limit: numb
      )
      select ${eventColumns}
        from taken t
-      cross join lateral (select * from identity_event where id = t.event_id limit 1) e
+      cross join lateral (select e.* from event e where e.id = t.event_id and ${isIdentityEvent} limit 1) e
        ${eventJoins}
       order by e.id`,
     [limit],
@@ -164,30 +165,4 @@ export function describeEvent(event: IdentityEvent): Record<string, unknown> {
     request_id: event.requestId,
     details: event.details,
   }
-}
-
-/**
- * Erases client IPs of old events, and removes older ones. Changes at most `limit` of each.
- */
-export async function sweepIdentityEvents(
-  db: Queryable,
-  { retentionDays, ipDays }: EventSettings,
-  limit: number,
-): Promise<number> {
-  const { rows } = await db.query<{ swept: number }>(
-    'select sweep_identity_events(retention_days => $1, ip_days => $2, max_count => $3) as swept',
-    [retentionDays, ipDays, limit],
-  )
-  return rows[0]?.swept ?? 0
-}
-
-const rowsPerStatement = 2_000
-
-/** Erases client IPs of old identity events, and removes old events (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
-export const sweepIdentityEventsJob: Job = {
-  name: 'sweep-identity-events',
-  everySeconds: 3600,
-  async run({ config, db }, _data, signal) {
-    while ((await sweepIdentityEvents(db, config.events, rowsPerStatement)) > 0) signal.throwIfAborted()
-  },
 }

@@ -27,9 +27,12 @@ export interface SeenEvent extends RegistryEvent {
   ownTokenName: string | null
 }
 
+/** SQL that tells whether an event `e` is one of a repository or group. Ids are unique among these. */
+export const isRegistryEvent = '(e.repository_id is not null or e.group_id is not null)'
+
 /** SQL for columns of an event `e` with the account `u`. An event stays when its account is deleted. */
 const commonColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username,
+            case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end as username,
             e.token_kind as "tokenKind", e.token_id as "tokenId",
             (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
 const eventColumns = `${commonColumns}, host(e.address) as ip, e.details`
@@ -87,17 +90,17 @@ export async function listEvents(
             case when e.group_id is not null and not place.sees_group and jsonb_typeof(e.details -> 'repositories') = 'array'
                  then e.details || jsonb_build_object('repositories', jsonb_build_array(place.path))
                  else e.details end as details
-       from ((select id from registry_event
+       from ((select id from event
                where repository_id = $1 and ($2::bigint is null or id < $2)
                order by id desc limit $3)
              union all
-             (select e.id from registry_event e
+             (select e.id from event e
                where e.group_id = (select group_id from place) and ($2::bigint is null or e.id < $2)
                  and ((select sees_group from place) or ${concernsRepository})
                order by e.id desc limit $3)) found
-       join registry_event e on e.id = found.id
+       join event e on e.id = found.id and ${isRegistryEvent}
       cross join place
-       left join account u on u.id = e.account_id
+       left join account u on u.id = e.actor_id
       order by e.id desc limit $3`,
     [
       repositoryId,
@@ -123,7 +126,7 @@ export async function listPackageEvents(
   const before = readRowId(after)
   const { rows } = await db.query<SeenEvent>(
     `select ${eventColumns}, ${ownTokenColumn('$5')}
-       from registry_event e left join account u on u.id = e.account_id
+       from event e left join account u on u.id = e.actor_id
       where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
       order by e.id desc limit $4`,
     [repositoryId, packageName, before, limit, readerId],
@@ -152,14 +155,14 @@ export async function listSiteEvents(
   const page = '($2::bigint is null or id < $2) order by id desc limit $3'
   const found =
     path === null
-      ? `select id from registry_event where ($1::text is null) and ${page}`
+      ? `select e.id from event e where ($1::text is null) and ${isRegistryEvent} and ${page}`
       : `select e.id
            from (select r.id from repository r join repository_group g on g.id = r.group_id
                   where g.name = split_part($1, '/', 1) and r.name = split_part($1, '/', 2)
                   union
-                 select repository_id from registry_event
+                 select repository_id from event
                   where action = 'delete-repository' and details ->> 'path' = $1) as known (repository_id)
-          cross join lateral (select id from registry_event
+          cross join lateral (select id from event
                                where repository_id = known.repository_id and ${page}) e
           order by e.id desc limit $3`
   const { rows } = await db.query<SiteEvent>(
@@ -168,12 +171,12 @@ export async function listSiteEvents(
             coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
                        where r.id = e.repository_id),
                      -- The last event of a deleted repository contains its path.
-                     (select d.details ->> 'path' from registry_event d
+                     (select d.details ->> 'path' from event d
                        where d.repository_id = e.repository_id and d.action = 'delete-repository'
                        order by d.id desc limit 1)) as "repositoryPath"
        from (${found}) found
-       join registry_event e on e.id = found.id
-       left join account u on u.id = e.account_id
+       join event e on e.id = found.id and ${isRegistryEvent}
+       left join account u on u.id = e.actor_id
        left join repository_group g on g.id = e.group_id
       order by e.id desc`,
     [path, before, limit],

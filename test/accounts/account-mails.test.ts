@@ -8,7 +8,8 @@ import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { insertAccountOfPerson } from '../../src/accounts/single-sign-on/identities.ts'
 import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
-import { listIdentityEvents, sweepIdentityEvents } from '../../src/events/identity-events.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { sweepEvents } from '../../src/events/sweep-events.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -494,7 +495,7 @@ describe('security notices', () => {
     const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
     const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), commandActor)
     const { id, email } = await aVerifiedAccount()
-    await sweepIdentityEvents(t.db, { retentionDays: 0, ipDays: 1 }, 10_000)
+    await sweepEvents(t.db, { retentionDays: 0, ipDays: 1 }, 10_000)
     for (const account of [sso, id])
       await changeAccount(t.db, account, { email: `${aName('x')}@example.com` })
     const notice = 'Your email address was changed (svc.example.com)'

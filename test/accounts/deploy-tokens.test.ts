@@ -43,7 +43,7 @@ describe('a deploy token', () => {
       expect(await pull(repository.path, authorization)).toBe(200)
     }
     const { rows } = await t.db.query(
-      `select action, account_id, token_kind, token_id from registry_event where repository_id = $1 and version = '1.2.0'`,
+      `select action, actor_id as account_id, token_kind, token_id from event where repository_id = $1 and version = '1.2.0'`,
       [repository.id],
     )
     const { id } = await rowOf(token)
@@ -171,7 +171,7 @@ describe('a deploy token', () => {
     await revokeDeployToken(t.db, operator, { groupId: group.id, repositoryId: null }, { id })
     const { rows } = await t.db.query(
       `select action, details ->> 'name' as name, details ->> 'group' as "group", host(address) as ip
-         from identity_event
+         from event
         where details -> 'deploy_token' = to_jsonb($1::bigint) order by id`,
       [id],
     )

@@ -132,7 +132,7 @@ describe('a password reset and the disabling of an account', () => {
     expect(await person.working()).toEqual([])
     expect(await other.working()).toEqual(everything)
     const { rows } = await t.db.query(
-      `select details ->> 'name' from registry_event where group_id = $1 and action = 'revoke-deploy-token'`,
+      `select details ->> 'name' from event where group_id = $1 and action = 'revoke-deploy-token'`,
       [person.group.id],
     )
     expect(rows).toHaveLength(1)

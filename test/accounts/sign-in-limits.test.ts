@@ -134,7 +134,7 @@ describe('POST /login after wrong passwords', () => {
     const { id, username } = await anAccount(t.db)
     for (let n = 0; n < 45; n++) await attempt(username, 'wrong', `2001:db8:9:${n.toString(16)}::1`)
     const { rows } = await t.db.query(
-      `select count(*)::int from identity_event where account_id = $1 and action = 'sign-in-locked'`,
+      `select count(*)::int from event where account_id = $1 and action = 'sign-in-locked'`,
       [id],
     )
     expect(rows).toEqual([{ count: 1 }])

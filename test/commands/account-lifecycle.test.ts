@@ -273,10 +273,10 @@ describe('svc account delete', () => {
     const repository = await svc.json('repository', 'create', `${group}/php`)
     expect(repository).toHaveProperty('path')
     const { id: repositoryId = '' } = (await findRepositoryByPath(svc.db, `${group}/php`)) ?? {}
-    await svc.db.query(
-      `insert into registry_event (repository_id, action, account_id) values ($1, 'publish', $2)`,
-      [repositoryId, id],
-    )
+    await svc.db.query(`insert into event (repository_id, action, actor_id) values ($1, 'publish', $2)`, [
+      repositoryId,
+      id,
+    ])
     await svc.json('account', 'delete', username, '--force')
     const [event] = await listEvents(svc.db, repositoryId, { after: null, limit: 1 })
     expect(event?.username).toBe('deleted account')
@@ -374,7 +374,7 @@ describe('svc account show and unlink', () => {
     expect(await svc.json('account', 'unlink', username, 'acme')).toEqual({ username, provider: 'acme' })
     expect(await svc.json('account', 'show', username)).toMatchObject({ identities: [] })
     const { rows } = await svc.db.query(
-      'select action, via from identity_event where account_id = $1 order by id desc limit 1',
+      'select action, via from event where account_id = $1 order by id desc limit 1',
       [id],
     )
     expect(rows).toEqual([{ action: 'identity-unlinked', via: 'command' }])

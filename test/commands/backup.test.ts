@@ -206,7 +206,7 @@ describe('svc backup and svc restore', () => {
     expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
     const { rows } = await db.query(
       `select (select count(*) from package_version v join package p on p.id = v.package_id where p.name = 'acme/busy') =
-              (select count(*) from registry_event where package = 'acme/busy') as consistent`,
+              (select count(*) from event where package = 'acme/busy') as consistent`,
     )
     expect(rows[0].consistent).toBe(true)
     await db.end()

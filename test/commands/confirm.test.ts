@@ -48,8 +48,8 @@ const filled = (text: string) => text.replace(/\{(\w+)\}/g, (_all, name: string)
 const wordsOf = (line: string) => filled(line).split(' ')
 const countEvents = async () => {
   const { rows } = await t.db.query(
-    `select (select count(*) from registry_event)
-          + (select count(*) from identity_event where via = 'command') as count`,
+    `select (select count(*) from event where repository_id is not null or group_id is not null)
+          + (select count(*) from event where via = 'command' and repository_id is null and group_id is null) as count`,
   )
   return rows[0].count
 }

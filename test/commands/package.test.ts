@@ -19,7 +19,9 @@ const offered = async () => {
   return statusCode === 200 ? expand(body).map(({ version }) => version) : statusCode
 }
 const lastEvent = async () => {
-  const { rows } = await t.db.query('select action, account_id from registry_event order by id desc limit 1')
+  const { rows } = await t.db.query(
+    'select action, actor_id as account_id from event where repository_id is not null or group_id is not null order by id desc limit 1',
+  )
   return rows[0]
 }
 

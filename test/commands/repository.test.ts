@@ -141,7 +141,7 @@ describe('svc group, repository and member', () => {
     })
     expect(await svc.fail('repository', 'list', 'many')).toContain('There is no group "many".')
     const { rows } = await svc.db.query(
-      `select action, details from registry_event where repository_id = $1 order by id desc limit 2`,
+      `select action, details from event where repository_id = $1 order by id desc limit 2`,
       [id],
     )
     expect(rows).toEqual([

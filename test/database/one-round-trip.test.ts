@@ -97,7 +97,7 @@ describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
       'list-mirror-rules',
       'note-mirrored-archives',
       'describe-mirrors',
-      'insert-registry-events',
+      'insert-events',
       'save-mirrored-documents',
       'commit',
     ])

@@ -219,7 +219,15 @@ describe('a migration that commits by itself', () => {
 })
 
 /** What only processes of an earlier release call. They may run beside the new ones during an upgrade. */
-const ofEarlierReleases = ['exchange_code', 'refresh_pair', 'revoke_token']
+const ofEarlierReleases = [
+  'exchange_code',
+  'identity_event',
+  'queue_event_for_log',
+  'refresh_pair',
+  'registry_event',
+  'revoke_token',
+  'sweep_identity_events',
+]
 
 describe('the built-in schema', () => {
   const database = useDatabase()

@@ -107,7 +107,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   it('are added with a notice, or with the recovery codes that are shown once', async () => {
     const { page } = await aDevice()
     const account = await anAccount(t.db)
-    await transaction(t.db, (tx) => renewRecoveryCodes(tx, account.id), commandActor)
+    await transaction(t.db, (tx) => renewRecoveryCodes(tx, commandActor, account.id), commandActor)
     await givePassword(page, account)
     await page.goto('/settings/second-factor/passkeys/new')
     await page.getByLabel('Name').fill('Laptop')

@@ -391,9 +391,7 @@ async function tryPassword(username: string, sent: string): Promise<void> {
 
 describe('each act writes its event, with actor, client IP, user agent and request id', () => {
   it.each(acts)('%s %j', async (action, details, act) => {
-    const { rows } = await t.db.query<{ last: string }>(
-      'select coalesce(max(id), 0) as last from identity_event',
-    )
+    const { rows } = await t.db.query<{ last: string }>('select coalesce(max(id), 0) as last from event')
     const by = await act()
     const events = await listIdentityEvents(t.db, { action }, { after: null, limit: 100 })
     const [event] = events.filter(({ id }) => BigInt(id) > BigInt(rows[0]?.last ?? 0))

@@ -9,11 +9,14 @@ it('the log of new identity events reads only these, without statistics of the t
   const db = openDatabase({ ...t.connection, max: 1 }, () => {})
   onTestFinished(() => db.end())
   const insertEvents = (count: number) =>
-    db.query(`insert into identity_event (action) select 'sign-in' from generate_series(1, $1)`, [count])
+    db.query(
+      `select insert_events(jsonb_agg(jsonb_build_object('action', 'sign-in'))) from generate_series(1, $1::int)`,
+      [count],
+    )
   const readRows = async () => {
     await db.query('select pg_stat_force_next_flush()')
     const { rows } = await db.query<{ count: number }>(
-      `select seq_tup_read::float8 as count from pg_stat_user_tables where relname = 'identity_event'`,
+      `select seq_tup_read::float8 as count from pg_stat_user_tables where relname = 'event'`,
     )
     return rows[0]?.count ?? 0
   }

@@ -17,7 +17,8 @@ import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { deleteFormerCounts } from '../../src/events/counted-events.ts'
 import { describeActor } from '../../src/events/event-words.ts'
 import { commandLine } from '../../src/events/events.ts'
-import { listIdentityEvents, sweepIdentityEventsJob } from '../../src/events/identity-events.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { sweepEventsJob } from '../../src/events/sweep-events.ts'
 import { changeMember, type MemberChange } from '../../src/groups/membership.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
@@ -242,7 +243,7 @@ describe('identity events', () => {
     await setRole({ id, username: `${username}-later` }, { groupId: repository.group.id })
     await deleteAccount(t.db, commandActor, commandLine, { id, username: `${username}-later` }, 'refuse')
     const { rows } = await t.db.query<{ details: { username?: string } }>(
-      `select details from registry_event where details ? 'username' and (repository_id = $1 or group_id = $2) order by id`,
+      `select details from event where details ? 'username' and (repository_id = $1 or group_id = $2) order by id`,
       [repository.id, repository.group.id],
     )
     expect(rows.map(({ details }) => details.username)).toEqual([
@@ -354,11 +355,9 @@ describe('identity events', () => {
   it('are append-only: only the sweep erases client IPs, and removes old events', async () => {
     const { id, username } = await anAccount(t.db)
     await tryPassword(username, 'a wrong password')
-    await expect(t.db.query('delete from identity_event')).rejects.toThrow('append-only')
-    await expect(t.db.query('truncate identity_event')).rejects.toThrow('append-only')
-    await expect(t.db.query('update identity_event set action = $1', ['sign-in'])).rejects.toThrow(
-      'append-only',
-    )
+    await expect(t.db.query('delete from event')).rejects.toThrow('append-only')
+    await expect(t.db.query('truncate event')).rejects.toThrow('append-only')
+    await expect(t.db.query('update event set action = $1', ['sign-in'])).rejects.toThrow('append-only')
     const sweeping = (sql: string) =>
       transaction(t.db, async (tx) => {
         await tx.query(`set local svc.event_sweep = 'on'`)
@@ -372,27 +371,21 @@ describe('identity events', () => {
       `details = '{"attempts": 3, "kind": "totp"}'`,
     ]) {
       await expect(
-        sweeping(
-          `update identity_event set ${change} where account_id = ${id} and action = 'sign-in-failed'`,
-        ),
+        sweeping(`update event set ${change} where account_id = ${id} and action = 'sign-in-failed'`),
       ).rejects.toThrow('append-only')
     }
     await expect(
       sweeping(
-        `update identity_event set details = '{"attempts": 9}' where account_id = ${id} and action <> 'sign-in-failed'`,
+        `update event set details = '{"attempts": 9}' where account_id = ${id} and action <> 'sign-in-failed'`,
       ),
     ).rejects.toThrow('append-only')
     const age = (days: number) =>
-      t.db.query(`alter table identity_event disable trigger user;
-        update identity_event set happened_at = now() - interval '${days} days';
-        alter table identity_event enable trigger user`)
+      t.db.query(`alter table event disable trigger user;
+        update event set happened_at = now() - interval '${days} days';
+        alter table event enable trigger user`)
     const sweep = async () => {
-      await enqueue(t.db, sweepIdentityEventsJob, undefined)
-      await runDueJobs(
-        { config: t.config, db: t.db },
-        [sweepIdentityEventsJob],
-        openLog('silent', new PassThrough()),
-      )
+      await enqueue(t.db, sweepEventsJob, undefined)
+      await runDueJobs({ config: t.config, db: t.db }, [sweepEventsJob], openLog('silent', new PassThrough()))
       return (await eventsOf(id)).map(({ ip }) => ip)
     }
     expect(await sweep()).toEqual([null, '127.0.0.1'])
@@ -500,12 +493,12 @@ describe('/admin/events', () => {
     const acts = (events: { action: string }[]) => events.map(({ action }) => action)
     expect(acts(await read(`actor=${admin.username}&account=${ann.username}`))).toEqual(['account-disabled'])
     expect(acts(await read(`application=${clientId}`))).toEqual(['application-registered'])
-    await t.db.query(`alter table identity_event disable trigger user`)
+    await t.db.query(`alter table event disable trigger user`)
     await t.db.query(
-      `update identity_event set happened_at = '2001-02-03 04:05Z' where application_id = $1 and action = 'application-registered'`,
+      `update event set happened_at = '2001-02-03 04:05Z' where application_id = $1 and action = 'application-registered'`,
       [id],
     )
-    await t.db.query(`alter table identity_event enable trigger user`)
+    await t.db.query(`alter table event enable trigger user`)
     expect(acts(await read('until=2001-02-03T04:06'))).toEqual(['application-registered'])
     expect(await read('until=2001-02-03T04:05')).toEqual([])
     expect(await read('since=2001-02-03T04:05&until=2001-02-04')).toHaveLength(1)

@@ -230,7 +230,7 @@ describe('a deleted repository', () => {
     const restored = await Promise.allSettled(Array.from({ length: 20 }, restore))
     expect(restored.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     const { rows } = await t.db.query(
-      `select count(*)::int from registry_event where repository_id = $1 and action = 'restore-repository'`,
+      `select count(*)::int from event where repository_id = $1 and action = 'restore-repository'`,
       [repository.id],
     )
     expect(rows).toEqual([{ count: 1 }])

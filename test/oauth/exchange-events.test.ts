@@ -205,7 +205,7 @@ describe('the events of exchanged codes', () => {
     const own = lines.filter((line) => line.includes(client.application.clientId))
     expect(own.filter((line) => line.includes('"event":"identity.token-created"'))).toHaveLength(1)
     const { rows } = await t.db.query(
-      `select e.action from job j join identity_event e on e.id::text = j.data ->> 'eventId'`,
+      `select e.action from job j join event e on e.id::text = j.data ->> 'eventId'`,
     )
     expect(rows).not.toContainEqual({ action: 'token-created' })
   })

@@ -165,7 +165,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     const made = await Promise.all(calls)
     await revokeTokens(t.db, [...made, ...made].toReversed())
     const { rows } = await t.db.query(
-      `select account_id, application_id, via, host(address) as ip, request_id from identity_event
+      `select account_id, application_id, via, host(address) as ip, request_id from event
         where action = $1 and account_id = any($2) order by account_id`,
       [action, clients.map(({ account }) => account.id)],
     )

@@ -91,7 +91,7 @@ describe('an upload whose server is killed (kill -9)', () => {
   it.each([
     ['the archive was kept and not yet named', 'package'],
     ['the version was named and not yet shown', 'package_document'],
-    ['all was done but the commit', 'registry_event'],
+    ['all was done but the commit', 'event'],
   ])('has published nothing while %s', async (_, table) => {
     const registry = await aRegistry()
     const server = await start()

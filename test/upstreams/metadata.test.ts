@@ -151,7 +151,7 @@ describe('p2 of a mirrored package', () => {
     // Each check may find packages.json outdated, but svc does not read it again for each of them.
     expect(roots() - rootsBefore).toBeLessThan(names.length)
     const { rows } = await t.db.query(
-      `select count(*)::int as count from registry_event where action = 'mirror-package' and package like 'crowd/%'`,
+      `select count(*)::int as count from event where action = 'mirror-package' and package like 'crowd/%'`,
     )
     expect(rows).toEqual([{ count: names.length }])
   })

@@ -62,7 +62,7 @@ describe('the id of a request', async () => {
     const sent = { csrf_token: csrfTokenIn(form), username, password: 'wrong' }
     const refused = await post(t.app, '/login', cookiesOf(form), sent)
     const { rows } = await t.db.query(
-      `select request_id from identity_event where action = 'sign-in-failed' and account_id = $1`,
+      `select request_id from event where action = 'sign-in-failed' and account_id = $1`,
       [accountId],
     )
     expect(rows).toEqual([{ request_id: refused.headers['x-request-id'] }])

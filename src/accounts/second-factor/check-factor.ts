@@ -70,7 +70,7 @@ async function countAndCheck(
   const checked =
     kind === 'totp'
       ? await spendCode(context, accountId, typed.code)
-      : await transaction(db, (tx) => spendRecoveryCode(tx, accountId, typed.recoveryCode), actor)
+      : await transaction(db, (tx) => spendRecoveryCode(tx, actor, accountId, typed.recoveryCode), actor)
   if (checked === 'no key') {
     await takeBackAttempt(db, limits)
     return missingKey

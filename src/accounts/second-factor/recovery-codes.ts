@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
+import type { Actor, Queryable } from '../../database/database.ts'
 import { hashSecret } from '../../domain/secrets.ts'
+import { insertEvent } from '../../events/events.ts'
 
 /** How many recovery codes a set has. */
 const codesInSet = 10
@@ -9,33 +10,38 @@ const codesInSet = 10
 const alphabet = 'abcdefghjkmnpqrstuvwxyz23456789'
 
 /** Replaces the recovery codes of an account by a new set, and returns it: `abcd-efgh-jkmn-pqrs`. */
-export async function renewRecoveryCodes(tx: pg.PoolClient, accountId: string): Promise<string[]> {
+export async function renewRecoveryCodes(
+  tx: pg.PoolClient,
+  actor: Actor,
+  accountId: string,
+): Promise<string[]> {
   const codes = Array.from({ length: codesInSet }, makeRecoveryCode)
   // Lock the account: otherwise two requests at once could both store a set.
   await tx.query('select from account where id = $1 for no key update', [accountId])
   await tx.query('delete from recovery_code where account_id = $1', [accountId])
-  await tx.query(
-    `with made as (insert into recovery_code (account_id, code_hash) select $1, unnest($2::bytea[]))
-     select note_identity_event('recovery-codes-created', $1, null, '{}')`,
-    [accountId, codes.map(hashCode)],
-  )
+  await tx.query('insert into recovery_code (account_id, code_hash) select $1, unnest($2::bytea[])', [
+    accountId,
+    codes.map(hashCode),
+  ])
+  await insertEvent(tx, actor, { action: 'recovery-codes-created', accountId })
   return codes
 }
 
-/** Uses up a recovery code, which works once. False for an unknown one. A trigger writes the identity event. */
+/** Uses up a recovery code, which works once. False for an unknown one. */
 export async function spendRecoveryCode(
   tx: pg.PoolClient,
+  actor: Actor,
   accountId: string,
   code: string,
 ): Promise<boolean> {
-  const { rowCount } = await tx.query(
-    `with used as (delete from recovery_code where account_id = $1 and code_hash = $2 returning account_id)
-     select note_identity_event('recovery-code-used', u.account_id, null, jsonb_build_object(
-              'left', (select count(*) - 1 from recovery_code where account_id = $1)))
-       from used u`,
-    [accountId, hashCode(code)],
-  )
-  return rowCount === 1
+  const { rowCount } = await tx.query('delete from recovery_code where account_id = $1 and code_hash = $2', [
+    accountId,
+    hashCode(code),
+  ])
+  if (rowCount !== 1) return false
+  const left = await countRecoveryCodes(tx, accountId)
+  await insertEvent(tx, actor, { action: 'recovery-code-used', accountId, details: { left } })
+  return true
 }
 
 /** Counts the unused recovery codes of an account. */

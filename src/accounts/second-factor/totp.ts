@@ -82,7 +82,7 @@ export async function confirmEnrolment(
     async (tx) => {
       if (!(await confirmTotpFactor(tx, accountId, factor, timeStep))) return nothingToConfirm
       const hasCodes = (await countRecoveryCodes(tx, accountId)) > 0
-      return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, accountId) }
+      return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, actor, accountId) }
     },
     actor,
   )

@@ -62,7 +62,11 @@ export async function syncGroups(
     }
   }
   if (added.length + removed.length > 0) {
-    await insertGroupsChanged(tx, account.id, { provider: source.name, added, removed })
+    await insertEvent(tx, actor, {
+      action: 'groups-changed',
+      accountId: account.id,
+      details: { provider: source.name, added, removed },
+    })
   }
   const found = new Set(memberships.map(({ name }) => name))
   return [...wanted.keys()].filter((name) => !found.has(name))
@@ -116,12 +120,5 @@ async function deleteMark(tx: pg.PoolClient, accountId: string, groupId: string)
   await tx.query('delete from provider_membership where group_id = $1 and account_id = $2', [
     groupId,
     accountId,
-  ])
-}
-
-async function insertGroupsChanged(tx: pg.PoolClient, accountId: string, details: object): Promise<void> {
-  await tx.query(`select note_identity_event('groups-changed', $1, null, $2)`, [
-    accountId,
-    JSON.stringify(details),
   ])
 }

@@ -1,5 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 import type { RegistryAction } from '../../events/actions.ts'
+import { isRegistryEvent } from '../../events/registry-events.ts'
 
 /** The facts about the packages of a repository, for a list of repositories. */
 export interface RepositoryContent {
@@ -41,7 +42,7 @@ export async function addContents<Listed extends { id: string }>(
         select count(*)::int from (${packagesOf} limit ${maxCounted + 1}) p
       ) as names (count)
        left join lateral (
-        select repository_id, happened_at from registry_event
+        select repository_id, happened_at from event
          where action in ('publish', 'import') and (repository_id, id) <= (wanted.id, 9223372036854775807)
          order by repository_id desc, id desc limit 1
       ) as last on true`,
@@ -94,13 +95,13 @@ export async function listRecentPackageEvents(
               (select count(*) from mine) > ${maxRepositories} as has_many
      ), found as (
        (select e.id from mine
-         cross join lateral (select id, action, package from registry_event
+         cross join lateral (select id, action, package from event
                               where repository_id = mine.id order by id desc limit ${maxReadOfOne}) e
          where (select not has_many and not is_site_admin from kind) and e.package is not null and e.action in ${packageActions}
          order by e.id desc limit $2)
        union all
        (select e.id from
-               (select id, action, package, repository_id from registry_event order by id desc limit ${maxReadOfSite}) e
+               (select id, action, package, repository_id from event e where ${isRegistryEvent} order by id desc limit ${maxReadOfSite}) e
          where (select has_many or is_site_admin from kind) and e.package is not null and e.action in ${packageActions}
            and ((select is_site_admin from kind)
                 or exists (select from counted_repository_member where repository_id = e.repository_id and account_id = $1)
@@ -110,12 +111,12 @@ export async function listRecentPackageEvents(
      )
      select e.id, e.happened_at as "happenedAt", g.name || '/' || r.name as "repositoryPath",
             e.package as "packageName", e.version, e.action, e.details,
-            case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username
+            case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end as username
        from found
-       join registry_event e on e.id = found.id
+       join event e on e.id = found.id and ${isRegistryEvent}
        join repository r on r.id = e.repository_id
        join repository_group g on g.id = r.group_id
-       left join account u on u.id = e.account_id
+       left join account u on u.id = e.actor_id
       order by e.id desc limit $2`,
     [accountId, limit],
   )

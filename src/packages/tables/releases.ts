@@ -28,7 +28,7 @@ export async function listReleases(db: Queryable, repositoryId: string, limit: n
     // Only one index has this order. With another order, the statistics of a site with one large repository could make
     // PostgreSQL choose a slow index.
     `with latest as materialized (
-       select repository_id, package, happened_at from registry_event
+       select repository_id, package, happened_at from event
         where action in ('publish', 'import') and (repository_id, id) <= ($1, 9223372036854775807)
         order by repository_id desc, id desc limit ${maxEvents}
      ), mine as (

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Queryable } from '../../database/database.ts'
 import { countAttempt } from '../../database/failure-limit.ts'
 import type { SecretHash } from '../../domain/secrets.ts'
-import { actorOf } from '../actor.ts'
+import { applicationActor } from '../actor.ts'
 
 /** A repeated replay writes at most one event an hour, so a client in a loop cannot fill the table. */
 const windowSeconds = 3600
@@ -41,10 +41,12 @@ async function insertReplay(
 ): Promise<void> {
   const subject = `noted ${action} of ${hash.toString('hex')}`
   if ((await countAttempt(db, [{ subject, attempts: 1, windowSeconds }])) > 0) return
-  const { ip, userAgent, requestId } = actorOf(request, null)
   await db.query(
-    `insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id)
-     select $2, g.account_id, g.application_id, 'application', $3, $4, $5 from ${from}`,
-    [hash, action, ip, userAgent, requestId],
+    `select insert_events(
+              jsonb_build_array(jsonb_build_object(
+                'action', $2::text, 'account_id', g.account_id, 'application_id', g.application_id)),
+              the_actor => $3)
+       from ${from}`,
+    [hash, action, applicationActor(request)],
   )
 }

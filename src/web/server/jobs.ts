@@ -19,7 +19,6 @@ import { removePurgedJob } from '../../archives/remove-purged.ts'
 import { scrubArchivesJob } from '../../archives/scrub-archives.ts'
 import { deleteExpiredAttempts } from '../../database/failure-limit.ts'
 import { deleteFormerCounts } from '../../events/counted-events.ts'
-import { sweepIdentityEventsJob } from '../../events/identity-events.ts'
 import { sweepEventsJob } from '../../events/sweep-events.ts'
 import { removeExpiredRepositoriesJob } from '../../groups/tenancy.ts'
 import { sweepJob } from '../../jobs/expired-rows.ts'
@@ -94,7 +93,6 @@ export const jobs: readonly Job[] = [
   askEarlierUpstream as Job,
   renderDueMirrors,
   releaseUnusedArchives,
-  sweepIdentityEventsJob,
   logIdentityEventsJob,
   noteExchangesJob,
   requestPasswordResetJob as Job,

@@ -106,7 +106,7 @@ describe('GET /login/passkey', () => {
       expect(refused.body).toContain('Your passkey was not checked. Try again.')
     }
     const events = await t.db.query(
-      `select from identity_event where action = 'second-factor-failed' and account_id = $1`,
+      `select from event where action = 'second-factor-failed' and account_id = $1`,
       [person.id],
     )
     expect(events.rowCount).toBe(0)

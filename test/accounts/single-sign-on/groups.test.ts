@@ -70,7 +70,7 @@ describe('the groups of a provider', () => {
     await signInWith(eve, [])
     await signInWith(eve, [])
     const { rows } = await t.db.query(
-      `select details from identity_event
+      `select details from event
         where action = 'groups-changed' and account_id = (select id from account where username = $1) order by id`,
       [eve],
     )
@@ -79,7 +79,7 @@ describe('the groups of a provider', () => {
       { provider: 'acme', added: [], removed: [blue, red].toSorted() },
     ])
     const { rows: registry } = await t.db.query(
-      `select e.action, e.details from registry_event e join repository_group g on g.id = e.group_id
+      `select e.action, e.details from event e join repository_group g on g.id = e.group_id
         where g.name = $1 and e.details ->> 'username' = $2 order by e.id`,
       [red, eve],
     )
@@ -136,7 +136,7 @@ describe('the groups of a provider', () => {
     const ends = await Promise.all(browsers.map((browser) => browser.signIn(acme, eve)))
     expect(ends.map(({ statusCode }) => statusCode)).toEqual([303, 303])
     const { rows } = await t.db.query(
-      `select count(*)::int from identity_event
+      `select count(*)::int from event
         where action = 'groups-changed' and account_id = (select id from account where username = $1)`,
       [eve],
     )

@@ -43,7 +43,7 @@ const accountOf = async (username: string | null) =>
 const actionsOf = async (username: string | null) =>
   (
     await t.db.query(
-      `select action, details from identity_event
+      `select action, details from event
         where account_id = (select id from account where username = $1) order by id`,
       [username],
     )

@@ -372,7 +372,7 @@ describe('/api/groups', () => {
     await enrol(t, account, await signIn(t.app, account))
     expect((await require()).json()).toMatchObject({ requires_second_factor: true })
     const { rows } = await t.db.query(
-      `select e.action, e.account_id, e.token_kind from registry_event e join repository_group g on g.id = e.group_id
+      `select e.action, e.actor_id as account_id, e.token_kind from event e join repository_group g on g.id = e.group_id
         where g.name = $1 order by e.id desc limit 1`,
       [name],
     )

@@ -58,7 +58,9 @@ describe('GET /api/events', () => {
       ids.push(...response.json().map(({ id }: { id: number }) => id))
       query = /events(\?[^>]*)>/.exec(String(response.headers.link))?.[1] ?? ''
     }
-    const { rows } = await t.db.query<{ id: string }>('select id from registry_event order by id desc')
+    const { rows } = await t.db.query<{ id: string }>(
+      'select id from event where repository_id is not null or group_id is not null order by id desc',
+    )
     expect(ids).toEqual(rows.map(({ id }) => Number(id)))
     expect((await get('?repository=nobody/nothing')).json()).toEqual([])
     expect((await get('?repository=nothing')).statusCode).toBe(400)
@@ -84,14 +86,14 @@ describe('the sweep of events', () => {
   async function eventsOf(days: number[]) {
     const repositoryId = Math.floor(Math.random() * 1e12)
     await t.db.query(
-      `insert into registry_event (repository_id, action, address, happened_at, package, details)
+      `insert into event (repository_id, action, address, happened_at, package, details)
        select $1, 'publish', '192.0.2.1', now() - days * interval '1 day', 'acme/' || days, '{"size": 1}'
          from unnest($2::int[]) as days`,
       [repositoryId, days],
     )
     return async () => {
       const { rows } = await t.db.query(
-        `select package, host(address) as ip, details from registry_event where repository_id = $1 order by id`,
+        `select package, host(address) as ip, details from event where repository_id = $1 order by id`,
         [repositoryId],
       )
       return rows.map(({ package: name, ip, details }) => [name, ip, details.size])
@@ -126,23 +128,19 @@ describe('the sweep of events', () => {
   it('is the only change that the append-only table allows', async () => {
     const left = await eventsOf([400, 0])
     await sweepAll({ retentionDays: 365, ipDays: 90 })
-    for (const change of [
-      'update registry_event set address = null',
-      'delete from registry_event',
-      'truncate registry_event',
-    ]) {
-      await expect(t.db.query(change)).rejects.toThrow('registry_event is append-only')
+    for (const change of ['update event set address = null', 'delete from event', 'truncate event']) {
+      await expect(t.db.query(change)).rejects.toThrow('event is append-only')
     }
     const client = await t.db.connect()
     try {
       await client.query(`set svc.event_sweep = 'on'`)
       for (const change of [
-        `update registry_event set version = '2.0.0'`,
-        `update registry_event set address = '192.0.2.9'`,
-        `update registry_event set address = null, action = 'purge'`,
-        'truncate registry_event',
+        `update event set version = '2.0.0'`,
+        `update event set address = '192.0.2.9'`,
+        `update event set address = null, action = 'purge'`,
+        'truncate event',
       ]) {
-        await expect(client.query(change)).rejects.toThrow('registry_event is append-only')
+        await expect(client.query(change)).rejects.toThrow('event is append-only')
       }
     } finally {
       client.release(true)

@@ -127,7 +127,7 @@ describe('PATCH and DELETE /api/repositories/<group>/<name>', () => {
     expect((await call('GET')).statusCode).toBe(404)
     expect((await ask('packages.json')).statusCode).toBe(404)
     const { rows } = await t.db.query(
-      'select action, details from registry_event where repository_id = $1 order by id',
+      'select action, details from event where repository_id = $1 order by id',
       [repository.id],
     )
     expect(rows).toEqual([

@@ -186,10 +186,9 @@ describe('an upload whose body is already on its way', () => {
       await expect.poll(() => promisify(t.app.server.getConnections.bind(t.app.server))()).toBe(0)
     })
     const ips = async () => {
-      const { rows } = await t.db.query(
-        'select host(address) as ip from registry_event where repository_id = $1',
-        [publisher.repository.id],
-      )
+      const { rows } = await t.db.query('select host(address) as ip from event where repository_id = $1', [
+        publisher.repository.id,
+      ])
       return rows
     }
     await expect.poll(ips).toEqual([{ ip: '127.0.0.1' }])

@@ -308,8 +308,8 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     const { push, repository, account } = await aPublisher(t)
     const { sha256, size } = (await push('1.0.0')).json()
     const { rows } = await t.db.query(
-      `select package, version, action, account_id, token_kind, details, host(address) as ip
-         from registry_event where repository_id = $1`,
+      `select package, version, action, actor_id as account_id, token_kind, details, host(address) as ip
+         from event where repository_id = $1`,
       [repository.id],
     )
     expect(rows).toEqual([
@@ -323,8 +323,8 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
         ip: '127.0.0.1',
       },
     ])
-    for (const change of ['update registry_event set version = null', 'delete from registry_event']) {
-      await expect(t.db.query(change)).rejects.toThrow('registry_event is append-only')
+    for (const change of ['update event set version = null', 'delete from event']) {
+      await expect(t.db.query(change)).rejects.toThrow('event is append-only')
     }
   })
 

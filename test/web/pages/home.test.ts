@@ -127,7 +127,7 @@ describe('GET /', () => {
     const { account, push, repository } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/news' })
     await t.db.query(
-      `insert into registry_event (repository_id, action, details) values ($1, 'set-member', '{"username":"zed"}')`,
+      `insert into event (repository_id, action, details) values ($1, 'set-member', '{"username":"zed"}')`,
       [repository.id],
     )
     const other = await aPublisher(t)

@@ -43,7 +43,7 @@ const roleOf = async (account: { id: string }, repository: { id: string }) =>
 const lastEvent = async (repository: { id: string }) =>
   (
     await t.db.query(
-      'select action, account_id as "accountId", details from registry_event where repository_id = $1 order by id desc limit 1',
+      'select action, actor_id as "accountId", details from event where repository_id = $1 order by id desc limit 1',
       [repository.id],
     )
   ).rows[0]
@@ -336,7 +336,7 @@ describe('the management pages of a repository', () => {
     const own = basic(await aPersonalToken(t.db, account, { name: 'my <laptop>' }))
     expect((await push('1.0.1', { headers: { authorization: own } })).statusCode).toBe(201)
     await t.db.query(
-      `insert into registry_event (repository_id, action, account_id, details)
+      `insert into event (repository_id, action, actor_id, details)
        select $1, 'change-repository', $2, '{}' from generate_series(1, 60)`,
       [repository.id, account.id],
     )

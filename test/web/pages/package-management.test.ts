@@ -20,7 +20,7 @@ async function aMaintainer(role: Role = 'admin') {
   const events = async () =>
     (
       await t.db.query<{ action: string; account: string }>(
-        'select action, account_id as account from registry_event where repository_id = $1 order by id',
+        'select action, actor_id as account from event where repository_id = $1 order by id',
         [owner.repository.id],
       )
     ).rows.map(({ action }) => action)

@@ -148,7 +148,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     const snapshot = async () => {
       const { rows } = await t.db.query(
         `select (select count(*)::int from personal_token) as tokens, (select count(*)::int from deploy_token) as deploy,
-                (select count(group_id)::int from repository) as repositories, (select count(*)::int from registry_event) as events,
+                (select count(group_id)::int from repository) as repositories, (select count(*)::int from event where repository_id is not null or group_id is not null) as events,
                 (select count(*)::int from package_version where deleted_at is null) as versions,
                 (select count(*)::int from totp_factor) as factors`,
       )

@@ -120,7 +120,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
   it('has published nothing until the commit, and keeps the upload', async () => {
     const first = await start()
     const upload = await anUpload(first)
-    await killWhilePublishing(first, 'registry_event', upload)
+    await killWhilePublishing(first, 'event', upload)
     const next = await start()
     expect((await upload.pull(next)).status).toBe(404)
     expect((await upload.look(next)).body).toContain('Publish acme/lib 1.0.0')
@@ -137,7 +137,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     expect(await upload.publish(next)).toBe(303)
     expect((await upload.look(next)).status).toBe(404)
     const { rows } = await database.db.query<{ count: number }>(
-      `select count(*)::int as count from registry_event where repository_id = $1 and action = 'publish'`,
+      `select count(*)::int as count from event where repository_id = $1 and action = 'publish'`,
       [upload.repository.id],
     )
     expect(rows).toEqual([{ count: 1 }])
@@ -171,7 +171,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
 
 /** The statement of a publication that waits for the table. Background jobs may wait for it too. */
 const publication = `select from pg_locks l join pg_stat_activity a on a.pid = l.pid
-  where not l.granted and l.relation = $1::regclass and a.query ~ '^(insert into registry_event|delete from browser_upload where id)'`
+  where not l.granted and l.relation = $1::regclass and a.query ~ '^(select insert_events|delete from browser_upload where id)'`
 
 function csrfTokenOf(body: string): string {
   return /name="csrf_token" value="([^"]+)"/.exec(body)?.[1] ?? ''

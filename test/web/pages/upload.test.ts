@@ -71,7 +71,7 @@ describe('/<group>/<name>/-/upload', () => {
     expect((await decide(path, { act: 'publish', version: '1.2.0' })).statusCode).toBe(404)
     expect(await temporaryFiles()).toBe(0)
     const { rows } = await t.db.query(
-      'select action, account_id is not null as "hasAccount", token_id as token from registry_event where repository_id = $1',
+      'select action, actor_id is not null as "hasAccount", token_id as token from event where repository_id = $1',
       [repository.id],
     )
     expect(rows).toEqual([{ action: 'publish', hasAccount: true, token: null }])

@@ -56,7 +56,7 @@ const upstreamsOf = async ({ id }: { id: string }) =>
 const lastEvent = async () =>
   (
     await t.db.query(
-      `select action, account_id as "accountId", package, details from registry_event order by id desc limit 1`,
+      `select action, actor_id as "accountId", package, details from event where repository_id is not null or group_id is not null order by id desc limit 1`,
     )
   ).rows[0]
 
@@ -455,7 +455,7 @@ describe('the forms of vendors', () => {
     await send('', draft())
     await send('/claim', { vendor: 'ours' })
     await t.db.query(
-      `insert into registry_event (repository_id, account_id, package, version, action, details)
+      `insert into event (repository_id, actor_id, package, version, action, details)
        values ($1, $2, 'psr/log', null, 'approve-package', '{}'),
               ($1, null, 'psr/log', '1.0.0', 'archive-alarm', '{"reason": "other bytes"}'),
               ($1, $2, 'psr/log', '1.0.0', 'accept-archive', '{"upstream": "public", "alarm": "other bytes"}')`,

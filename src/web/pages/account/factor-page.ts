@@ -169,7 +169,8 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
             'Recovery codes need a second factor. Add one first.',
           )
         }
-        const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
+        const actor = actorOf(request, id)
+        const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, actor, id), actor)
         return codesPage(reply, session, { codes, next: factorHome })
       },
     ),

@@ -64,13 +64,16 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
         if (!made)
           return again('The passkey was not accepted, or the page was open for too long. Try again.', 403)
         const accountId = session.account.id
+        const actor = actorOf(request, accountId)
         const codes = await transaction(
           db,
           async (tx) => {
             if (!(await insertPasskey(tx, { ...made, accountId, name }))) return null
-            return (await countRecoveryCodes(tx, accountId)) > 0 ? [] : renewRecoveryCodes(tx, accountId)
+            return (await countRecoveryCodes(tx, accountId)) > 0
+              ? []
+              : renewRecoveryCodes(tx, actor, accountId)
           },
-          actorOf(request, accountId),
+          actor,
         )
         if (codes === null) return again('You have this passkey already, or too many. Remove one first.', 409)
         const next = nextPage(returnId)

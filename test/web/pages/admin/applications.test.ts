@@ -96,7 +96,7 @@ describe('/admin/applications', () => {
     )
 
     const { rows } = await t.db.query(
-      `select action, via, actor_id from identity_event where action = 'application-approved'`,
+      `select action, via, actor_id from event where action = 'application-approved'`,
     )
     expect(rows).toEqual([{ action: 'application-approved', via: 'browser', actor_id: account.id }])
     await review({ act: 'suspend', reason: "It's leaking" })

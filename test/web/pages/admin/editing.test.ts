@@ -57,7 +57,7 @@ describe('/admin/accounts/<username>', () => {
     expect(taken.body).toContain(`name="username" value="${admin.username}"`)
     expect(taken.body).toContain(`name="email" type="email" value="${email}"`)
     const { rows } = await t.db.query(
-      `select distinct actor_id from identity_event where account_id = $1 and action in ('account-renamed', 'email-changed')`,
+      `select distinct actor_id from event where account_id = $1 and action in ('account-renamed', 'email-changed')`,
       [id],
     )
     expect(rows).toEqual([{ actor_id: admin.id }])

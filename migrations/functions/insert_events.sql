@@ -1,0 +1,22 @@
+-- Inserts events in the transaction of their change. Nothing else inserts any. An event has the columns of its row; its id
+-- and time are set when they are missing. The actor fills what the event does not tell about who acted: it has the account,
+-- the token, or the members of the setting svc.actor. Identity events are also queued for the log.
+create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$
+begin
+  with inserted as (
+    insert into event (id, happened_at, action, account_id, application_id, repository_id, group_id, package, version,
+                       actor_id, token_kind, token_id, via, address, user_agent, request_id, details)
+    select coalesce(e.id, nextval('event_id_seq')), coalesce(e.happened_at, now()), e.action, e.account_id, e.application_id,
+           e.repository_id, e.group_id, e.package, e.version,
+           coalesce(e.actor_id, (the_actor ->> 'accountId')::bigint),
+           coalesce(e.token_kind, the_actor #>> '{token,kind}'), coalesce(e.token_id, (the_actor #>> '{token,tokenId}')::bigint),
+           coalesce(e.via, the_actor ->> 'via'), coalesce(e.address, (the_actor ->> 'ip')::inet),
+           coalesce(e.user_agent, the_actor ->> 'userAgent'), coalesce(e.request_id, the_actor ->> 'requestId'),
+           coalesce(e.details, '{}')
+      from jsonb_populate_recordset(null::event, the_events) as e
+    returning id, repository_id, group_id
+  )
+  insert into unlogged_identity_event (event_id)
+  select id from inserted where repository_id is null and group_id is null;
+end
+$$;
