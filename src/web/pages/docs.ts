@@ -74,7 +74,7 @@ const docsPage = page<{
   /** Null without a search. */
   found: FoundSection[] | null
 }>('pages/docs')
-const documentPage = page<{ document: Document }>('pages/document')
+const documentPage = page<{ document: Document; folder: Document | undefined }>('pages/document')
 const referencePage = page<{ reference: string; viewer: ApiViewer }>('pages/api-reference')
 
 /** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
@@ -117,7 +117,8 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     anybody(context, async (session, request, reply) => {
       const document = documents.find(({ name }) => name === request.params['*'])
       if (!document) throw pageNotFound()
-      return documentPage(reply, session ?? nobody, { document })
+      const folder = documents.find(({ name }) => name === posix.dirname(document.name))
+      return documentPage(reply, session ?? nobody, { document, folder })
     }),
   )
 }

@@ -38,6 +38,17 @@ describe('/docs', () => {
     }
   })
 
+  it('leads from a page in a folder back to the page of the folder', async () => {
+    const crumbs = async (url: string) =>
+      [
+        ...((await t.app.inject(url)).body.match(/<nav class="crumbs".*/)?.[0] ?? '').matchAll(
+          /href="([^"]+)"/g,
+        ),
+      ].map(([, link]) => link)
+    expect(await crumbs('/docs/rules/oauth')).toEqual(['/docs', '/docs/rules'])
+    expect(await crumbs('/docs/rules')).toEqual(['/docs'])
+  })
+
   it('finds the sections with all words, and links to them', async () => {
     const { body } = await t.app.inject('/docs?q=PgBouncer+transaction')
     const [, link = ''] = /class="title"><a href="([^"]+)"/.exec(body) ?? []
