@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { type Dispatcher, request } from 'undici'
 import { z } from 'zod'
 import type { BucketKeys, CredentialSource } from '../domain/bucket.ts'
+import { singleFlight } from '../domain/single-flight.ts'
 import { element } from './xml-element.ts'
 
 /*
@@ -42,21 +43,17 @@ interface TemporaryKeys {
 export function openCredentials(source: CredentialSource): BucketCredentials {
   if (source.kind === 'keys') return { keys: async () => source.keys, forget: () => {} }
   let current: TemporaryKeys | null = null
-  let renewing: Promise<TemporaryKeys> | null = null
+  /** Concurrent calls share one request. */
+  const renewals = singleFlight<TemporaryKeys>()
   let triedAt = Number.NEGATIVE_INFINITY
 
-  /** Gets new keys. Concurrent calls share one request. */
+  /** Gets new keys. */
   function renew(from: Exclude<CredentialSource, { kind: 'keys' }>): Promise<TemporaryKeys> {
     triedAt = Date.now()
-    renewing ??= fetchKeys(from)
-      .then((fetched) => {
-        current = fetched
-        return fetched
-      })
-      .finally(() => {
-        renewing = null
-      })
-    return renewing
+    return renewals.share('keys', async () => {
+      current = await fetchKeys(from)
+      return current
+    })
   }
 
   return {
@@ -64,7 +61,7 @@ export function openCredentials(source: CredentialSource): BucketCredentials {
       const now = Date.now()
       if (current === null || current.expiresAt - spareMilliseconds <= now) return (await renew(source)).keys
       const { keys, renewAt } = current
-      const isDue = renewAt <= now && triedAt + pauseMilliseconds <= now && renewing === null
+      const isDue = renewAt <= now && triedAt + pauseMilliseconds <= now && !renewals.running('keys')
       if (!isDue) return keys
       return renew(source).then(
         (renewed) => renewed.keys,

@@ -3,6 +3,7 @@ import { type GroupBytes, measureGroup } from '../archives/tables/archives.ts'
 import type { AppContext } from '../context.ts'
 import { findDatabaseBytes } from '../database/installation.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
+import { singleFlight } from '../domain/single-flight.ts'
 import { findGroupId } from './repositories.ts'
 
 /** Decides whether new archives may be stored: the size of the database, and the quota of each group. */
@@ -36,7 +37,6 @@ interface Claim {
 interface MeasuredGroup {
   measured: GroupBytes
   measuredAt: number
-  measuring: Promise<void> | null
   claims: Set<Claim>
 }
 
@@ -44,6 +44,7 @@ interface MeasuredGroup {
 export function openStorageRoom({ config, db }: AppContext): StorageRoom {
   const { groupBytes, databaseBytes } = config.storage
   const groups = new LRUCache<string, MeasuredGroup>({ max: maxGroups })
+  const measurements = singleFlight<void>()
   let database = { bytes: 0, measuredAt: Number.NEGATIVE_INFINITY }
 
   async function measure(groupId: string, maxAge: number): Promise<MeasuredGroup> {
@@ -51,15 +52,12 @@ export function openStorageRoom({ config, db }: AppContext): StorageRoom {
     let group = groups.get(groupId)
     if (!group) {
       const measured = { stored: 0, mirrored: 0 }
-      group = { measured, measuredAt: Number.NEGATIVE_INFINITY, measuring: null, claims: new Set() }
+      group = { measured, measuredAt: Number.NEGATIVE_INFINITY, claims: new Set() }
       groups.set(groupId, group)
     }
     const found = group
     while (found.measuredAt < oldest) {
-      found.measuring ??= measureAgain(groupId, found).finally(() => {
-        found.measuring = null
-      })
-      await found.measuring
+      await measurements.share(groupId, () => measureAgain(groupId, found))
     }
     return found
   }

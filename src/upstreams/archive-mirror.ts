@@ -8,6 +8,7 @@ import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import type { Log } from '../domain/log.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
+import { singleFlight } from '../domain/single-flight.ts'
 import { commandLine, insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { startBytes } from './archive-start.ts'
@@ -85,7 +86,7 @@ export interface ArchiveMirrorContext {
 export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): ArchiveMirror {
   const { db, client, archives, room, maxArchiveBytes, note = () => {} } = context
   const { patience = patienceMilliseconds, extendEvery = extendMilliseconds } = context
-  const flights = new Map<string, Promise<unknown>>()
+  const fetches = singleFlight<ReceivedArchive>()
   const findArchive = shareStatements((wanted: WantedArchive[]) => findMirroredArchives(db, wanted))
   const takeTurn = shareStatements((ids: string[]) => takeFetchTurns(db, ids))
   const saveFetched = shareStatements((fetched: FetchedArchive[]) => saveFetchedArchives(db, fetched), {
@@ -145,7 +146,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
         await endFetchTurn(db, archive.id)
       } finally {
         // A client that repeats its request at once must start a new fetch, not join the failed one.
-        flights.delete(archive.id)
+        fetches.forget(archive.id)
         consumer.fail(error as Error)
       }
       // An alarm is counted as such, and a full disk is not a failure of the upstream.
@@ -214,17 +215,15 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
     deadline = Date.now() + patience,
   ): Promise<Consumer | null> {
     for (; Date.now() < deadline; await sleep(pollMilliseconds)) {
-      const running = flights.get(archive.id)
+      const running = fetches.running(archive.id)
       if (running) {
         await inTime(running, archive, deadline)
         return null
       }
       if (await takeTurn(archive.id)) {
         const consumer = new Consumer()
-        const flight: Promise<ReceivedArchive> = fetchArchive(archive, consumer, isDownload).finally(() => {
-          if (flights.get(archive.id) === flight) flights.delete(archive.id)
-        })
-        flights.set(archive.id, flight)
+        // A failed fetch gives its turn back before it ends, so another one can still run.
+        const flight = fetches.start(archive.id, () => fetchArchive(archive, consumer, isDownload))
         flight.catch(() => {})
         consumer.flight = flight
         return consumer
@@ -298,9 +297,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       }
     },
 
-    async settle() {
-      await Promise.allSettled(flights.values())
-    },
+    settle: fetches.settle,
   }
 }
 

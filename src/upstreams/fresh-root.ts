@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
+import { type SingleFlight, singleFlight } from '../domain/single-flight.ts'
 import { limitConcurrency } from '../domain/time-slices.ts'
 import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
@@ -26,11 +27,11 @@ export interface RootContext {
   client: UpstreamClient
   freshSeconds: number
   /** The running reads of packages.json, by upstream. Concurrent checks share one. */
-  roots: Map<string, Promise<Upstream>>
+  roots: SingleFlight<Upstream>
   /** The packages in packages.json of upstreams and in its includes, by upstream. */
   inline: LRUCache<string, InlineUpstream>
   /** The running reads of these packages, by upstream. */
-  inlineReads: Map<string, Promise<InlinePackages>>
+  inlineReads: SingleFlight<InlinePackages>
   /** Lets only some upstreams be read at once. */
   readInTurn: <T>(task: () => Promise<T>) => Promise<T>
 }
@@ -46,12 +47,12 @@ interface InlineUpstream {
 export function rootContextOf(parts: Pick<RootContext, 'db' | 'client' | 'freshSeconds'>): RootContext {
   return {
     ...parts,
-    roots: new Map(),
+    roots: singleFlight(),
     inline: new LRUCache({
       maxSize: maxInlineBytes,
       sizeCalculation: ({ packages }) => sizeOfPackages(packages),
     }),
-    inlineReads: new Map(),
+    inlineReads: singleFlight(),
     readInTurn: limitConcurrency(maxInlineReads),
   }
 }
@@ -81,11 +82,7 @@ export async function freshRoot(
   const isFresh = age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000)
   if (isFresh && root !== null && !isOfEarlierRelease(root)) return upstream
   try {
-    const running = context.roots.get(upstream.id)
-    const refreshing =
-      running ?? refreshRoot(context, upstream).finally(() => context.roots.delete(upstream.id))
-    context.roots.set(upstream.id, refreshing)
-    return await refreshing
+    return await context.roots.share(upstream.id, () => refreshRoot(context, upstream))
   } catch (error) {
     if (!(error instanceof UpstreamError) || error instanceof ClosedClientError) throw error
     await saveRootFailure(context.db, upstream.id, error.message)
@@ -152,11 +149,7 @@ export async function inlinePackages(context: RootContext, upstream: Upstream): 
   const { id } = upstream
   const known = inline.get(id)
   if (known && Date.now() - known.readAt < freshSeconds * 1000) return known.packages
-  const reading =
-    inlineReads.get(id) ??
-    context.readInTurn(() => readInline(context, upstream, known)).finally(() => inlineReads.delete(id))
-  inlineReads.set(id, reading)
-  return reading
+  return inlineReads.share(id, () => context.readInTurn(() => readInline(context, upstream, known)))
 }
 
 async function readInline(

@@ -5,6 +5,7 @@ import { shareStatements } from '../database/shared-statements.ts'
 import type { EncodedDocument } from '../documents/encodings.ts'
 import type { Log } from '../domain/log.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
+import { singleFlight } from '../domain/single-flight.ts'
 import type { Author } from '../events/events.ts'
 import {
   type CheckContext,
@@ -75,9 +76,9 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
   const { noteServed = () => {} } = given
   const { db, freshSeconds } = context
   const { baseUrl } = given.config
-  const flights = new Map<string, Promise<Checked>>()
+  const checks = singleFlight<Checked>()
   const unknownNames = openUnknownNames()
-  const searches = new Map<string, Promise<Checked>>()
+  const searches = singleFlight<Checked>()
   let isClosing = false
   const earlierUpstreams = openEarlierUpstreams(context, log)
   const find = shareStatements((wanted: WantedMirror[]) =>
@@ -86,15 +87,9 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
 
   /** Checks one document of one upstream unless it is fresh, or waits for a running check. */
   function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
-    const key = `${upstreamId} ${packageName} ${isDev}`
-    const flight =
-      flights.get(key) ?? askOnce(upstreamId, packageName, isDev).finally(() => flights.delete(key))
-    flights.set(key, flight)
-    return flight
-  }
-
-  async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
-    return checkInTurn(context, { upstreamId, packageName, isDev }, () => isClosing)
+    return checks.share(`${upstreamId} ${packageName} ${isDev}`, () =>
+      checkInTurn(context, { upstreamId, packageName, isDev }, () => isClosing),
+    )
   }
 
   /** Asks the upstream of a name, or searches for the first one that has it. Concurrent requests share a search. */
@@ -105,15 +100,15 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
     if (isBound && first !== undefined) return ask(first, packageName, isDev)
     const key = `${upstreamIds.join(',')} ${packageName} ${isDev}`
     if (unknownNames.has(key)) return { outcome: 'missing' }
-    const running = searches.get(key)
-    if (running) return running
-    const giveBack = unknownNames.take(repositoryId, author)
-    const search = searchIn(upstreamIds, packageName, isDev).finally(() => searches.delete(key))
-    searches.set(key, search)
-    const checked = await search
-    if (checked.outcome === 'missing') unknownNames.add(key)
-    if (checked.outcome === 'found') giveBack()
-    return checked
+    return searches.share(key, () => {
+      // Throws before the search starts, so only to its own author.
+      const giveBack = unknownNames.take(repositoryId, author)
+      return searchIn(upstreamIds, packageName, isDev).then((checked) => {
+        if (checked.outcome === 'missing') unknownNames.add(key)
+        if (checked.outcome === 'found') giveBack()
+        return checked
+      })
+    })
   }
 
   /**
@@ -202,7 +197,7 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
 
     async close() {
       isClosing = true
-      while (flights.size > 0) await Promise.allSettled(flights.values())
+      await checks.settle()
       await earlierUpstreams.settle()
     },
   }

@@ -2,6 +2,7 @@ import * as oidc from 'openid-client'
 import { isSecureUrl, type ProviderSettings } from '../../domain/identity-provider.ts'
 import type { Log } from '../../domain/log.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
+import { singleFlight } from '../../domain/single-flight.ts'
 import { type ProvenPerson, readPerson } from './person.ts'
 
 /** The time limit of a request to a provider, including its body. */
@@ -61,16 +62,13 @@ export function openProviders(all: readonly ProviderSettings[], log: Log): Reado
 
 function openProvider(settings: ProviderSettings, log: Log): Provider {
   let known: { client: oidc.Configuration; readAt: number } | undefined
-  let reading: Promise<oidc.Configuration> | undefined
+  const discoveries = singleFlight<oidc.Configuration>()
 
   /** Returns the client with the provider's metadata. Callers at the same time share one request. */
   async function client(): Promise<oidc.Configuration> {
     if (known && performance.now() - known.readAt < metadataLifetimeMilliseconds) return known.client
-    reading ??= discover(settings).finally(() => {
-      reading = undefined
-    })
     try {
-      const read = await reading
+      const read = await discoveries.share('metadata', () => discover(settings))
       known = { client: read, readAt: performance.now() }
       return read
     } catch (error) {

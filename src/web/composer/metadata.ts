@@ -12,6 +12,7 @@ import { chooseEncoding, compress, type Encoding } from '../../documents/encodin
 import type { Visibility } from '../../domain/permissions.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
 import { errcode } from '../../domain/refusal.ts'
+import { singleFlight } from '../../domain/single-flight.ts'
 import type { RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import {
@@ -62,7 +63,8 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   const findRoot = shareStatements((targets: RegistryRequest[]) => listRootDocuments(db, targets, baseUrl), {
     keyOf: ({ key }) => key,
   })
-  const renderings = new Map<string, Promise<void>>()
+  /** A document is rendered once for all requests that wait for it. */
+  const renderings = singleFlight<void>()
   /** The base URL of the server that had started last when this one started. */
   let formerBaseUrl: string | undefined
   app.addHook('onReady', async () => {
@@ -132,10 +134,12 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
     const packageId = found.subjectId
     if (packageId !== null && found.isMisdirected && (await isLatestServer())) {
-      await once(`package ${packageId}`, () => rerenderPackage(changes, packageId, baseUrl)).catch(
-        // The stored document is better than none.
-        (error: unknown) => request.log.error({ err: error }, 'a document could not be rendered again'),
-      )
+      await renderings
+        .share(`package ${packageId}`, () => rerenderPackage(changes, packageId, baseUrl))
+        .catch(
+          // The stored document is better than none.
+          (error: unknown) => request.log.error({ err: error }, 'a document could not be rendered again'),
+        )
       found = await findPackage({ target, ...wanted })
     }
     if ('mayMirror' in found ? found.mayMirror : found.verdict !== null) {
@@ -164,7 +168,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
       // A rendering that was already running may be too old for this request, but the next one is not.
       if (isCurrent || attempt === 3) return { found, repositoryId }
       const render = found.isMisdirected ? rerenderRoot : refreshRoot
-      await once(`root ${repositoryId}`, () => render(db, repositoryId, baseUrl))
+      await renderings.share(`root ${repositoryId}`, () => render(db, repositoryId, baseUrl))
       found = await findRoot(target)
     }
   }
@@ -176,15 +180,6 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   async function isLatestServer(): Promise<boolean> {
     const latest = (await findServerUrls(db))?.baseUrl
     return latest === baseUrl || latest === formerBaseUrl
-  }
-
-  /** Renders a document, once for all requests that wait for it. */
-  function once(subject: string, render: () => Promise<void>): Promise<void> {
-    const running = renderings.get(subject)
-    if (running) return running
-    const started = render().finally(() => renderings.delete(subject))
-    renderings.set(subject, started)
-    return started
   }
 
   /** Sends the document of a package that comes from an upstream, or errcode 5. */
