@@ -1,12 +1,13 @@
 import { appendFile, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { ArchiveStore } from '../../src/archives/archive-store.ts'
 import { keepArchive } from '../../src/archives/keep-archive.ts'
 import { receiveArchive } from '../../src/archives/local-store.ts'
 import { scrubArchivesJob } from '../../src/archives/scrub-archives.ts'
 import { openOwnStore } from '../../src/archives/store-owner.ts'
+import { listArchivesToCheck } from '../../src/archives/tables/stored-archives.ts'
 import { verifyArchives } from '../../src/archives/verify-archives.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -83,13 +84,56 @@ describe('the job scrub-archives', () => {
     expect([(await problemOf(recent))?.problem, (await problemOf(old))?.problem]).toEqual([null, 'damaged'])
   })
 
+  it('begins with the archive that nobody has compared for the longest time, and leaves out unused ones', async () => {
+    const hashes = await published(3)
+    const [recent = '', oldest = '', unused = ''] = hashes
+    await age(31, [recent])
+    await age(33, [oldest, unused])
+    await t.db.query(`update stored_archive set unused_since = now() where encode(sha256, 'hex') = $1`, [
+      unused,
+    ])
+    const due = async (limit: number) =>
+      (await listArchivesToCheck(t.db, 30, limit)).map(({ sha256 }) => sha256)
+    expect([await due(1), await due(9)]).toEqual([[oldest], [oldest, recent]])
+    await t.db.query(`update stored_archive set problem = 'damaged' where unused_since is null`)
+    expect([await due(1), await due(9)]).toEqual([[oldest], [oldest, recent]])
+  })
+
+  it('reads all archives that are due, and logs each new problem once', async () => {
+    await t.db.query(
+      `insert into stored_archive (sha256, size, checked_at)
+       select sha256(i::text::bytea), 1, now() - interval '31 days' from generate_series(1, 101) i`,
+    )
+    const lines: string[] = []
+    const stream = new PassThrough().on('data', (chunk: Buffer) =>
+      lines.push(...chunk.toString().trim().split('\n')),
+    )
+    const noted = openLog('info', stream)
+    const signal = new AbortController().signal
+    for (let times = 0; times < 2; times += 1) {
+      await scrubArchivesJob.run({ ...t, log: noted }, undefined, signal)
+      await t.db.query(`update stored_archive set checked_at = now() - interval '1 hour'`)
+    }
+    await expect
+      .poll(() => lines.filter((line) => line.includes('"archives":101,"problems":101')))
+      .toHaveLength(2)
+    expect(lines.filter((line) => line.includes('a stored archive is damaged'))).toHaveLength(101)
+    const { rowCount } = await t.db.query(`select from stored_archive where problem = 'missing'`)
+    expect(rowCount).toBe(101)
+  })
+
   it('continues after a stop with the archives that it has not read', async () => {
     const hashes = await published(3)
     await age(31, hashes)
     const stop = new AbortController()
     stop.abort(new Error('stopped'))
     await expect(run(stop.signal)).rejects.toThrow('stopped')
-    const [first = ''] = hashes
+    const [first = '', second = ''] = hashes
+    // No bytes of a missing archive are read, and the job stops there too.
+    await rm(pathOf(second))
+    await age(32, [second])
+    await expect(run(stop.signal)).rejects.toThrow('stopped')
+    expect((await problemOf(second))?.isRecent).toBe(false)
     await age(1, [first])
     await run()
     const checked = await Promise.all(hashes.map(problemOf))
@@ -126,6 +170,7 @@ describe('the job scrub-archives', () => {
   it('runs on the schedule of the server', async () => {
     const { jobs } = await import('../../src/web/server/jobs.ts')
     expect(jobs).toContain(scrubArchivesJob)
+    expect(scrubArchivesJob.everySeconds).toBe(3600)
     await t.db.query(`insert into job (name, key) values ('scrub-archives', '')`)
     const [sha256 = ''] = await published(1)
     await age(31, [sha256])

@@ -57,6 +57,18 @@ describe('svc migrate --plan', () => {
     expect((await planMigrations(database.db, folder)).length).toBe(3)
   })
 
+  it('says that writes wait for a new index, and counts each table once', async () => {
+    const indexes = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
+    const index = 'create index package_mine on package (name);'
+    await writeFile(join(indexes, '1000_index.sql'), index)
+    await writeFile(join(indexes, '1001_again.sql'), `${index} do $$ begin perform from package; end $$`)
+    const [once, twice] = await planMigrations(database.db, indexes)
+    await rm(indexes, { recursive: true })
+    expect(once?.locks).toMatchObject([{ table: 'package', mode: 'share', waiting: 'writes' }])
+    expect(once?.seconds).toBeGreaterThan(0.1)
+    expect(twice?.seconds).toBe(once?.seconds)
+  })
+
   it('prints it as text and as JSON', async () => {
     const environment = { DATABASE_URL: databaseUrl(database.connection), MIGRATIONS_DIR: folder }
     const { stdout } = await runSvc(['migrate', '--plan'], environment)
@@ -99,6 +111,7 @@ describe('svc migrate --plan on an empty database', () => {
     const steps = await planMigrations(database.db, null)
     expect(steps).toMatchObject([{ locks: [], isInSteps: false, seconds: 0.1 }])
     expect(steps[0]?.migrations).toContain('baseline/02_accounts.sql')
+    expect(steps[0]?.functions).toContain('functions/role_of.sql')
     expect(await planMigrations(database.db, null)).toEqual(steps)
   })
 })
