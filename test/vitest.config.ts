@@ -22,17 +22,20 @@ const folders = [
   'composer',
   'documents',
   'domain',
+  'events',
   'groups',
+  'jobs',
   'mail',
   'oauth',
   'packages',
   'upstreams',
-  'web/api',
-  'web/composer',
-  'web/pages',
+  'web',
 ]
-/** Spies and fake timers replace functions of the whole process. Tests that run programs load few modules themselves. */
-const apart = /\bvi\.(?!waitFor\b|waitUntil\b)|support\/(?:program|servers)\.ts'/
+/** These replace functions of the whole process. A spy does, too, but its test restores the function. */
+const replacesFunctions = /\bvi\.(?:mock|doMock|useFakeTimers|setSystemTime|stub\w+)\(/
+/** Tests that only run programs load few modules themselves. */
+const runsPrograms = /support\/(?:program|servers)\.ts'/
+const loadsServer = /\buseApp\(/
 
 /**
  * Tests that run one after another in the same processes. A process loads the modules of svc once: that takes longer
@@ -44,7 +47,11 @@ const together = folders
       (name) => `test/${folder}/${name}`,
     ),
   )
-  .filter((path) => path.endsWith('.test.ts') && !apart.test(readFileSync(join(root, path), 'utf8')))
+  .filter((path) => path.endsWith('.test.ts') && fitsWithOthers(readFileSync(join(root, path), 'utf8')))
+
+function fitsWithOthers(test: string): boolean {
+  return !replacesFunctions.test(test) && (loadsServer.test(test) || !runsPrograms.test(test))
+}
 
 export default defineConfig({
   root,
