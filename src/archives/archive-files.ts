@@ -95,7 +95,7 @@ export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
   }
 }
 
-type ListTask = Exclude<ArchiveTask, { name: 'judge' }>
+type ListTask = Exclude<ArchiveTask, { name: 'check' }>
 
 interface Result {
   value: AtPath | ChangedFiles | null

@@ -3,7 +3,7 @@ import { fromRandomAccessReaderPromise } from 'yauzl'
 import { Refusal } from '../domain/refusal.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import { findPackageRoot, sortTree } from './archive-tree.ts'
-import { type ArchiveLimits, type JudgedArchive, judgeArchive } from './judge-archive.ts'
+import { type ArchiveLimits, type CheckedZip, checkZip } from './check-zip.ts'
 import { ZipReader } from './zip-directory.ts'
 
 /*
@@ -70,16 +70,16 @@ export interface DirectoryBytes {
 }
 
 export type ArchiveTask =
-  | { name: 'judge'; path: string; limits: ArchiveLimits }
+  | { name: 'check'; path: string; limits: ArchiveLimits }
   | { name: 'look'; archives: NeededArchive[]; path: string; from: number; limit: number }
   | { name: 'compare'; archives: NeededArchive[]; limit: number }
 
-/** A judgement without the function that a thread cannot send. */
-export type PackedJudgement = Omit<JudgedArchive, 'tree' | 'manifest'> & { manifest: Uint8Array }
+/** A check without the function that a thread cannot send. */
+export type PackedCheck = Omit<CheckedZip, 'tree' | 'manifest'> & { manifest: Uint8Array }
 
 /** The result of a task, the error that the client may read, or the archives whose directories the thread needs. */
 export type ArchiveReply =
-  | { value: PackedJudgement | AtPath | ChangedFiles | null }
+  | { value: PackedCheck | AtPath | ChangedFiles | null }
   | { refusal: Pick<Refusal, 'errcode' | 'message' | 'status' | 'warning' | 'details'> }
   | { failure: { message: string; code: string | undefined; syscall: string } }
   | { needs: string[] }
@@ -95,9 +95,9 @@ const lists = new LRUCache<string, readonly ArchiveFile[]>({
 /** Runs a task. An error for the client, or of a disk, would lose its members on the way to the main thread. */
 export async function runArchiveTask(task: ArchiveTask): Promise<ArchiveReply> {
   try {
-    if (task.name === 'judge') {
-      const { tree: _tree, ...judged } = await judgeArchive(task.path, task.limits)
-      return { value: judged }
+    if (task.name === 'check') {
+      const { tree: _tree, ...zip } = await checkZip(task.path, task.limits)
+      return { value: zip }
     }
     const found = await Promise.all(task.archives.map(listFiles))
     const [first, second] = found

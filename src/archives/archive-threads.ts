@@ -5,7 +5,7 @@ import type { ArchiveReply, ArchiveTask } from './archive-tasks.ts'
 const module = new URL('./archive-thread', import.meta.url)
 
 /** Checks of uploads. An archive of a gigabyte takes half a minute. */
-const judging = {
+const checking = {
   threads: openThreads<ArchiveTask>(module, { count: 2, maxHeapMegabytes: 512 }),
   seconds: 600,
 }
@@ -29,7 +29,7 @@ export async function runInArchiveThread<Value>(task: ArchiveTask): Promise<Valu
 export async function askArchiveThread(
   task: ArchiveTask,
 ): Promise<Extract<ArchiveReply, { value: unknown } | { needs: unknown }>> {
-  const { threads, seconds } = task.name === 'judge' ? judging : browsing
+  const { threads, seconds } = task.name === 'check' ? checking : browsing
   const options = { milliseconds: seconds * 1000 }
   const reply = await threads.run<ArchiveReply>(task, options).catch((error: unknown) => {
     if (!(error instanceof ThreadFailure)) throw error

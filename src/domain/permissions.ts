@@ -206,7 +206,7 @@ export function isOnSite(act: Act): boolean {
  * scope includes the repository, and the account's role allows the act. `token` is null for a request without
  * credentials. Anyone may pull from a public repository, with any token or none.
  */
-export function judge(
+export function decideAccess(
   token: TokenGrant | null,
   repository: RepositoryForAccount,
   act: RepositoryAct,
@@ -216,7 +216,7 @@ export function judge(
   if (isPublic && act === 'pull') return 'allowed'
   if (!token) return isPublic ? 'forbidden' : 'hidden'
   if (!isPublic && !(role && isInResourceScope(token, repository))) return 'hidden'
-  const own = judgeToken(token, act)
+  const own = decideForToken(token, act)
   if (own !== 'allowed') return own
   return isInResourceScope(token, repository) && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
 }
@@ -225,28 +225,28 @@ export function judge(
  * Applies the permission rule to an act on a group: settings of a group affect all its repositories, so a token for some
  * of them is not enough. `role` is the role on the group; null for none.
  */
-export function judgeOnGroup(token: TokenGrant, role: Role | null, act: GroupAct): Verdict {
-  const own = judgeToken(token, act)
+export function decideOnGroup(token: TokenGrant, role: Role | null, act: GroupAct): Verdict {
+  const own = decideForToken(token, act)
   if (own !== 'allowed') return own
   return token.resourceScope === 'all' && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
 }
 
 /** Applies the permission rule to an act on the account of the credential itself. */
-export function judgeOnAccount(token: TokenGrant, act: AccountAct): Verdict {
-  const own = judgeToken(token, act)
+export function decideOnAccount(token: TokenGrant, act: AccountAct): Verdict {
+  const own = decideForToken(token, act)
   if (own !== 'allowed') return own
   return token.resourceScope === 'all' || !isForPeople(act) ? 'allowed' : 'forbidden'
 }
 
 /** Applies the permission rule to an act of site administration. */
-export function judgeOnSite(credential: Credential, act: SiteAct): Verdict {
-  if (judgeToken(credential, act) === 'unscoped') return 'unscoped'
+export function decideOnSite(credential: Credential, act: SiteAct): Verdict {
+  if (decideForToken(credential, act) === 'unscoped') return 'unscoped'
   if (!credential.isSiteAdmin) return 'administrator'
   return ruleOf(act).on === 'administrator' && credential.kind === 'personal' ? 'interactive' : 'allowed'
 }
 
 /** Applies the part of the rule that is about the credential alone: its scopes and its kind. */
-function judgeToken({ scopes, kind }: TokenGrant, act: Act): Verdict {
+function decideForToken({ scopes, kind }: TokenGrant, act: Act): Verdict {
   if (!coversAll(scopes, scopesOf(act))) return 'unscoped'
   const isOfPerson = kind !== 'access' && kind !== 'deploy'
   return isOfPerson || !isForPeople(act) ? 'allowed' : 'personal'

@@ -1,6 +1,6 @@
 import type { Actor, Queryable } from '../database/database.ts'
 import {
-  judge,
+  decideAccess,
   type RepositoryAct,
   type Role,
   scopesOf,
@@ -105,7 +105,9 @@ export function requireAccess(target: RegistryRequest, access: Access, act: Repo
   if (target.token && !actor) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
   const { repositoryId, visibility, role } = access
   const verdict =
-    repositoryId === null ? 'hidden' : judge(grantOf(access), { id: repositoryId, visibility, role }, act)
+    repositoryId === null
+      ? 'hidden'
+      : decideAccess(grantOf(access), { id: repositoryId, visibility, role }, act)
   if (repositoryId !== null && verdict === 'allowed') return { repositoryId, actor }
   if (!actor)
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })

@@ -9,7 +9,7 @@ export interface CredentialAuthor {
   actor: Actor
 }
 
-/** Thrown when the session or the token of a request has ended since the request was judged. */
+/** Thrown when the session or the token of a request has ended since the request was checked. */
 export class EndedMeanwhileError extends Refusal {
   constructor() {
     super(

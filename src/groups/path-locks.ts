@@ -9,12 +9,12 @@ const groupKey = (groupId: string) => `(${groupId} % 2147483647)::int`
  * statement that reads a path, and before the transaction locks a row: a rename waits for it and then locks rows.
  * Without it, a rename could mark documents as outdated before this transaction saves one with the old path.
  */
-export function keepPaths(condition: string): string {
+export function sharePathLock(condition: string): string {
   return `select pg_advisory_xact_lock_shared(${advisoryLocks.paths}, key)
             from (select distinct ${groupKey('group_id')} as key from repository where ${condition} order by key) k`
 }
 
-/** Keeps the path of a group until the transaction ends. The same rules apply as for `keepPaths`. */
+/** Keeps the path of a group until the transaction ends. The same rules apply as for `sharePathLock`. */
 export async function keepGroupPath(tx: pg.PoolClient, groupId: string): Promise<void> {
   await lock(tx, 'pg_advisory_xact_lock_shared', advisoryLocks.paths, groupId)
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
-import { judgeUpload } from '../archives/judge-upload.ts'
+import { checkUpload } from '../archives/check-upload.ts'
 import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
@@ -9,8 +9,8 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { commandLine } from '../events/events.ts'
 import type { UpstreamRequests } from '../upstreams/client/fetch.ts'
 import { toReceiveError, UpstreamError } from '../upstreams/client/upstream-error.ts'
-import type { UpstreamVersion } from '../upstreams/documents/judge-document.ts'
 import { matchesVersion } from '../upstreams/documents/patterns.ts'
+import type { UpstreamVersion } from '../upstreams/documents/read-document.ts'
 import { namesOf, openRegistry, readPackage } from '../upstreams/other-registry.ts'
 import { publishVersion } from './publish.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
@@ -108,9 +108,9 @@ async function importVersion(
     if (theirs.dist?.type !== 'zip') return { outcome: 'refused', reason: 'it has no zip archive' }
     if (wish.isDryRun) return { outcome: 'imported', reason: null }
     received = await receive(context, theirs.dist, wish.maxArchiveBytes)
-    const judged = await judgeUpload(received.path)
-    const { metadata } = readComposerJson(judged.manifest, packageName, version)
-    refuseMissingAutoload(metadata, judged.tree)
+    const checked = await checkUpload(received.path)
+    const { metadata } = readComposerJson(checked.manifest, packageName, version)
+    refuseMissingAutoload(metadata, checked.tree)
     const published = theirs.publishedAt ?? theirs.entry['time']
     const archive = received
     const outcome = await keepArchiveFor(db, archives, archive, async () => {
@@ -119,7 +119,7 @@ async function importVersion(
         packageName,
         version,
         metadata,
-        readme: await readmes.render(judged.readme),
+        readme: await readmes.render(checked.readme),
         archive,
         author: commandLine,
         baseUrl,

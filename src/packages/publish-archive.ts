@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
-import type { JudgedArchive } from '../archives/judge-archive.ts'
+import type { CheckedZip } from '../archives/check-zip.ts'
 import { keepArchive, keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
@@ -32,12 +32,12 @@ export interface PublishTarget {
  * archive and its composer.json. Throws a Refusal that names the mistake.
  */
 export function checkManifest(
-  judged: JudgedArchive,
+  zip: CheckedZip,
   { packageName, version }: Pick<PublishTarget, 'packageName' | 'version'>,
 ): Manifest {
-  const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
-  refuseMissingAutoload(metadata, judged.tree)
-  return { metadata, warnings: [...judged.warnings, ...warnings] }
+  const { metadata, warnings } = readComposerJson(zip.manifest, packageName, version)
+  refuseMissingAutoload(metadata, zip.tree)
+  return { metadata, warnings: [...zip.warnings, ...warnings] }
 }
 
 /**
@@ -48,7 +48,7 @@ export async function publishArchive(
   { config, db, changes, readmes, archives, room }: PublishContext,
   target: PublishTarget,
   received: ReceivedArchive,
-  { judged, manifest, author }: { judged: JudgedArchive; manifest: Manifest; author: Author },
+  { zip, manifest, author }: { zip: CheckedZip; manifest: Manifest; author: Author },
 ): Promise<'published' | 'repeated'> {
   const { repositoryId, packageName, version } = target
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
@@ -63,7 +63,7 @@ export async function publishArchive(
       const outcome = await publishVersion(changes, {
         ...target,
         metadata: manifest.metadata,
-        readme: await readmes.render(judged.readme),
+        readme: await readmes.render(zip.readme),
         archive: received,
         author,
         baseUrl: config.baseUrl,

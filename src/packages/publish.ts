@@ -8,7 +8,7 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
-import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
+import { claimPackage, copyDescription, type LockedPackage } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
 import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
 
@@ -108,7 +108,7 @@ export function settleRepeat(
  */
 async function renderVersionDocument(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   { isDev }: PublishedVersion,
   baseUrl: string,
 ): Promise<number> {

@@ -13,9 +13,9 @@ import { commandLine, insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { startBytes } from './archive-start.ts'
 import { Consumer, inTime, late } from './arriving-archive.ts'
+import { fileStartsLikeArchive, findDifference, refuseDenied } from './check-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
-import { fileStartsLikeArchive, findDifference, refuseDenied } from './judge-archive.ts'
 import { saveAlarms } from './tables/archive-alarms.ts'
 import {
   endFetchTurn,

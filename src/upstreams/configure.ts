@@ -10,7 +10,7 @@ import { isHostAndPort } from '../domain/setting-formats.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
 import { isOperator } from '../groups/operators.ts'
-import { keepPaths } from '../groups/path-locks.ts'
+import { sharePathLock } from '../groups/path-locks.ts'
 import { findGroupId } from '../groups/repositories.ts'
 import type { UpstreamClient, UpstreamRequests, UpstreamRights } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
@@ -89,7 +89,7 @@ export async function addUpstream(
         position = null,
       } = wanted
       const settings = { allow, deny, exempt, minimumAgeHours, keepsSource, mode, position }
-      await tx.query(keepPaths('id = $1'), [repositoryId])
+      await tx.query(sharePathLock('id = $1'), [repositoryId])
       await requireLimit(tx)
       await lockUpstreamUrl(tx, repositoryId, url)
       const added = await insertUpstream(tx, {
@@ -140,7 +140,7 @@ export async function setUpstream(
   if (badHost !== undefined) throw invalid(`${badHost} is not a valid host`)
   return transaction(pool, (tx) =>
     explainRule(async () => {
-      await tx.query(keepPaths('id = $1'), [repositoryId])
+      await tx.query(sharePathLock('id = $1'), [repositoryId])
       await lockUpstream(tx, repositoryId, name)
       const changed = await changeUpstream(tx, repositoryId, name, change)
       if (!changed) throw noUpstream()
@@ -163,7 +163,7 @@ export async function removeUpstream(
   { releasesNames = false } = {},
 ): Promise<void> {
   await transaction(pool, async (tx) => {
-    await tx.query(keepPaths('id = $1'), [repositoryId])
+    await tx.query(sharePathLock('id = $1'), [repositoryId])
     await lockUpstream(tx, repositoryId, name)
     const removed = await markUpstreamRemoved(tx, repositoryId, name)
     if (removed === null && !releasesNames) throw noUpstream()

@@ -4,7 +4,7 @@ import { transaction } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { commandLine, insertEvent } from '../events/events.ts'
-import { keepPaths } from '../groups/path-locks.ts'
+import { sharePathLock } from '../groups/path-locks.ts'
 import type { CheckContext } from './check-document.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { isInline, mayKnow, metadataUrlOf } from './client/upstream-root.ts'
@@ -157,7 +157,7 @@ export async function decideContest(
   { packageName, upstreamName }: { packageName: string; upstreamName: string },
 ): Promise<void> {
   await transaction(pool, async (tx) => {
-    await tx.query(keepPaths('id = $1'), [repositoryId])
+    await tx.query(sharePathLock('id = $1'), [repositoryId])
     const before = await theContest(tx, repositoryId, packageName)
     // No document of them is stored until the transaction ends. Their rows come before that of the package.
     await lockUpstreamsById(

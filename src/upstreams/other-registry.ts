@@ -5,9 +5,9 @@ import type { FetchedDocument, UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { type InlinePackages, metadataUrlOf, type UpstreamRoot } from './client/upstream-root.ts'
 import { inlineDocument } from './documents/document-tasks.ts'
-import { judgeDocument, type UpstreamVersion } from './documents/judge-document.ts'
 import { parseObject } from './documents/parse-object.ts'
 import { matchesVersion } from './documents/patterns.ts'
+import { readDocument, type UpstreamVersion } from './documents/read-document.ts'
 import { readRoot } from './fresh-root.ts'
 
 /** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
@@ -139,10 +139,10 @@ function byVersion(a: UpstreamVersion, b: UpstreamVersion): number {
 async function readPart(registry: OtherRegistry, name: string, isDev: boolean): Promise<ReadPackage> {
   try {
     const document = await findDocument(registry, name, isDev)
-    const judged = document && judgeDocument(document, name)
-    const dropped = judged?.dropped ?? []
+    const checked = document && readDocument(document, name)
+    const dropped = checked?.dropped ?? []
     return {
-      versions: judged?.content.versions ?? [],
+      versions: checked?.content.versions ?? [],
       refused: dropped.map((reason) => ({ version: reason.split(':')[0] ?? '', reason })),
       isUnread: false,
       isUnreachable: false,

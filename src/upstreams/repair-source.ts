@@ -1,9 +1,9 @@
 import type { ArchiveSource, OfferedArchive } from '../archives/repair-archives.ts'
 import type { Queryable } from '../database/database.ts'
 import { Refusal } from '../domain/refusal.ts'
+import { refuseDenied } from './check-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { refuseDenied } from './judge-archive.ts'
 import { listArchivesWithHash, type MirroredArchive } from './tables/mirrored-archives.ts'
 
 /**

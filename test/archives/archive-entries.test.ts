@@ -1,6 +1,6 @@
 import { deflateRawSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { expectInvalid, refusalOf } from '../support/judge-zip.ts'
+import { expectInvalid, refusalOf } from '../support/check-zip.ts'
 import { aZip, type CraftedEntry, craftZip, extraField, unicodePathField } from '../support/zip.ts'
 
 const json = '{"name":"acme/lib"}'
@@ -13,14 +13,14 @@ const link = (name: string, target: string | Buffer): CraftedEntry => ({
 })
 const file: CraftedEntry = { name: 'a.php', content: '<?php\n'.repeat(100) }
 
-describe('judgeArchive, of an archive without composer.json,', () => {
+describe('checkZip, of an archive without composer.json,', () => {
   it('tells the publisher the usual reason', async () => {
     const { details } = await refusalOf(craftZip([{ name: 'src/a.php', content: 'x' }]))
     expect(details.join('\n')).toContain('export-ignore')
   })
 })
 
-describe('judgeArchive refuses a name', () => {
+describe('checkZip refuses a name', () => {
   it.each<[name: string | Buffer, why: string]>([
     ['', '"" is an empty name'],
     ['/', '"/" is an empty name'],
@@ -67,7 +67,7 @@ describe('judgeArchive refuses a name', () => {
   })
 })
 
-describe('judgeArchive refuses a link', () => {
+describe('checkZip refuses a link', () => {
   it.each([
     ['x', '/etc/passwd', 'is a link to an absolute path'],
     ['x', 'C:/Windows', 'is a link to an absolute path'],
@@ -99,7 +99,7 @@ describe('judgeArchive refuses a link', () => {
   })
 })
 
-describe('judgeArchive refuses an entry', () => {
+describe('checkZip refuses an entry', () => {
   const attributes = (mode: number, dos = 0) => ({ central: { attributes: ((mode << 16) | dos) >>> 0 } })
   const twoKinds = 'is a directory by its attributes, but its name does not end in "/"'
   const special = 'is a device, pipe or socket'
@@ -329,7 +329,7 @@ describe('judgeArchive refuses an entry', () => {
   })
 })
 
-describe('judgeArchive refuses a package', () => {
+describe('checkZip refuses a package', () => {
   const ds = { '.DS_Store': 'x' }
   it.each<[what: string, files: Record<string, string>, why: string]>([
     ['without composer.json', { 'a.php': 'x', 'b.php': 'x' }, 'composer.json is missing'],

@@ -1,12 +1,12 @@
 import { describe, it } from 'vitest'
-import { expectInvalid } from '../support/judge-zip.ts'
+import { expectInvalid } from '../support/check-zip.ts'
 import { aZip, type CraftedEntry, craftZip } from '../support/zip.ts'
 
 const manifest: CraftedEntry = { name: 'composer.json', content: '{"name":"acme/lib"}' }
 const whole = aZip({ 'composer.json': '{"name":"acme/lib"}', 'src/Lib.php': '<?php' })
 const inParts = 'it is one part of an archive in several parts'
 
-describe('judgeArchive refuses a file', () => {
+describe('checkZip refuses a file', () => {
   const refused: [what: string, zip: Buffer, why: string | RegExp][] = [
     ['of no bytes', Buffer.alloc(0), 'it is not a zip file'],
     ['of noise', Buffer.alloc(100_000, 'noise'), 'it is not a zip file'],

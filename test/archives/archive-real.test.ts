@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, w
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { judgeArchive } from '../../src/archives/judge-archive.ts'
+import { checkZip } from '../../src/archives/check-zip.ts'
 import { has } from '../support/requires.ts'
 import { aZip } from '../support/zip.ts'
 
@@ -36,19 +36,19 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(directory, { recursive: true }))
 
-describe('judgeArchive accepts what is written by', () => {
+describe('checkZip accepts what is written by', () => {
   it.skipIf(!has('zip')).each([
     ['zip', ['-qry', '../zip.zip', '.'], 'zip.zip'],
     ['zip, without directories', ['-qryD', '../files.zip', '.'], 'files.zip'],
     ['zip, as zip64', ['-qry', '-fz', '../zip64.zip', '.'], 'zip64.zip'],
   ])('%s', async (_, args, name) => {
     run('zip', args, inDirectory('lib'))
-    expect((await judgeArchive(inDirectory(name))).manifest.toString()).toBe(json)
+    expect((await checkZip(inDirectory(name))).manifest.toString()).toBe(json)
   })
 
   it.skipIf(!has('zip'))('zip, into a pipe', async () => {
     run('sh', ['-c', 'zip -qr - lib | cat > pipe.zip'], directory)
-    expect(await judgeArchive(inDirectory('pipe.zip'))).toMatchObject({ manifestPath: 'lib/composer.json' })
+    expect(await checkZip(inDirectory('pipe.zip'))).toMatchObject({ manifestPath: 'lib/composer.json' })
   })
 
   it.skipIf(!has('git'))('git archive', async () => {
@@ -58,7 +58,7 @@ describe('judgeArchive accepts what is written by', () => {
       inDirectory('lib'),
     )
     run('git', ['archive', '--prefix=lib/', '-o', '../git.zip', 'HEAD'], inDirectory('lib'))
-    expect(await judgeArchive(inDirectory('git.zip'))).toMatchObject({
+    expect(await checkZip(inDirectory('git.zip'))).toMatchObject({
       manifestPath: 'lib/composer.json',
       entryCount: 8,
     })
@@ -69,9 +69,9 @@ describe('judgeArchive accepts what is written by', () => {
     writeFileSync(inDirectory('lib/.env'), 'A=1')
     run('composer', ['archive', '--format=zip', '--dir=..', '--file=composer'], inDirectory('lib'))
     rmSync(inDirectory('lib/.env'))
-    const judged = await judgeArchive(inDirectory('composer.zip'))
-    expect(judged.manifest.toString()).toBe(json)
-    expect(judged.warnings).toContain('".env" may contain secrets')
+    const checked = await checkZip(inDirectory('composer.zip'))
+    expect(checked.manifest.toString()).toBe(json)
+    expect(checked.warnings).toContain('".env" may contain secrets')
   })
 
   it.skipIf(!has('python3'))('python, from a stream', async () => {
@@ -82,7 +82,7 @@ class Pipe(io.RawIOBase):
     def write(self, b): return sys.stdout.buffer.write(b)
 with zipfile.ZipFile(Pipe(), 'w', zipfile.ZIP_DEFLATED) as z: z.writestr('composer.json', sys.argv[1])`
     writeFileSync(inDirectory('python.zip'), execFileSync('python3', ['-c', script, json]))
-    expect((await judgeArchive(inDirectory('python.zip'))).manifest.toString()).toBe(json)
+    expect((await checkZip(inDirectory('python.zip'))).manifest.toString()).toBe(json)
   })
 })
 
@@ -104,7 +104,7 @@ describe('aZip', () => {
   ])('writes a package that Composer installs, composer.json %s', async (_, files, manifestPath) => {
     const zip = inDirectory(`${manifestPath.replace('/', '-')}.zip`)
     writeFileSync(zip, aZip(files))
-    expect(await judgeArchive(zip)).toMatchObject({ manifestPath })
+    expect(await checkZip(zip)).toMatchObject({ manifestPath })
     const project = mkdtempSync(inDirectory('project-'))
     const definition = { name: 'acme/lib', version: '1.0.0', dist: { type: 'zip', url: zip } }
     const repositories = [{ type: 'package', package: definition }, { 'packagist.org': false }]

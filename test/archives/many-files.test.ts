@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { openArchiveBrowser } from '../../src/archives/archive-files.ts'
-import { judgeArchive } from '../../src/archives/judge-archive.ts'
-import { judgeUpload } from '../../src/archives/judge-upload.ts'
+import { checkUpload } from '../../src/archives/check-upload.ts'
+import { checkZip } from '../../src/archives/check-zip.ts'
 import { openArchiveStore } from '../../src/archives/store-owner.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -36,12 +36,12 @@ async function aFile(bytes: Buffer): Promise<string> {
 const pathsOf = ['', 'src', 'src/d7', 'src/d7/File7.php', 'src/link', 'src/d', 'none', 'composer.json']
 
 describe('an upload with many files', () => {
-  it('is judged in a thread as on the main thread', async () => {
+  it('is checked in a thread as on the main thread', async () => {
     const path = await aFile(aWideZip('wide/lib'))
-    const { tree: hereTree, ...here } = await judgeArchive(path)
-    const { tree, ...judged } = await judgeUpload(path)
-    expect(judged).toEqual(here)
-    expect(judged.entryCount).toBe(50_000)
+    const { tree: hereTree, ...here } = await checkZip(path)
+    const { tree, ...checked } = await checkUpload(path)
+    expect(checked).toEqual(here)
+    expect(checked.entryCount).toBe(50_000)
     expect(pathsOf.map(tree)).toEqual(pathsOf.map(hereTree))
     expect(pathsOf.map(tree)).toEqual([
       ...['directory', 'directory', 'directory', 'file', 'link', null, null],
@@ -58,12 +58,12 @@ describe('an upload with many files', () => {
       status: 400,
       message: 'invalid archive: "f0" occurs twice',
     }
-    await expect(judgeArchive(path)).rejects.toMatchObject(refusal)
-    await expect(judgeUpload(path)).rejects.toMatchObject(refusal)
+    await expect(checkZip(path)).rejects.toMatchObject(refusal)
+    await expect(checkUpload(path)).rejects.toMatchObject(refusal)
     const long = Array.from({ length: 50_001 }, (_, i) => ({ name: `f${i}`, content: '', method: 0 }))
-    await expect(judgeUpload(await aFile(craftZip(long)))).rejects.toMatchObject({ status: 413 })
+    await expect(checkUpload(await aFile(craftZip(long)))).rejects.toMatchObject({ status: 413 })
     const without = Array.from({ length: 1500 }, (_, i) => ({ name: `f${i}`, content: '' }))
-    await expect(judgeUpload(await aFile(craftZip(without)))).rejects.toMatchObject({
+    await expect(checkUpload(await aFile(craftZip(without)))).rejects.toMatchObject({
       details: expect.arrayContaining([expect.stringContaining('export-ignore')]),
     })
   })

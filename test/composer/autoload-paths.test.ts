@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { refuseMissingAutoload } from '../../src/composer/composer-json.ts'
 import type { JsonObject } from '../../src/composer/manifest-json.ts'
 import { useApp } from '../support/app.ts'
-import { judgeZip } from '../support/judge-zip.ts'
+import { checkZipOf } from '../support/check-zip.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 import { craftZip } from '../support/zip.ts'
 
@@ -13,7 +13,7 @@ const zip = craftZip([
 ])
 
 async function refusal(autoload: JsonObject, more: JsonObject = {}): Promise<unknown> {
-  const { tree } = await judgeZip(zip)
+  const { tree } = await checkZipOf(zip)
   try {
     refuseMissingAutoload({ autoload, ...more }, tree)
     return null

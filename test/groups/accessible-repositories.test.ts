@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import {
+  decideAccess,
   fullCredential,
-  judge,
   type ResourceScope,
   type Role,
   roles,
@@ -98,14 +98,14 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     ]
   })
 
-  it('agrees with judge(), for every resource scope', async () => {
+  it('agrees with decideAccess(), for every resource scope', async () => {
     const group = repository.group.name
     for (const [what, principal] of principals) {
       const isAdmin = one.isAdmin && principal.isSiteAdmin
       const role = roleOf({ ...one, isAdmin })
       const held = { id: repository.id, visibility: one.visibility, role }
       const token = { kind: 'personal' as const, scopes: ['repo-basic-info:r'], ...principal }
-      const verdict = judge(token, held, 'describe')
+      const verdict = decideAccess(token, held, 'describe')
       const isListed = role !== null && verdict === 'allowed'
       const hasThis = (found: { path: string; role: Role | null }[]) =>
         found.filter(({ path }) => path === repository.path).map((each) => each.role)
@@ -128,11 +128,11 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     }
   })
 
-  it('agrees with judge(), for a signed-in account', async () => {
+  it('agrees with decideAccess(), for a signed-in account', async () => {
     const [group = '', name = ''] = repository.path.split('/')
     const session = fullCredential('session', one.isAdmin)
     const isVisible =
-      judge(session, { id: repository.id, visibility: one.visibility, role }, 'describe') !== 'hidden'
+      decideAccess(session, { id: repository.id, visibility: one.visibility, role }, 'describe') !== 'hidden'
     const visible = await findVisibleRepository(t.db, { group, name }, account.id)
     expect(visible?.role).toBe(isVisible ? role : undefined)
     const anybody = await findVisibleRepository(t.db, { group, name }, null)
@@ -159,7 +159,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
 describe.each(visibilities)(
   'the SQL of the permission rule, for deploy tokens and a %s repository',
   (visibility) => {
-    it.each(['guest', 'developer'] as const)('agrees with judge(), for a %s', async (role) => {
+    it.each(['guest', 'developer'] as const)('agrees with decideAccess(), for a %s', async (role) => {
       const repository = await aRepository(t.db, { visibility })
       const sister = await aRepository(t.db, { group: repository.group })
       const elsewhere = await aRepository(t.db, { visibility })
@@ -182,7 +182,7 @@ describe.each(visibilities)(
       ]
       for (const [what, own, held] of principals) {
         const token = { kind: 'deploy' as const, scopes: ['repo-basic-info:r'], ...own }
-        const verdict = judge(token, { id: repository.id, visibility, role: held }, 'describe')
+        const verdict = decideAccess(token, { id: repository.id, visibility, role: held }, 'describe')
         const isListed = held !== null && verdict === 'allowed'
         const rolesOf = (found: { path: string; role: Role | null }[]) =>
           found.filter(({ path }) => path === repository.path).map((each) => each.role)

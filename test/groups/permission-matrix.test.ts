@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import {
-  judge,
+  decideAccess,
   type RepositoryAct,
   type ResourceScope,
   type Role,
@@ -224,7 +224,7 @@ describe('a request without credentials', () => {
     const access = await findAccess(t.db, { group, name, token: null })
     for (const act of Object.keys(rules) as RepositoryAct[]) {
       const held = { ...access, id: access.repositoryId as string }
-      const allowed = judge(null, held, act) === 'allowed'
+      const allowed = decideAccess(null, held, act) === 'allowed'
       expect(allowed, act).toBe(act === 'pull' && visibility === 'public')
     }
     const isOpen = visibility === 'public'
@@ -233,7 +233,7 @@ describe('a request without credentials', () => {
 })
 
 function verdictOf(access: Access, act: RepositoryAct): string {
-  return judge(grantOf(access), { ...access, id: access.repositoryId as string }, act)
+  return decideAccess(grantOf(access), { ...access, id: access.repositoryId as string }, act)
 }
 
 /** Returns the status of a pull, and of an upload without an archive: 400 means that the upload is permitted. */

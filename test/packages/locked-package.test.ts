@@ -5,7 +5,7 @@ import { aPublisher } from '../support/registry-actors.ts'
 
 describe('a package that something else is changing', () => {
   const t = useApp()
-  const holdPackage = async (work: () => Promise<void>) =>
+  const lockPackage = async (work: () => Promise<void>) =>
     transaction(t.db, async (tx) => {
       await tx.query(`select from package where name = 'acme/lib' for update`)
       await work()
@@ -16,7 +16,7 @@ describe('a package that something else is changing', () => {
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/other' })
     let pushes: ReturnType<typeof push>[] = []
-    await holdPackage(async () => {
+    await lockPackage(async () => {
       pushes = Array.from({ length: 45 }, (_, i) => push(`1.1.${i}`))
       // There are more requests than connections in the main pool. Some wait for the lock, and the others wait for a connection.
       await expect.poll(waitingStatements).toBe(5)
@@ -32,7 +32,7 @@ describe('a package that something else is changing', () => {
   it('returns a push with 503 and Retry-After when it takes too long', async () => {
     const { push } = await aPublisher(t)
     await push('1.0.0')
-    await holdPackage(async () => {
+    await lockPackage(async () => {
       const response = await push('1.1.0')
       expect([response.statusCode, response.json().errcode]).toEqual([503, 14])
       expect(response.headers['retry-after']).toBe('5')

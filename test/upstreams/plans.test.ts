@@ -3,8 +3,8 @@ import { openDatabase } from '../../src/database/database.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import type { RegistryRequest } from '../../src/groups/access.ts'
 import { listAnyDocuments } from '../../src/packages/documents/documents.ts'
-import { judgeDocument } from '../../src/upstreams/documents/judge-document.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
+import { readDocument } from '../../src/upstreams/documents/read-document.ts'
 import { storeDocuments } from '../../src/upstreams/store-documents.ts'
 import {
   findMirroredArchives,
@@ -68,9 +68,9 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
         version,
         dist: { type: 'zip', url: `https://packages.example.com/${version}.zip`, reference: 'a1b2c3' },
       }))
-      const judged = judgeDocument({ packages: { [packageName]: entries } }, packageName)
-      if (!judged) throw new Error('the document has no package')
-      const packed = packDocument(judged)
+      const checked = readDocument({ packages: { [packageName]: entries } }, packageName)
+      if (!checked) throw new Error('the document has no package')
+      const packed = packDocument(checked)
       const document = { ...packed, upstream, packageName, isDev: false, lastModified: null }
       expect(await storeDocuments(db, baseUrl, [document])).toMatchObject([{ verdict: 'upstream' }])
       const terms = { baseUrl, freshSeconds: 60 }
@@ -81,7 +81,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       ])
       const packageId = found?.packageId ?? ''
       expect(await listMirrorBytes(db, [{ packageId, isDev: false, encoding: 'gzip' }])).not.toEqual([null])
-      const { versionPath = '', reference = '', type = '' } = judged.content.versions[0]?.dist ?? {}
+      const { versionPath = '', reference = '', type = '' } = checked.content.versions[0]?.dist ?? {}
       const archive = { packageName, version: versionPath, reference, type }
       const [download] = await listMirroredDownloads(db, [{ target, ...archive }])
       const id = download?.mirrored?.id ?? ''

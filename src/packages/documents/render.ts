@@ -6,7 +6,7 @@ import { encodeDocument } from '../../documents/encodings.ts'
 import { makePause } from '../../domain/time-slices.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import { listAdvisories, listQuarantined } from '../tables/package-warnings.ts'
-import { findListing, type HeldPackage } from '../tables/packages.ts'
+import { findListing, type LockedPackage } from '../tables/packages.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
 import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { type EntrySource, entryOf, relinkArchives } from './entry.ts'
@@ -24,7 +24,7 @@ const joinedAtOnce = 1_000
  */
 export async function relinkVersion(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   versionId: string,
   baseUrl: string,
 ): Promise<void> {
@@ -40,7 +40,7 @@ export async function relinkVersion(
  */
 export async function relinkNewest(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
@@ -51,7 +51,7 @@ export async function relinkNewest(
 /** Renders all entries of a document again. It works in parts, because there can be tens of thousands of entries. */
 export async function relinkDocument(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
@@ -68,7 +68,7 @@ export async function relinkDocument(
 /** Publishes one of the package's two documents from its current entries. Returns the size in bytes. */
 export async function renderDocument(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   isDev: boolean,
   baseUrl: string,
 ): Promise<number> {
@@ -94,7 +94,7 @@ export async function renderDocument(
  */
 async function readEntries(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   isDev: boolean,
   baseUrl: string,
 ): Promise<Buffer[]> {
@@ -110,7 +110,7 @@ async function readEntries(
  */
 async function joinEntries(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   isDev: boolean,
   baseUrl: string,
   isAcceptable: (entries: string) => boolean,
@@ -146,7 +146,7 @@ export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: 
  */
 async function minify(
   sources: readonly (EntrySource & { id: string })[],
-  held: HeldPackage,
+  held: LockedPackage,
   baseUrl: string,
   newer: EntrySource | null = null,
 ): Promise<[string, string][]> {

@@ -3,7 +3,7 @@ import { transaction } from '../../database/database.ts'
 import { noteListingChange } from '../../documents/listing.ts'
 import { renderOutdated } from '../../documents/outdated.ts'
 import type { Job } from '../../jobs/job.ts'
-import { holdPackage } from '../tables/packages.ts'
+import { lockPackage } from '../tables/packages.ts'
 import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
 import { refreshRoot, renderDocument } from './render.ts'
 
@@ -68,7 +68,7 @@ export async function rerenderRoot(pool: pg.Pool, repositoryId: string, baseUrl:
 /** Renders those documents of a package again that have links of another base URL, or an older format. */
 export function rerenderPackage(pool: pg.Pool, packageId: string, baseUrl: string): Promise<void> {
   return transaction(pool, async (tx) => {
-    const held = await holdPackage(tx, packageId)
+    const held = await lockPackage(tx, packageId)
     if (!held) return
     // Read them under the lock, because another process may have rendered them since they were listed.
     for (const isDev of await listOutdatedDocuments(tx, packageId, baseUrl)) {

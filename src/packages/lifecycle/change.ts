@@ -4,7 +4,7 @@ import { errcode, Refusal } from '../../domain/refusal.ts'
 import type { RegistryAction } from '../../events/actions.ts'
 import { type Author, insertEvent } from '../../events/events.ts'
 import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
-import { copyDescription, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
+import { copyDescription, type LockedPackage, lockNamedPackage } from '../tables/packages.ts'
 
 /** A change of a published package: the package, the author, and the base URL of links. */
 export interface PackageChange {
@@ -35,10 +35,10 @@ export interface ChangeRecord {
 export async function changePackage<D extends ChangeRecord>(
   pool: pg.Pool,
   { repositoryId, packageName, author }: PackageChange,
-  alter: (tx: pg.PoolClient, held: HeldPackage) => Promise<D>,
+  alter: (tx: pg.PoolClient, held: LockedPackage) => Promise<D>,
 ): Promise<D> {
   return transaction(pool, async (tx) => {
-    const held = await holdNamedPackage(tx, repositoryId, packageName)
+    const held = await lockNamedPackage(tx, repositoryId, packageName)
     if (!held) throw noPackage()
     const record = await alter(tx, held)
     await insertEvent(tx, author, { repositoryId, packageName, ...record })
@@ -49,7 +49,7 @@ export async function changePackage<D extends ChangeRecord>(
 /** Publishes the documents after `is_listed` of one version has changed. */
 export async function showVersion(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   { id, isDev }: { id: string; isDev: boolean },
   baseUrl: string,
 ): Promise<void> {
@@ -59,7 +59,7 @@ export async function showVersion(
 }
 
 /** Publishes the documents after several versions of a package have changed. */
-export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
+export async function showPackage(tx: pg.PoolClient, held: LockedPackage, baseUrl: string): Promise<void> {
   for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
   await copyDescription(tx, held.id)
   await renderBothDocuments(tx, held, baseUrl)
@@ -68,7 +68,7 @@ export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl:
 /** Publishes both documents of a package from its unchanged entries. */
 export async function renderBothDocuments(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   baseUrl: string,
 ): Promise<void> {
   for (const isDev of [false, true]) await renderDocument(tx, held, isDev, baseUrl)

@@ -11,7 +11,7 @@ import {
   markWithdrawn,
   unmarkQuarantined,
 } from '../tables/package-warnings.ts'
-import { copyDescription, type HeldPackage, saveAbandonment } from '../tables/packages.ts'
+import { copyDescription, type LockedPackage, saveAbandonment } from '../tables/packages.ts'
 import { findVersionState } from '../tables/version-states.ts'
 import {
   changePackage,
@@ -57,7 +57,7 @@ export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Prom
 /** Publishes both documents, because both list the package's quarantines. The database renders filter.json itself. */
 async function showChange(
   tx: pg.PoolClient,
-  held: HeldPackage,
+  held: LockedPackage,
   versionId: string,
   baseUrl: string,
 ): Promise<void> {

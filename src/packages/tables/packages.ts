@@ -1,10 +1,10 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
-import { keepPaths } from '../../groups/path-locks.ts'
+import { sharePathLock } from '../../groups/path-locks.ts'
 
 /** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
-export interface HeldPackage {
+export interface LockedPackage {
   id: string
   repositoryId: string
   /** The repository's path, `acme/php`. */
@@ -32,10 +32,10 @@ export async function claimPackage(
   tx: pg.PoolClient,
   repositoryId: string,
   name: string,
-): Promise<HeldPackage> {
+): Promise<LockedPackage> {
   const [, { rows }] = await together([
-    tx.query({ name: 'keep-path', text: keepPaths('id = $1'), values: [repositoryId] }),
-    tx.query<HeldPackage>({
+    tx.query({ name: 'keep-path', text: sharePathLock('id = $1'), values: [repositoryId] }),
+    tx.query<LockedPackage>({
       name: 'claim-package',
       text: `insert into package as p (repository_id, name) select $1::bigint, $2 where ${isThere('$1')}
              on conflict (repository_id, name) do update set name = excluded.name
@@ -49,10 +49,10 @@ export async function claimPackage(
 }
 
 /** Locks a package's row until the transaction ends. Null when the package does not exist. */
-export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise<HeldPackage | null> {
+export async function lockPackage(tx: pg.PoolClient, packageId: string): Promise<LockedPackage | null> {
   const [, { rows }] = await together([
-    tx.query(keepPaths('id = (select repository_id from package where id = $1)'), [packageId]),
-    tx.query<HeldPackage>(
+    tx.query(sharePathLock('id = (select repository_id from package where id = $1)'), [packageId]),
+    tx.query<LockedPackage>(
       `select ${heldColumns} from package p
         where p.id = $1 and ${isThere('p.repository_id')} for no key update`,
       [packageId],
@@ -62,14 +62,14 @@ export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise
 }
 
 /** Locks the row of a repository's package until the transaction ends. Null when no package has that name. */
-export async function holdNamedPackage(
+export async function lockNamedPackage(
   tx: pg.PoolClient,
   repositoryId: string,
   name: string,
-): Promise<HeldPackage | null> {
+): Promise<LockedPackage | null> {
   const [, { rows }] = await together([
-    tx.query(keepPaths('id = $1'), [repositoryId]),
-    tx.query<HeldPackage>(
+    tx.query(sharePathLock('id = $1'), [repositoryId]),
+    tx.query<LockedPackage>(
       `select ${heldColumns} from package p
         where p.repository_id = $1 and p.name = $2 and ${isThere('$1')} for no key update`,
       [repositoryId, name],

@@ -2,8 +2,8 @@ import { isConstraint } from '../../composer/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import { versionList } from '../client/upstream-root.ts'
-import { jsonForPhp, type UpstreamContent } from './judge-document.ts'
 import { parseObject } from './parse-object.ts'
+import { jsonForPhp, type UpstreamContent } from './read-document.ts'
 
 /** The size of the advisories of one name. Several hundred of them have about half of that. */
 const maxNameCharacters = 1024 * 1024

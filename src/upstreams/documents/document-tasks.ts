@@ -2,7 +2,6 @@ import type { Json, JsonObject } from '../../composer/manifest-json.ts'
 import { parseInclude, parseRoot, versionList } from '../client/upstream-root.ts'
 import { contentAdvisories, parseAdvisories, type ServedAdvisory } from './complete-advisories.ts'
 import { parseChanges, parseMalwareList, parseTimestamp } from './feeds.ts'
-import { judgeDocument, type PartWanted, readUnexpanded } from './judge-document.ts'
 import {
   type ContentSummary,
   type EncodedOffer,
@@ -15,6 +14,7 @@ import {
   unpackContent,
 } from './packed-content.ts'
 import { parseObject, textOf } from './parse-object.ts'
+import { type PartWanted, readDocument, readUnexpanded } from './read-document.ts'
 import { parseNames, parseProviders, parseSearch } from './search-results.ts'
 
 /**
@@ -32,26 +32,26 @@ export const documentTasks = {
   parseNames,
   parseProviders,
 
-  /** Judges a package's document. Null when it does not contain the package. */
-  judge(bytes: Uint8Array, packageName: string): PackedDocument | null {
-    const judged = judgeDocument(parseObject(bytes, `the metadata of ${packageName}`), packageName)
-    return judged && packDocument(judged)
+  /** Reads a package's document. Null when it does not contain the package. */
+  readPackage(bytes: Uint8Array, packageName: string): PackedDocument | null {
+    const checked = readDocument(parseObject(bytes, `the metadata of ${packageName}`), packageName)
+    return checked && packDocument(checked)
   },
 
   /** Returns whether a document contains the package. */
   hasPackage: (bytes: Uint8Array, packageName: string): boolean =>
     readUnexpanded(parseObject(bytes, `the metadata of ${packageName}`), packageName) !== null,
 
-  /** Judges the versions of a package in packages.json. `versions` is one JSON, or several ones after another. */
-  judgeInline(
+  /** Reads the versions of a package in packages.json. `versions` is one JSON, or several ones after another. */
+  readInline(
     versions: Uint8Array,
     ends: readonly number[],
     packageName: string,
     part: PartWanted,
   ): PackedDocument | null {
     const parts = ends.map((end, i) => versions.subarray(ends[i - 1] ?? 0, end))
-    const judged = judgeDocument(inlineDocument(parts, packageName), packageName, part)
-    return judged && packDocument(judged)
+    const checked = readDocument(inlineDocument(parts, packageName), packageName, part)
+    return checked && packDocument(checked)
   },
 
   /** Returns the parts of stored content that the database needs. */

@@ -2,13 +2,13 @@ import { compareNormalized } from '../../composer/composer-version.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
 import { difference } from '../../composer/minify.ts'
 import { documentAdvisories } from './complete-advisories.ts'
+import { readPatterns } from './patterns.ts'
 import {
   affectedConstraints,
   malwareFlags,
   type UpstreamContent,
   type UpstreamVersion,
-} from './judge-document.ts'
-import { readPatterns } from './patterns.ts'
+} from './read-document.ts'
 import { readConstraint } from './satisfies.ts'
 
 /** The rules of a repository for one package of an upstream. */

@@ -2,16 +2,16 @@ import { gunzipSync, gzipSync } from 'node:zlib'
 import { isJsonObject } from '../../composer/manifest-json.ts'
 import { type EncodedDocument, encodeDocument } from '../../documents/encodings.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
+import { type OfferRules, offer } from './offer.ts'
+import { textOf } from './parse-object.ts'
 import {
   affectedConstraints,
-  type JudgedDocument,
   type MalwareFlag,
   malwareFlags,
   type UpstreamContent,
   type UpstreamDist,
-} from './judge-document.ts'
-import { type OfferRules, offer } from './offer.ts'
-import { textOf } from './parse-object.ts'
+  type UpstreamDocument,
+} from './read-document.ts'
 
 /** The maximum number of names that the versions of a package replace or provide. Each one is looked up. */
 const maxReplaced = 10_000
@@ -75,7 +75,7 @@ export interface EncodedOffer extends EncodedDocument {
 }
 
 /** Returns the stored form of a document. Throws `UpstreamError` when it replaces too many names. */
-export function packDocument({ content, dropped }: JudgedDocument): PackedDocument {
+export function packDocument({ content, dropped }: UpstreamDocument): PackedDocument {
   const text = Buffer.from(JSON.stringify(content))
   return { packed: gzipSync(text, { level: 4 }), summary: summarize(content), size: text.length, dropped }
 }

@@ -3,7 +3,6 @@ import { openThreads, ThreadFailure } from '../../domain/threads.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import { contentAdvisories, type ServedAdvisory } from './complete-advisories.ts'
 import { documentTasks, inlineDocument } from './document-tasks.ts'
-import { expandDocument, type PartWanted, readUnexpanded, type UpstreamContent } from './judge-document.ts'
 import {
   type ContentSummary,
   comparedCharacters,
@@ -16,6 +15,7 @@ import {
   summarize,
 } from './packed-content.ts'
 import { parseObject, textOf } from './parse-object.ts'
+import { expandDocument, type PartWanted, readUnexpanded, type UpstreamContent } from './read-document.ts'
 
 export type DocumentTasks = typeof documentTasks
 
@@ -66,21 +66,21 @@ export async function runTask<Name extends keyof DocumentTasks>(
   return (await task(...args)) as Awaited<ReturnType<DocumentTasks[Name]>>
 }
 
-/** Judges a package's document. Null when it does not contain the package. */
-export async function judgePackage(
+/** Reads a package's document. Null when it does not contain the package. */
+export async function readPackage(
   owner: TaskOwner,
   bytes: Uint8Array,
   packageName: string,
 ): Promise<PackedDocument | null> {
-  if (bytes.length > smallBytes) return runInThread(owner, 'judge', bytes, packageName)
+  if (bytes.length > smallBytes) return runInThread(owner, 'readPackage', bytes, packageName)
   const document = readUnexpanded(parseObject(bytes, `the metadata of ${packageName}`), packageName)
   if (document === null) return null
-  if (document.characters > smallExpanded) return runInThread(owner, 'judge', bytes, packageName)
+  if (document.characters > smallExpanded) return runInThread(owner, 'readPackage', bytes, packageName)
   return packDocument(expandDocument(document, 'all'))
 }
 
-/** Judges the versions of a package in packages.json and its includes. */
-export async function judgeInlinePackage(
+/** Reads the versions of a package in packages.json and its includes. */
+export async function readInlinePackage(
   owner: TaskOwner,
   parts: readonly Uint8Array[],
   packageName: string,
@@ -89,11 +89,11 @@ export async function judgeInlinePackage(
   let end = 0
   const ends = parts.map(({ length }) => (end += length))
   const bytes = Buffer.concat(parts)
-  if (bytes.length > smallBytes) return runInThread(owner, 'judgeInline', bytes, ends, packageName, part)
+  if (bytes.length > smallBytes) return runInThread(owner, 'readInline', bytes, ends, packageName, part)
   const document = readUnexpanded(inlineDocument(parts, packageName), packageName)
   if (document === null) return null
   if (document.characters > smallExpanded)
-    return runInThread(owner, 'judgeInline', bytes, ends, packageName, part)
+    return runInThread(owner, 'readInline', bytes, ends, packageName, part)
   return packDocument(expandDocument(document, part))
 }
 

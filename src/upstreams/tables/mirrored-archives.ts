@@ -5,7 +5,7 @@ import { byteaArray, forEachCall } from '../../database/shared-statements.ts'
 import type { RegistryRequest, WithAccess } from '../../groups/access.ts'
 import { forEachRequest, oneRow } from '../../groups/for-each-request.ts'
 import type { UpstreamRights } from '../client/fetch.ts'
-import type { MalwareFlag } from '../documents/judge-document.ts'
+import type { MalwareFlag } from '../documents/read-document.ts'
 import { allFlags, type OriginVerdict } from './mirrored-packages.ts'
 
 /** The parts of an archive's URL. */
@@ -87,7 +87,7 @@ const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as
 /**
  * SQL: the tables of `columns`, with one archive for each package. `condition` and `order` choose the archive. Because of
  * the limit, PostgreSQL uses the index of the archives. It may have made the plan when the table was empty.
- * An archive of a released name is judged by the last rules of the upstream that released it, and is not fetched.
+ * An archive of a released name is checked by the last rules of the upstream that released it, and is not fetched.
  */
 function tablesOf(condition: string, order = ''): string {
   return `mirrored_package m

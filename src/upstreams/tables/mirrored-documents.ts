@@ -9,7 +9,7 @@ import {
   pieceBytes,
 } from '../../documents/document-bytes.ts'
 import type { Encoding } from '../../documents/encodings.ts'
-import { keepPaths } from '../../groups/path-locks.ts'
+import { sharePathLock } from '../../groups/path-locks.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
 
@@ -246,7 +246,7 @@ export async function saveSummaryFlags(
   flags: Uint8Array,
 ): Promise<void> {
   if (await areFlagsSaved(tx, upstreamId, flags)) return
-  await tx.query(keepPaths('id = (select repository_id from upstream where id = $1)'), [upstreamId])
+  await tx.query(sharePathLock('id = (select repository_id from upstream where id = $1)'), [upstreamId])
   // Wait for transactions that bind names. The next statement sees these names, and later bindings see its flags.
   const { rowCount } = await tx.query(
     'select from upstream where id = $1 and removed_at is null for no key update',

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../../database/database.ts'
 import { nameRange } from '../../database/name-range.ts'
-import { keepPaths } from '../../groups/path-locks.ts'
+import { sharePathLock } from '../../groups/path-locks.ts'
 import { contestedBy } from './contested-names.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
@@ -140,7 +140,7 @@ export async function bindPackages(
              select * from unnest((select $1::bigint[]), (select $2::text[]), (select $3::bigint[]))
                       with ordinality as w (repository_id, name, upstream_id, place)
            ), paths as materialized (
-             ${keepPaths('id = any ($1)')}
+             ${sharePathLock('id = any ($1)')}
            ), active as materialized (
              select id from upstream
               where id = any ($3) and removed_at is null and (select count(*) from paths) >= 0

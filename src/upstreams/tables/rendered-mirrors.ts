@@ -1,8 +1,8 @@
 import type pg from 'pg'
 import { byteaArray } from '../../database/shared-statements.ts'
 import type { EncodedDocument } from '../../documents/encodings.ts'
-import { keepPaths } from '../../groups/path-locks.ts'
-import type { MalwareFlag } from '../documents/judge-document.ts'
+import { sharePathLock } from '../../groups/path-locks.ts'
+import type { MalwareFlag } from '../documents/read-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
 /** The rules for a document of a mirrored package. */
@@ -32,7 +32,7 @@ export interface MirrorRules {
 export async function lockMirror(tx: pg.PoolClient, packageId: string): Promise<void> {
   await tx.query(
     `with paths as materialized (
-       ${keepPaths('id = (select repository_id from mirrored_package where id = $1)')}
+       ${sharePathLock('id = (select repository_id from mirrored_package where id = $1)')}
      ), rules as materialized (
        select u.id from mirrored_package m join upstream u on u.id = m.upstream_id
         where m.id = $1 and (select count(*) from paths) >= 0 for share of u

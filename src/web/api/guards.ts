@@ -7,11 +7,11 @@ import {
   type AccountAct,
   type Act,
   type Credential,
+  decideAccess,
+  decideOnAccount,
+  decideOnGroup,
+  decideOnSite,
   type GroupAct,
-  judge,
-  judgeOnAccount,
-  judgeOnGroup,
-  judgeOnSite,
   type RepositoryAct,
   type SiteAct,
   scopesOf,
@@ -27,6 +27,7 @@ import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { actorOf, senderOf } from '../actor.ts'
+import type { ServerPools } from '../server/pools.ts'
 import {
   ApiError,
   insufficientScope,
@@ -41,8 +42,7 @@ import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 export interface ApiContext extends AppContext {
   /** A small separate pool for changes of packages, because they wait for locks. */
   changes: pg.Pool
-  /** The pool for pulls and tokens. */
-  hotDb: pg.Pool
+  pools: ServerPools
   lastUse: LastUse
   upstreamClient: UpstreamClient
 }
@@ -74,14 +74,14 @@ export function guardToken(act: AccountAct, context: ApiContext): Guard<TokenHol
   const findHolder = holderFinder(context)
   return makeGuard(act, async (request) => {
     const holder = await findHolder(request)
-    requireAllowed(judgeOnAccount(holder, act), holder, act)
+    requireAllowed(decideOnAccount(holder, act), holder, act)
     return holder
   })
 }
 
 /** Returns a function that finds the holder of a request's token. It throws when there is none. */
-function holderFinder({ hotDb, lastUse }: ApiContext) {
-  const findTokenHolder = shareStatements(listTokenHolders.bind(null, hotDb), {
+function holderFinder({ pools, lastUse }: ApiContext) {
+  const findTokenHolder = shareStatements(listTokenHolders.bind(null, pools.pull), {
     keyOf: (tokenHash) => tokenHash.toString('latin1'),
   })
   return async (request: FastifyRequest): Promise<TokenHolder> => {
@@ -119,7 +119,7 @@ export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant
     if (accountId === null) throw notFound('group not found')
     const found = await findVisibleGroup(context.db, group, accountId, { asSiteAdmin: holder.isSiteAdmin })
     if (!found) throw notFound('group not found')
-    requireAllowed(judgeOnGroup(holder, found.role, act), holder, act)
+    requireAllowed(decideOnGroup(holder, found.role, act), holder, act)
     return {
       groupId: found.id,
       name: found.name,
@@ -142,12 +142,12 @@ export interface PersonGrant {
 
 /** Requires a personal access token that may do an act on its own account. */
 export function guardPerson(act: AccountAct, context: ApiContext): Guard<PersonGrant> {
-  return guardPeople(act, context, (holder) => judgeOnAccount(holder, act))
+  return guardPeople(act, context, (holder) => decideOnAccount(holder, act))
 }
 
 /** Requires an admin token that may do an act of site administration. */
 export function guardAdministrator(act: SiteAct, context: ApiContext): Guard<PersonGrant> {
-  return guardPeople(act, context, (holder) => judgeOnSite(holder, act))
+  return guardPeople(act, context, (holder) => decideOnSite(holder, act))
 }
 
 function guardPeople(
@@ -191,7 +191,8 @@ export function guardRepository(
     const { repositoryId, tokenId, authorizationId, accountId } = access
     const token = { kind: grant.kind, tokenId, authorizationId }
     lastUse.note(token, () => describeSender(accountId))
-    const verdict = repositoryId === null ? 'hidden' : judge(grant, { ...access, id: repositoryId }, act)
+    const verdict =
+      repositoryId === null ? 'hidden' : decideAccess(grant, { ...access, id: repositoryId }, act)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
     requireScopes(grant.scopes, act)
     requireAllowed(verdict, grant, act)
@@ -205,17 +206,17 @@ export function requireOnRepository(
   { access, grant, repositoryId }: RepositoryGrant,
   act: RepositoryAct,
 ): void {
-  requireAllowed(judge(grant, { ...access, id: repositoryId }, act), grant, act)
+  requireAllowed(decideAccess(grant, { ...access, id: repositoryId }, act), grant, act)
 }
 
 /** Requires that a request that passed the guard of a group may do another act there too. */
 export function requireOnGroup({ credential }: GroupGrant, act: GroupAct): void {
-  requireAllowed(judgeOnGroup(credential, 'admin', act), credential, act)
+  requireAllowed(decideOnGroup(credential, 'admin', act), credential, act)
 }
 
 /** Requires that a request that passed another guard may also do an act of site administration. */
 export function requireOnSite({ credential }: { credential: Credential }, act: SiteAct): void {
-  requireAllowed(judgeOnSite(credential, act), credential, act)
+  requireAllowed(decideOnSite(credential, act), credential, act)
 }
 
 /**

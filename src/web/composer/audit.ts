@@ -15,13 +15,13 @@ const maxNames = 1000
  */
 export async function auditRoute(
   app: FastifyInstance,
-  { hotDb, requireAccess, upstreamQueries }: RegistryContext,
+  { pools, requireAccess, upstreamQueries }: RegistryContext,
 ) {
   acceptText(app)
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
     const names = readNames(request.body)
-    const found = await findAdvisories(hotDb, target, [
+    const found = await findAdvisories(pools.pull, target, [
       ...new Set(names.slice(0, maxNames).filter(isPackageName)),
     ])
     requireAccess(target, found.access, 'pull')

@@ -39,11 +39,11 @@ const maxUncountedArchive = 64 * 1024
  */
 export async function distRoute(
   app: FastifyInstance,
-  { config, hotDb, archives, requireAccess, archiveMirror, downloads }: RegistryContext,
+  { config, pools, archives, requireAccess, archiveMirror, downloads }: RegistryContext,
 ): Promise<void> {
   const keyOf = ({ target }: WantedDownload) => target.key
-  const findDownload = shareStatements(listDownloads.bind(null, hotDb), { keyOf })
-  const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, hotDb), { keyOf })
+  const findDownload = shareStatements(listDownloads.bind(null, pools.pull), { keyOf })
+  const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, pools.pull), { keyOf })
   let bytesBeingRead = 0
   const sending = openSendingLimit(maxCachedBytes)
   const cache = openReadCache<Buffer, number>({

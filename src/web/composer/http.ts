@@ -16,13 +16,11 @@ import { senderOf } from '../actor.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
 import { sendEarly } from '../early-response.ts'
 import { refusalOf } from '../refusal-of.ts'
+import type { ServerPools } from '../server/pools.ts'
 
 /** The parts that the registry's endpoints need. */
 export interface RegistryContext extends AppContext {
-  /** The pool for pulls and tokens. No other request can use up its connections. */
-  hotDb: pg.Pool
-  /** A separate pool for searches. */
-  searchDb: pg.Pool
+  pools: ServerPools
   readmes: ReadmeRenderer
   /** A separate small pool for publishing, which waits for the lock of a package. */
   changes: pg.Pool

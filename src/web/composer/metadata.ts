@@ -55,7 +55,8 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
  * its content. Concurrent requests share one read of bytes that are not cached.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
-  const { config, hotDb: db, changes, requireAccess, mirror } = context
+  const { config, changes, requireAccess, mirror } = context
+  const db = context.pools.pull
   const { baseUrl } = config
   const terms = { baseUrl, freshSeconds: config.upstreams.freshSeconds }
 

@@ -20,12 +20,12 @@ interface Installation {
  */
 export async function notifyRoutes(
   app: FastifyInstance,
-  { hotDb, requireAccess, downloads }: RegistryContext,
+  { pools, requireAccess, downloads }: RegistryContext,
 ) {
   acceptText(app)
   app.post('/downloads', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const { repositoryId } = requireAccess(target, await findAccess(hotDb, target), 'pull')
+    const { repositoryId } = requireAccess(target, await findAccess(pools.pull, target), 'pull')
     const reported = readInstallations(request.body).map(
       ({ name, version }): ReportedDownload => ({
         repositoryId,

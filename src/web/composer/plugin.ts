@@ -36,14 +36,15 @@ const everyRoute = [
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
-    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror' | 'room' | 'downloads'> & {
+    Pick<RegistryContext, 'pools' | 'changes' | 'readmes' | 'mirror' | 'room' | 'downloads'> & {
       lastUse: LastUse
       upstreamClient: UpstreamClient
       noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
   const archives = await openArchiveStore(given.config)
-  const { hotDb: db, upstreamClient: client, room, noteArchive: note } = given
+  const { upstreamClient: client, room, noteArchive: note } = given
+  const db = given.pools.pull
   const { maxArchiveBytes } = given.config
   const archiveMirror = openArchiveMirror({ db, client, archives, room, maxArchiveBytes, note }, app.log)
   app.addHook('onClose', async () => {
@@ -54,7 +55,7 @@ export async function registry(
     ...given,
     archives,
     archiveMirror,
-    upstreamQueries: openUpstreamQueries({ db: given.hotDb, client: given.upstreamClient }, app.log),
+    upstreamQueries: openUpstreamQueries({ db, client }, app.log),
     requireAccess(target, access, act) {
       const granted = requireAccess(target, access, act)
       const { actor } = granted

@@ -14,14 +14,14 @@ const maxQueryCharacters = 200
 /** Search, list and providers (COMPOSER A2). */
 export async function searchRoutes(
   app: FastifyInstance,
-  { config, db, searchDb, requireAccess, upstreamQueries }: RegistryContext,
+  { config, db, pools, requireAccess, upstreamQueries }: RegistryContext,
 ) {
   app.get('/search.json', async (request, reply) => {
     const repositoryId = await admitPull(request)
     const words = queryOf(request, 'q').toLowerCase().split(/\s+/).filter(Boolean)
     const type = queryOf(request, 'type') || null
     const [{ results, total }, theirs] = await Promise.all([
-      searchPackages(searchDb, repositoryId, words, type),
+      searchPackages(pools.search, repositoryId, words, type),
       upstreamQueries.search(repositoryId, words, type),
     ])
     return sendRegistryJson(reply, 200, { results: [...results, ...theirs], total: total + theirs.length })
@@ -36,7 +36,7 @@ export async function searchRoutes(
     const part = { after, limit: maxListedNames + 1 }
     const [ours, known, answered] = await Promise.all([
       listPackageNames(db, repositoryId, patterns, part),
-      listKnownNames(searchDb, repositoryId, patterns, part),
+      listKnownNames(pools.search, repositoryId, patterns, part),
       after === '' ? upstreamQueries.listNames(repositoryId, { vendor, filter }) : [],
     ])
     // Names are ASCII, so this is their byte order.

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { ReceivedArchive } from '../../archives/archive-store.ts'
-import type { JudgedArchive } from '../../archives/judge-archive.ts'
-import { openJudgement } from '../../archives/judge-upload.ts'
+import { openChecks } from '../../archives/check-upload.ts'
+import type { CheckedZip } from '../../archives/check-zip.ts'
 import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
 import { type PublishedVersion, readVersion } from '../../composer/composer-version.ts'
 import { readPackageName } from '../../composer/package-name.ts'
@@ -50,7 +50,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
   // The body is the archive, with any content type or none. It is never held in memory.
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
-  const judge = openJudgement()
+  const check = openChecks()
   for (const url of uploadUrls) {
     app.route({
       method: ['PUT', 'POST'],
@@ -61,8 +61,8 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
         requireUploadRate(request.raw)
         const archive = await receive(request, upload, context)
         try {
-          const judged = await judge(upload.ip, archive.path)
-          const { outcome, warnings } = await publish(upload, archive, judged, context)
+          const zip = await check(upload.ip, archive.path)
+          const { outcome, warnings } = await publish(upload, archive, zip, context)
           const { version } = upload.version
           const registry = registryUrl(context.config.baseUrl, `${upload.target.group}/${upload.target.name}`)
           return sendRegistryJson(reply, outcome === 'published' ? 201 : 200, {
@@ -133,17 +133,17 @@ function receive(
 async function publish(
   { target, packageName, version, sourceParts, ip }: AdmittedUpload,
   archive: ReceivedArchive,
-  judged: JudgedArchive,
+  zip: CheckedZip,
   context: RegistryContext,
 ) {
   const source = readSource(sourceParts)
-  const manifest = checkManifest(judged, { packageName, version })
+  const manifest = checkManifest(zip, { packageName, version })
   if (source !== null) manifest.metadata = { ...manifest.metadata, source }
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
   const { repositoryId, actor } = context.requireAccess(target, await findAccess(context.db, target), 'push')
   const author = { accountId: actor?.accountId ?? null, token: actor, ip }
   const published = { repositoryId, packageName, version }
-  const outcome = await publishArchive(context, published, archive, { judged, manifest, author })
+  const outcome = await publishArchive(context, published, archive, { zip, manifest, author })
   // A client that repeats an upload has already seen the warnings.
   return { outcome, warnings: outcome === 'published' ? manifest.warnings : [] }
 }

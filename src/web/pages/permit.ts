@@ -3,11 +3,11 @@ import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import type { Queryable } from '../../database/database.ts'
 import {
+  decideAccess,
+  decideOnGroup,
+  decideOnSite,
   fullCredential,
   type GroupAct,
-  judge,
-  judgeOnGroup,
-  judgeOnSite,
   type RepositoryAct,
   type SiteAct,
 } from '../../domain/permissions.ts'
@@ -34,12 +34,12 @@ export interface PagesContext extends AppContext {
 
 /** Returns whether the account of a session may do something. The same rule applies to tokens (CONTRACT 1.10). */
 export function may(repository: VisibleRepository, session: Session | null, act: RepositoryAct): boolean {
-  return judge(session && credentialOf(session), repository, act) === 'allowed'
+  return decideAccess(session && credentialOf(session), repository, act) === 'allowed'
 }
 
 /** Returns whether the account of a session may do something on the site. */
 export function mayOnSite(session: Session, act: SiteAct): boolean {
-  return judgeOnSite(credentialOf(session), act) === 'allowed'
+  return decideOnSite(credentialOf(session), act) === 'allowed'
 }
 
 /** Returns the repository of a URL. Throws 404 when the account may not see it, and 403 when its role is too weak. */
@@ -64,7 +64,7 @@ export async function managedGroup(
 ): Promise<VisibleGroup> {
   const group = await findVisibleGroup(db, name, session.account.id)
   if (!group) throw pageNotFound()
-  if (judgeOnGroup(credentialOf(session), group.role, act) !== 'allowed') throw forbidden()
+  if (decideOnGroup(credentialOf(session), group.role, act) !== 'allowed') throw forbidden()
   return group
 }
 

@@ -91,13 +91,12 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
-  const sidePools = openServerPools(context.db, log)
-  const { hotDb, changes } = sidePools
-  const pools: pg.Pool[] = Object.values(sidePools)
-  app.addHook('onClose', async () => void (await Promise.all(pools.map((pool) => pool.end()))))
-  const downloads = openDownloadCounter(sidePools.countingDb, log)
+  const pools = openServerPools(context.db, log)
+  const sidePools: pg.Pool[] = Object.values(pools)
+  app.addHook('onClose', async () => void (await Promise.all(sidePools.map((pool) => pool.end()))))
+  const downloads = openDownloadCounter(pools.count, log)
   app.addHook('onClose', downloads.flush)
-  const metrics = countUpstreams(openMetrics(app, context, [context.db, ...pools]))
+  const metrics = countUpstreams(openMetrics(app, context, [context.db, ...sidePools]))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await registerViews(app, { ...context, findVisitor: (request) => readSession(context, request) })
@@ -110,7 +109,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(healthRoutes, context)
   await app.register(accounts, context)
   await app.register(oauthPages, context)
-  await app.register(oauth, { ...context, db: hotDb, lastUse })
+  await app.register(oauth, { ...context, db: pools.pull, lastUse })
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
   const upstreamClient = openUpstreamClient(context.config, {
@@ -121,7 +120,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const mirror = openMirror(
     {
       ...context,
-      db: hotDb,
+      db: pools.pull,
       client: upstreamClient,
       note: metrics.noteDocument,
       noteServed: metrics.noteServed,
@@ -133,11 +132,11 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.close()
   })
   const room = openStorageRoom(context)
-  await app.register(api, { ...context, changes, hotDb, lastUse, upstreamClient })
+  await app.register(api, { ...context, pools, changes: pools.change, lastUse, upstreamClient })
   await app.register(administration, context)
   await app.register(peoplesPages, {
     ...context,
-    changes,
+    changes: pools.change,
     downloads,
     readmes,
     room,
@@ -151,7 +150,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   })
   await app.register(registry, {
     ...context,
-    ...sidePools,
+    pools,
+    changes: pools.change,
     downloads,
     lastUse,
     readmes,

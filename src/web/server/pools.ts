@@ -8,25 +8,25 @@ export interface ServerPools {
    * For pulls and for the token endpoints. Two connections stay open, so that the first request after a pause neither
    * connects nor plans its statement.
    */
-  hotDb: pg.Pool
+  pull: pg.Pool
   /** For publishing and changing packages, which may wait long for the lock of a package. */
-  changes: pg.Pool
+  change: pg.Pool
   /**
    * For searches, which read up to thousands of packages each. Each connection plans a statement once: otherwise
    * PostgreSQL would plan each search of a small repository again, because most packages are in large ones.
    */
-  searchDb: pg.Pool
+  search: pg.Pool
   /** For counting downloads. */
-  countingDb: pg.Pool
+  count: pg.Pool
 }
 
 /** Opens the side pools of a server on the database of its main pool. The caller closes them. */
 export function openServerPools(db: pg.Pool, log: FastifyBaseLogger): ServerPools {
   const noteBroken = (error: Error) => log.warn({ err: error }, 'a database connection broke')
   return {
-    hotDb: openSidePool(db, { max: 8, min: 2, plansOnce: true }, noteBroken),
-    changes: openSidePool(db, { max: 5 }, noteBroken),
-    searchDb: openSidePool(db, { max: 2, plansOnce: true }, noteBroken),
-    countingDb: openSidePool(db, { max: 1 }, noteBroken),
+    pull: openSidePool(db, { max: 8, min: 2, plansOnce: true }, noteBroken),
+    change: openSidePool(db, { max: 5 }, noteBroken),
+    search: openSidePool(db, { max: 2, plansOnce: true }, noteBroken),
+    count: openSidePool(db, { max: 1 }, noteBroken),
   }
 }

@@ -4,11 +4,11 @@ import { makeProgram } from '../../../src/commands/program.ts'
 import {
   type Act,
   allActs,
+  decideAccess,
+  decideOnAccount,
+  decideOnGroup,
+  decideOnSite,
   fullCredential,
-  judge,
-  judgeOnAccount,
-  judgeOnGroup,
-  judgeOnSite,
   placeOf,
 } from '../../../src/domain/permissions.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
@@ -441,11 +441,11 @@ describe('the command line', () => {
     const operator = fullCredential('command', true)
     const repository = { id: '1', visibility: 'private', role: 'admin' } as const
     const verdicts: Record<string, () => string> = {
-      repository: () => judge(operator, repository, act as never),
-      group: () => judgeOnGroup(operator, 'admin', act as never),
-      account: () => judgeOnAccount(operator, act as never),
+      repository: () => decideAccess(operator, repository, act as never),
+      group: () => decideOnGroup(operator, 'admin', act as never),
+      account: () => decideOnAccount(operator, act as never),
     }
-    const verdictOn = verdicts[placeOf(act)] ?? (() => judgeOnSite(operator, act as never))
+    const verdictOn = verdicts[placeOf(act)] ?? (() => decideOnSite(operator, act as never))
     expect(verdictOn()).toBe('allowed')
     if (command === null) return
     const [noun, verb] = command.split(' ')

@@ -22,7 +22,7 @@ export interface AdminContext extends AppContext {
 
 /**
  * Responds with 404 on every URL of the scope to everybody but site administrators, before a body is read. A POST is
- * judged again after its body has arrived. Returns a function that returns the session of an accepted request.
+ * checked again after its body has arrived. Returns a function that returns the session of an accepted request.
  */
 export function onlyAdministrators(scope: FastifyInstance, context: AppContext): SessionOf {
   const sessions = new WeakMap<FastifyRequest, Session>()

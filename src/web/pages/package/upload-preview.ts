@@ -1,5 +1,5 @@
 import type { ReceivedArchive } from '../../../archives/archive-store.ts'
-import type { JudgedArchive } from '../../../archives/judge-archive.ts'
+import type { CheckedZip } from '../../../archives/check-zip.ts'
 import type { Manifest } from '../../../composer/composer-json.ts'
 import { readVersion } from '../../../composer/composer-version.ts'
 import { parseManifest } from '../../../composer/manifest-json.ts'
@@ -18,7 +18,7 @@ export interface Preview {
   /** The version that the person chose, or a suggestion from composer.json or the file name. '' without one. */
   version: string
   packageName: string | null
-  judged: JudgedArchive
+  checked: CheckedZip
   /** Null without a valid name and version. */
   target: PublishTarget | null
   manifest: Manifest | null
@@ -36,15 +36,15 @@ export interface UploadProblem {
 /** Returns what would be published. `addProblems` adds problems that depend on published packages. */
 export function previewOf(
   repositoryId: string,
-  judged: JudgedArchive,
+  checked: CheckedZip,
   asked: { version: string; fileName: string },
 ): Preview {
-  const own = readOwnNames(judged.manifest)
+  const own = readOwnNames(checked.manifest)
   const version = asked.version || own.version || versionIn(asked.fileName)
   const preview: Preview = {
     version,
     packageName: own.name,
-    judged,
+    checked,
     target: null,
     manifest: null,
     problem: null,
@@ -54,7 +54,7 @@ export function previewOf(
     const packageName = readPackageName(own.name ?? '')
     if (version === '') return { ...preview, packageName }
     const target = { repositoryId, packageName, version: readVersion(version) }
-    return { ...preview, packageName, target, manifest: checkManifest(judged, target) }
+    return { ...preview, packageName, target, manifest: checkManifest(checked, target) }
   })
 }
 

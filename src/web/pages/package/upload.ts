@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { ArchiveStore, ReceivedArchive } from '../../../archives/archive-store.ts'
-import type { JudgedArchive } from '../../../archives/judge-archive.ts'
-import { judgeUpload } from '../../../archives/judge-upload.ts'
+import { checkUpload } from '../../../archives/check-upload.ts'
+import type { CheckedZip } from '../../../archives/check-zip.ts'
 import { keepArchiveFor } from '../../../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../../../archives/local-store.ts'
 import { transaction } from '../../../database/database.ts'
@@ -44,7 +44,7 @@ import {
 /** The unpublished uploads of an account may take this many times MAX_ARCHIVE_BYTES. */
 const maxArchivesOfBytes = 10
 /** The maximum number of concurrent checks. Each blocks the event loop for short times, like those of the registry. */
-const maxJudgedAtOnce = 2
+const maxCheckedAtOnce = 2
 
 const uploadPage = page<{
   repository: VisibleRepository
@@ -85,7 +85,7 @@ export async function uploadPageRoutes(
   context: PagesContext & { archives: ArchiveStore },
 ): Promise<void> {
   const { config, db, archives, room } = context
-  const inTurn = limitConcurrency(maxJudgedAtOnce)
+  const inTurn = limitConcurrency(maxCheckedAtOnce)
   const url = '/:group/:name/-/upload'
   const bytesOfAccount = maxArchivesOfBytes * config.maxArchiveBytes
 
@@ -141,7 +141,7 @@ export async function uploadPageRoutes(
           return showForm(reply.code(400), session, repository, refusal)
         }
         try {
-          await inTurn(() => judgeUpload(archive.path))
+          await inTurn(() => checkUpload(archive.path))
           // Store the bytes before the row that names them, and commit the row before the browser gets the response.
           const id = await keepArchiveFor(db, archives, archive, () =>
             transaction(db, async (tx) => {
@@ -173,9 +173,9 @@ export async function uploadPageRoutes(
     signedIn(context, async ({ session }, request, reply) => {
       const { repository, upload } = await uploadOf(request, session)
       const { version } = readQuery(PreviewQuery, request)
-      return withArchive(upload, async (received, judged) => {
+      return withArchive(upload, async (received, checked) => {
         const asked = { version: version.trim(), fileName: upload.fileName }
-        const preview = previewOf(repository.id, judged, asked)
+        const preview = previewOf(repository.id, checked, asked)
         return show(reply, session, repository, upload, await addProblems(db, preview, received))
       })
     }),
@@ -194,16 +194,20 @@ export async function uploadPageRoutes(
           leaveNotice(request, reply, config, 'The upload was discarded.')
           return reply.redirect(uploadUrl(request.params), 303)
         }
-        return withArchive(upload, async (received, judged) => {
+        return withArchive(upload, async (received, checked) => {
           const asked = { version: form.version.trim(), fileName: upload.fileName }
-          const preview = previewOf(repository.id, judged, asked)
+          const preview = previewOf(repository.id, checked, asked)
           const { target, manifest, problem } = preview
           if (!target || !manifest) {
             return show(reply.code(problem?.status ?? 400), session, repository, upload, preview)
           }
           try {
             await refuseMirroredVendor(db, repository.id, target.packageName)
-            const outcome = await publishArchive(context, target, received, { judged, manifest, author })
+            const outcome = await publishArchive(context, target, received, {
+              zip: checked,
+              manifest,
+              author,
+            })
             await deleteUpload(db, upload.id)
             const name = `${target.packageName} ${target.version.version}`
             const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
@@ -257,11 +261,11 @@ export async function uploadPageRoutes(
   /** Copies an upload from the store into a temporary file, as the upload endpoint receives it, and checks it again. */
   async function withArchive<T>(
     { sha256, size }: BrowserUpload,
-    work: (received: ReceivedArchive, judged: JudgedArchive) => Promise<T>,
+    work: (received: ReceivedArchive, checked: CheckedZip) => Promise<T>,
   ): Promise<T> {
-    const { received, judged } = await inTurn(() => readingArchive(() => fetchUpload(sha256, size)))
+    const { received, checked } = await inTurn(() => readingArchive(() => fetchUpload(sha256, size)))
     try {
-      return await work(received, judged)
+      return await work(received, checked)
     } finally {
       await discardArchive(received)
     }
@@ -274,7 +278,7 @@ export async function uploadPageRoutes(
     const received = await receiving.finally(() => opened.bytes.destroy())
     try {
       if (received.sha256 !== sha256) throw new Error(`the stored upload ${sha256} is damaged`)
-      return { received, judged: await judgeUpload(received.path) }
+      return { received, checked: await checkUpload(received.path) }
     } catch (error) {
       await discardArchive(received)
       throw error
@@ -309,7 +313,7 @@ export async function uploadPageRoutes(
     session: Session,
     repository: VisibleRepository,
     upload: BrowserUpload,
-    { version, packageName, judged, manifest, problem, isRepeated }: Preview,
+    { version, packageName, checked, manifest, problem, isRepeated }: Preview,
   ): FastifyReply {
     return previewPage(reply, session, {
       repository,
@@ -317,9 +321,9 @@ export async function uploadPageRoutes(
       packageName,
       chosenVersion: version,
       manifest: manifest && readManifest(manifest.metadata),
-      entryCount: judged.entryCount,
-      inflatedBytes: judged.inflatedBytes,
-      warnings: manifest?.warnings ?? judged.warnings,
+      entryCount: checked.entryCount,
+      inflatedBytes: checked.inflatedBytes,
+      warnings: manifest?.warnings ?? checked.warnings,
       isRepeated,
       problem: problem && problemOf(problem),
     })

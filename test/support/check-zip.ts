@@ -2,15 +2,15 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { type ArchiveLimits, type JudgedArchive, judgeArchive } from '../../src/archives/judge-archive.ts'
+import { type ArchiveLimits, type CheckedZip, checkZip } from '../../src/archives/check-zip.ts'
 import { Refusal } from '../../src/domain/refusal.ts'
 
-/** Judges an archive as if it had been received. */
-export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<JudgedArchive> {
-  const directory = await mkdtemp(join(tmpdir(), 'judge-zip-'))
+/** Checks an archive as if it had been received. */
+export async function checkZipOf(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<CheckedZip> {
+  const directory = await mkdtemp(join(tmpdir(), 'check-zip-'))
   try {
     await writeFile(join(directory, 'received'), zip)
-    return await judgeArchive(join(directory, 'received'), limits)
+    return await checkZip(join(directory, 'received'), limits)
   } finally {
     await rm(directory, { recursive: true })
   }
@@ -18,7 +18,7 @@ export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {})
 
 /** Returns the error for a rejected archive. The test fails when the archive is accepted. */
 export async function refusalOf(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<Refusal> {
-  const outcome = await judgeZip(zip, limits).catch((error: unknown) => error)
+  const outcome = await checkZipOf(zip, limits).catch((error: unknown) => error)
   expect(outcome).toBeInstanceOf(Refusal)
   return outcome as Refusal
 }

@@ -4,9 +4,9 @@ import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { Entry } from 'yauzl'
 import { listWarnings, sortTree } from '../../src/archives/archive-tree.ts'
-import { judgeArchive } from '../../src/archives/judge-archive.ts'
+import { checkZip } from '../../src/archives/check-zip.ts'
 import type { PackageTree } from '../../src/composer/composer-json.ts'
-import { judgeZip, refusalOf } from '../support/judge-zip.ts'
+import { checkZipOf, refusalOf } from '../support/check-zip.ts'
 import { aZip, type CraftedEntry, craftZip, unicodePathField } from '../support/zip.ts'
 
 const json = '{"name":"acme/lib"}'
@@ -15,10 +15,10 @@ const manifest: CraftedEntry = { name: 'composer.json', content: json }
 const packageOf = (...entries: CraftedEntry[]) => craftZip([manifest, ...entries])
 const link = (name: string, target: string): CraftedEntry => ({ name, content: target, mode: 0o120777 })
 
-describe('judgeArchive', () => {
+describe('checkZip', () => {
   it('returns the manifest and what it counted', async () => {
-    const judged = await judgeZip(aZip({ 'composer.json': json, 'src/Lib.php': php }))
-    expect(judged).toEqual({
+    const checked = await checkZipOf(aZip({ 'composer.json': json, 'src/Lib.php': php }))
+    expect(checked).toEqual({
       manifest: Buffer.from(json),
       manifestPath: 'composer.json',
       readme: null,
@@ -28,7 +28,7 @@ describe('judgeArchive', () => {
       inflatedBytes: json.length + php.length,
       warnings: [],
     })
-    expect(kindsIn(judged.tree, '', 'composer.json', 'src', 'src/Lib.php', 'src/Lib', 'lib')).toEqual([
+    expect(kindsIn(checked.tree, '', 'composer.json', 'src', 'src/Lib.php', 'src/Lib', 'lib')).toEqual([
       'directory',
       'file',
       'directory',
@@ -40,9 +40,9 @@ describe('judgeArchive', () => {
 
   it('finds the manifest where Composer strips a single folder', async () => {
     const zip = aZip({ '.DS_Store': 'x', 'lib-1.0/composer.json': json, 'lib-1.0/src/A.php': php })
-    const judged = await judgeZip(zip)
-    expect(judged).toMatchObject({ manifestPath: 'lib-1.0/composer.json', manifest: Buffer.from(json) })
-    expect(kindsIn(judged.tree, '', 'composer.json', 'src', 'src/A.php', '.DS_Store', 'lib-1.0')).toEqual([
+    const checked = await checkZipOf(zip)
+    expect(checked).toMatchObject({ manifestPath: 'lib-1.0/composer.json', manifest: Buffer.from(json) })
+    expect(kindsIn(checked.tree, '', 'composer.json', 'src', 'src/A.php', '.DS_Store', 'lib-1.0')).toEqual([
       'directory',
       'file',
       'directory',
@@ -60,7 +60,7 @@ describe('judgeArchive', () => {
     ['README.md/a', 'text', null],
   ])('keeps the beginning of %s', async (name, content, readme) => {
     const zip = aZip({ 'lib/composer.json': json, [`lib/${name}`]: content, 'lib/x': 'x' })
-    expect((await judgeZip(zip)).readme).toEqual(readme)
+    expect((await checkZipOf(zip)).readme).toEqual(readme)
   })
 
   it('says which entry is wrong, in the words of the registry', async () => {
@@ -70,8 +70,8 @@ describe('judgeArchive', () => {
   })
 
   it('does not change the error of a failing system call', async () => {
-    await expect(judgeArchive(join(tmpdir(), 'no-such-archive'))).rejects.toMatchObject({ code: 'ENOENT' })
-    await expect(judgeArchive(tmpdir())).rejects.toMatchObject({ code: 'EISDIR' })
+    await expect(checkZip(join(tmpdir(), 'no-such-archive'))).rejects.toMatchObject({ code: 'ENOENT' })
+    await expect(checkZip(tmpdir())).rejects.toMatchObject({ code: 'EISDIR' })
   })
 
   const accepted: [what: string, zip: Buffer][] = [
@@ -115,13 +115,13 @@ describe('judgeArchive', () => {
     ['local headers in another order than the directory', swapped()],
   ]
   it.each(accepted)('accepts %s', async (_, zip) => {
-    expect((await judgeZip(zip)).manifest.toString()).toBe(json)
+    expect((await checkZipOf(zip)).manifest.toString()).toBe(json)
   })
 })
 
-describe('judgeArchive, of contents that were probably included by mistake,', () => {
+describe('checkZip, of contents that were probably included by mistake,', () => {
   const names = (...list: string[]) =>
-    judgeZip(aZip(Object.fromEntries([['composer.json', json], ...list.map((name) => [name, 'x'])])))
+    checkZipOf(aZip(Object.fromEntries([['composer.json', json], ...list.map((name) => [name, 'x'])])))
 
   it.each([
     ['.env', '".env" may contain secrets'],
@@ -155,7 +155,7 @@ describe('judgeArchive, of contents that were probably included by mistake,', ()
   })
 
   it('warns of vendor/ within a single folder', async () => {
-    const { warnings } = await judgeZip(aZip({ 'lib/composer.json': json, 'lib/vendor/a.php': 'x' }))
+    const { warnings } = await checkZipOf(aZip({ 'lib/composer.json': json, 'lib/vendor/a.php': 'x' }))
     expect(warnings).toHaveLength(1)
   })
 
@@ -169,7 +169,7 @@ describe('judgeArchive, of contents that were probably included by mistake,', ()
   })
 
   it('warns of names that are not marked as UTF-8', async () => {
-    const { warnings } = await judgeZip(packageOf({ name: 'é.php', flags: 0 }))
+    const { warnings } = await checkZipOf(packageOf({ name: 'é.php', flags: 0 }))
     expect(warnings).toEqual(['"é.php" is not marked as UTF-8, and may be unpacked under another name'])
   })
 
@@ -182,7 +182,7 @@ describe('judgeArchive, of contents that were probably included by mistake,', ()
   })
 })
 
-describe('judgeArchive, of archives that are too large or too deep,', () => {
+describe('checkZip, of archives that are too large or too deep,', () => {
   it.each([
     ['entries', { maxEntries: 1 }, 'it has 2 entries, but at most 1 are allowed'],
     ['names and headers', { maxDirectoryBytes: 100 }, 'its directory has more than 100 bytes'],
@@ -202,7 +202,7 @@ describe('judgeArchive, of archives that are too large or too deep,', () => {
       maxInflatedBytes: 619,
       maxManifestBytes: 19,
     }
-    expect((await judgeZip(packageOf({ name: 'a.php', content: php }), limits)).inflatedBytes).toBe(619)
+    expect((await checkZipOf(packageOf({ name: 'a.php', content: php }), limits)).inflatedBytes).toBe(619)
   })
 
   it('refuses an archive that unpacks to more than a hundred times its size', async () => {
@@ -211,12 +211,12 @@ describe('judgeArchive, of archives that are too large or too deep,', () => {
     expect((await refusalOf(zeros(51))).errmsg).toMatch(
       /it unpacks to \d+ bytes, more than 100 times its size$/,
     )
-    expect(await judgeZip(zeros(49))).toMatchObject({ inflatedBytes: 49 * 2 ** 20 + json.length })
+    expect(await checkZipOf(zeros(49))).toMatchObject({ inflatedBytes: 49 * 2 ** 20 + json.length })
   })
 
   it('rejects an entry that is more than 64 levels deep, and names it', async () => {
     const at = (levels: number) => packageOf({ name: `${'d/'.repeat(levels - 1)}a.php` })
-    expect((await judgeZip(at(64))).entryCount).toBe(2)
+    expect((await checkZipOf(at(64))).entryCount).toBe(2)
     const { errcode, errmsg } = await refusalOf(at(65))
     expect(errcode).toBe(3)
     expect(errmsg).toMatch(/^invalid archive: "(?:d\/){64}a\.php" is more than 64 levels deep$/)

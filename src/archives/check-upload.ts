@@ -2,10 +2,10 @@ import { open } from 'node:fs/promises'
 import { networkOf } from '../domain/client-ip.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { openTurns } from '../domain/turns.ts'
-import type { PackedJudgement } from './archive-tasks.ts'
+import type { PackedCheck } from './archive-tasks.ts'
 import { runInArchiveThread } from './archive-threads.ts'
 import { treeOf } from './archive-tree.ts'
-import { defaultArchiveLimits, type JudgedArchive, judgeArchive } from './judge-archive.ts'
+import { type CheckedZip, checkZip, defaultArchiveLimits } from './check-zip.ts'
 import { findDirectory } from './zip-directory.ts'
 
 /** Archives with more entries are checked in a thread: 1,000 of them take about 50 ms. */
@@ -22,22 +22,22 @@ const limits = { atOnce: 3, atOnceOfOwner: 2, waiting: 500, waitingOfOwner: 100 
  * Opens the turns of checks. Returns a function that checks a received archive from a client IP. It throws errcode 8 with
  * Retry-After when too many archives of the network wait, and errcode 14 when too many wait in all.
  */
-export function openJudgement(): (ip: string, path: string) => Promise<JudgedArchive> {
+export function openChecks(): (ip: string, path: string) => Promise<CheckedZip> {
   const inTurn = openTurns(limits, (whose) =>
     whose === 'owner'
       ? new Refusal(errcode.resourceExhausted, 'too many uploads at once', { retryAfterSeconds: 5 })
       : new Refusal(errcode.unavailable, 'too many uploads at once: try again later'),
   )
-  return (ip, path) => inTurn(networkOf(ip), () => judgeUpload(path))
+  return (ip, path) => inTurn(networkOf(ip), () => checkUpload(path))
 }
 
-/** Checks a received archive, as `judgeArchive` does. One with many files is checked in a thread. */
-export async function judgeUpload(path: string): Promise<JudgedArchive> {
-  if (!(await isLong(path))) return judgeArchive(path)
-  const task = { name: 'judge', path, limits: defaultArchiveLimits } as const
-  const { manifest, ...judged } = await runInArchiveThread<PackedJudgement>(task)
+/** Checks a received archive, as `checkZip` does. One with many files is checked in a thread. */
+export async function checkUpload(path: string): Promise<CheckedZip> {
+  if (!(await isLong(path))) return checkZip(path)
+  const task = { name: 'check', path, limits: defaultArchiveLimits } as const
+  const { manifest, ...zip } = await runInArchiveThread<PackedCheck>(task)
   const { buffer, byteOffset, byteLength } = manifest
-  return { ...judged, manifest: Buffer.from(buffer, byteOffset, byteLength), tree: treeOf(judged.packedTree) }
+  return { ...zip, manifest: Buffer.from(buffer, byteOffset, byteLength), tree: treeOf(zip.packedTree) }
 }
 
 async function isLong(path: string): Promise<boolean> {

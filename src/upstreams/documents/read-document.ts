@@ -106,11 +106,11 @@ interface CheckedValue {
  * list, `part` keeps only development versions, or only the others. Throws `UpstreamError` for a document that is too
  * large, or that is not Composer metadata, such as a JSON error with status 200.
  */
-export function judgeDocument(
+export function readDocument(
   document: JsonObject,
   packageName: string,
   part: PartWanted = 'all',
-): JudgedDocument | null {
+): UpstreamDocument | null {
   const checked = readUnexpanded(document, packageName)
   return checked && expandDocument(checked, part)
 }
@@ -118,12 +118,12 @@ export function judgeDocument(
 export type PartWanted = 'dev' | 'main' | 'all'
 
 /** The valid versions of a document, and the reasons why others were left out. */
-export interface JudgedDocument {
+export interface UpstreamDocument {
   content: UpstreamContent
   dropped: string[]
 }
 
-/** Checks the values and the bounds of a document. It is the first part of `judgeDocument`, and expands nothing. */
+/** Checks the values and the bounds of a document. It is the first part of `readDocument`, and expands nothing. */
 export function readUnexpanded(document: JsonObject, packageName: string): UnexpandedDocument | null {
   const { packages, minified, ...extra } = document
   const all = entriesOf(packages, packageName)
@@ -189,11 +189,11 @@ function* expandedSizes(
   }
 }
 
-/** Expands the entries of a document and checks each version. It is the second part of `judgeDocument`. */
+/** Expands the entries of a document and checks each version. It is the second part of `readDocument`. */
 export function expandDocument(
   { packageName, isMinified, entries, extra }: UnexpandedDocument,
   part: PartWanted,
-): JudgedDocument {
+): UpstreamDocument {
   const versions: UpstreamVersion[] = []
   const sourceOnly: SourceVersion[] = []
   const dropped: string[] = []

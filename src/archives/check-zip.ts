@@ -58,7 +58,7 @@ const BOMB_BYTES = 50 * 2 ** 20
 const CENTRAL_HEADER_BYTES = 46
 
 /** The facts about a valid archive. */
-export interface JudgedArchive {
+export interface CheckedZip {
   /** The bytes of composer.json. */
   manifest: Buffer
   /** The path of the manifest: 'composer.json' or 'folder/composer.json'. */
@@ -85,19 +85,16 @@ export interface JudgedArchive {
  * Cheap checks run first. The directory alone shows names, kinds and announced sizes. Then each local header is
  * compared with the directory. Only then is every byte inflated and counted.
  */
-export async function judgeArchive(
-  path: string,
-  limits: Partial<ArchiveLimits> = {},
-): Promise<JudgedArchive> {
+export async function checkZip(path: string, limits: Partial<ArchiveLimits> = {}): Promise<CheckedZip> {
   const file = await open(path, 'r')
   try {
-    return await judge(file, { ...defaultArchiveLimits, ...limits })
+    return await checkFile(file, { ...defaultArchiveLimits, ...limits })
   } finally {
     await file.close()
   }
 }
 
-async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArchive> {
+async function checkFile(file: FileHandle, limits: ArchiveLimits): Promise<CheckedZip> {
   const directory = await findDirectory(file)
   refuseLongDirectory(directory, limits)
   // yauzl must not decode names or check sizes, because our own checks can name the wrong entry. Without autoClose, the
