@@ -174,6 +174,21 @@ describe('the claim on an archive store', () => {
     expect(existsSync(pathOf(sha256))).toBe(true)
   })
 
+  it('that is lost while a collection runs ends the collection before its next removal', async () => {
+    await (await aKeeper()).step()
+    const { sha256, purge } = await aPurgedArchive()
+    await purge()
+    const readClaim = store.readClaim.bind(store)
+    const other = { incarnation: randomUUID(), counter: 1, nonce: randomUUID(), at: new Date().toISOString() }
+    const reading = vi.spyOn(store, 'readClaim')
+    reading.mockImplementationOnce(readClaim).mockResolvedValue(JSON.stringify(other))
+    await expect(collectAgedGarbage(t.db, store, { isForced: true })).rejects.toThrow(
+      'another database has claimed them',
+    )
+    reading.mockRestore()
+    expect(existsSync(pathOf(sha256))).toBe(true)
+  })
+
   it('stays with a promoted standby that lost the last seconds of its primary', async () => {
     const keeper = await aKeeper()
     await keeper.step()

@@ -57,6 +57,21 @@ describe('the events of exchanged codes', () => {
     )
   }
 
+  it('have a horizon that moves only after the pairs below it are read', async () => {
+    const { tokens } = await anAuthorizedApplication(t)
+    await noteEveryExchange(t)
+    const move = async () =>
+      (await t.db.query('select move_exchange_horizon() as "isMoved"')).rows[0].isMoved as boolean
+    const moved: boolean[] = []
+    for (let times = 0; times < 2; times += 1) {
+      await tokens()
+      moved.push(await move())
+    }
+    await noteExchanges(t.db, 100)
+    moved.push(await move())
+    expect(moved).toEqual([true, false, true])
+  })
+
   it('name the account, the application, the scopes and the request, and have the time of the exchange', async () => {
     const client = await anAuthorizedApplication(t)
     const response = await t.app.inject({

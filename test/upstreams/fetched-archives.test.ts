@@ -72,3 +72,14 @@ it('the first fetch is not saved when the upstream has announced another shasum 
   await announce('01'.repeat(20))
   expect(await saveFetchedArchives(t.db, [{ ...fetched, id }])).toEqual([true])
 })
+
+it('an archive that was fetched before any download counts as downloaded at its first one, also on the same day', async () => {
+  const id = await anArchive()
+  const wasDownloaded = async () =>
+    (await t.db.query('select was_downloaded from mirrored_archive where id = $1', [id])).rows[0]
+      .was_downloaded
+  await saveFetchedArchives(t.db, [{ ...fetched, id, isDownload: false }])
+  expect(await wasDownloaded()).toBe(false)
+  await t.db.query('select note_archive_uses($1)', [[id]])
+  expect(await wasDownloaded()).toBe(true)
+})
