@@ -8,7 +8,7 @@ import type { UpstreamClient } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { isInline, mayKnow, metadataUrlOf } from './client/upstream-root.ts'
 import type { PackedDocument } from './documents/packed-content.ts'
-import { readInlinePackage, readPackage } from './documents/run-task.ts'
+import { readInlineDocument, readPackageDocument } from './documents/run-task.ts'
 import { freshRoot, inlinePackages, type RootContext, rootContextOf } from './fresh-root.ts'
 import { type CheckedDocument, sizeOfDocument, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
@@ -173,7 +173,7 @@ async function fetchContent(
     const versions = (await inlinePackages(context, upstream)).get(packageName)
     if (versions !== undefined) {
       const part = isDev ? 'dev' : 'main'
-      const read = await readInlinePackage({ owner }, versions, packageName, part)
+      const read = await readInlineDocument({ owner }, versions, packageName, part)
       return stored(await store(read, { lastModified: null }))
     }
   }
@@ -182,7 +182,7 @@ async function fetchContent(
   const fetched = await context.client.for(upstream).fetchDocument(
     url,
     // The document is stored before its bytes leave the memory, so that no queue of large documents grows.
-    async (bytes, about) => store(await readPackage({ owner }, bytes, packageName), about),
+    async (bytes, about) => store(await readPackageDocument({ owner }, bytes, packageName), about),
     { lastModified },
   )
   return fetched.kind === 'found' ? stored(fetched.content) : fetched

@@ -33,7 +33,7 @@ export const documentTasks = {
   parseProviders,
 
   /** Reads a package's document. Null when it does not contain the package. */
-  readPackage(bytes: Uint8Array, packageName: string): PackedDocument | null {
+  readPackageDocument(bytes: Uint8Array, packageName: string): PackedDocument | null {
     const checked = readDocument(parseObject(bytes, `the metadata of ${packageName}`), packageName)
     return checked && packDocument(checked)
   },

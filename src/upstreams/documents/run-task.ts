@@ -67,20 +67,21 @@ export async function runTask<Name extends keyof DocumentTasks>(
 }
 
 /** Reads a package's document. Null when it does not contain the package. */
-export async function readPackage(
+export async function readPackageDocument(
   owner: TaskOwner,
   bytes: Uint8Array,
   packageName: string,
 ): Promise<PackedDocument | null> {
-  if (bytes.length > smallBytes) return runInThread(owner, 'readPackage', bytes, packageName)
+  if (bytes.length > smallBytes) return runInThread(owner, 'readPackageDocument', bytes, packageName)
   const document = readUnexpanded(parseObject(bytes, `the metadata of ${packageName}`), packageName)
   if (document === null) return null
-  if (document.characters > smallExpanded) return runInThread(owner, 'readPackage', bytes, packageName)
+  if (document.characters > smallExpanded)
+    return runInThread(owner, 'readPackageDocument', bytes, packageName)
   return packDocument(expandDocument(document, 'all'))
 }
 
 /** Reads the versions of a package in packages.json and its includes. */
-export async function readInlinePackage(
+export async function readInlineDocument(
   owner: TaskOwner,
   parts: readonly Uint8Array[],
   packageName: string,
