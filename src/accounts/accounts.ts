@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import type { ListPart, Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
 
 /** A person who signs in, without secrets (CONTRACT 1.1). */
 export interface Account {

@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { type Actor, type ListPart, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
 import type { Role } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'

@@ -1,7 +1,8 @@
 import { createHmac } from 'node:crypto'
 import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
-import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import type { Credentials } from './accounts.ts'
 

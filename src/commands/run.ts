@@ -8,6 +8,7 @@ import type { Queryable } from '../database/database.ts'
 import { findServerUrls } from '../database/installation.ts'
 import { isMigrated, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { type ListPart, pageOf } from '../domain/paging.ts'
 import { cleanLine, cleanText } from '../domain/plain-text.ts'
 import { findGroup, type Group } from '../groups/groups.ts'
 import { findRepositoryByPath, type Repository } from '../groups/repositories.ts'
@@ -89,7 +90,7 @@ export function formatValue(value: unknown): string {
 
 /** Describes how a list is read and printed. */
 export interface PrintedList<Row> {
-  list: (part: { after: string | null; limit: number }) => Promise<Row[]>
+  list: (part: ListPart) => Promise<Row[]>
   /** The value that `--after` takes for the next part. */
   keyOf: (row: Row) => string
   describe: (row: Row) => Record<string, unknown>
@@ -104,22 +105,14 @@ export interface PrintedList<Row> {
  */
 export async function printList<Row>(options: ListOptions, listing: PrintedList<Row>): Promise<void> {
   const { limit, after = null } = options
-  // Read one row more than requested, to find out whether there is a next part.
-  const rows = await listing.list({ after, limit: limit + 1 })
-  const shown = rows.slice(0, limit)
-  const last = shown.at(-1)
-  const next = rows.length > limit && last !== undefined ? listing.keyOf(last) : null
-  const lines = shown.map((row) => cleanLine(listing.line(row)))
+  const { rows, next } = await pageOf(listing.list, { after, limit }, listing.keyOf)
+  const lines = rows.map((row) => cleanLine(listing.line(row)))
   if (next !== null) lines.push(`More results: --after ${next}`)
-  printResult(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
+  printResult(options, { items: rows.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
 
 /** Returns a part of a short list that was read as a whole. */
-export function partOf<Row>(
-  rows: Row[],
-  keyOf: (row: Row) => string,
-  { after, limit }: { after: string | null; limit: number },
-): Row[] {
+export function partOf<Row>(rows: Row[], keyOf: (row: Row) => string, { after, limit }: ListPart): Row[] {
   const start = rows.findIndex((row) => keyOf(row) === after) + 1
   return rows.slice(start, start + limit)
 }

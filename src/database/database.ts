@@ -5,13 +5,6 @@ import { isRefusedAfterFailure } from './errors.ts'
 /** The pool, or a client inside a transaction: both can run a single statement. */
 export type Queryable = Pick<pg.Pool, 'query'>
 
-/** A part of a list: at most `limit` rows after a key, in the order of the list. */
-export interface ListPart {
-  /** The key of the last row before this part. Null for the first part. */
-  after: string | null
-  limit: number
-}
-
 /** The name of the connections in `pg_stat_activity`. */
 const applicationName = 'svc'
 

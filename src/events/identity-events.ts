@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import type { Actor, ListPart, Queryable } from '../database/database.ts'
+import type { Actor, Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
+import type { ListPart } from '../domain/paging.ts'
 import { readRowId } from '../domain/row-id.ts'
 
 /** A stored identity event. */

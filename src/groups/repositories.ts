@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import type { ListPart, Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
 import type { Role, Visibility } from '../domain/permissions.ts'
 import { changePaths, shareTenancy } from './path-locks.ts'
 

@@ -1,4 +1,5 @@
-import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
 import { readRowId } from '../domain/row-id.ts'
 
 /** How long a process keeps a job without extending its lease. */

@@ -1,4 +1,5 @@
-import type { ListPart, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
+import type { ListPart } from '../../domain/paging.ts'
 import {
   accountPrincipal,
   isVisible,

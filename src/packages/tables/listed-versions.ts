@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../composer/manifest-json.ts'
-import type { ListPart, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
+import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { asCount } from './downloads.ts'
 import { deployTokenName, uploaderName } from './versions.ts'

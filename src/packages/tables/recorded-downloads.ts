@@ -1,5 +1,6 @@
 import type { Config } from '../../config.ts'
-import type { ListPart, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
+import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import type { TokenKind } from '../../domain/secrets.ts'
 import { asCount } from './downloads.ts'

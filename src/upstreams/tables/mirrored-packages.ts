@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import type { ListPart, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
 import { nameRange } from '../../database/name-range.ts'
+import type { ListPart } from '../../domain/paging.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import { contestedBy } from './contested-names.ts'
 import type { UpstreamMode } from './upstreams.ts'

@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import type { ListPart, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
+import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { allFlags } from './mirrored-packages.ts'
 

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import type { ListPart } from '../../database/database.ts'
+import { type ListPart, pageOf } from '../../domain/paging.ts'
+import { nextLink } from '../next-link.ts'
 
 const maxLimit = 100
 
@@ -30,10 +31,7 @@ export interface PageCall {
   config: { baseUrl: string }
 }
 
-/**
- * Reads the requested part of a list. `list` gets one row more than requested, to find out whether there is a next part.
- * If there is one, the response gets a Link header to it (RFC 8288).
- */
+/** Reads the requested part of a list. If there is a next part, the response gets a Link header to it. */
 export async function readPage<Row, Item>(
   { request, reply, config: { baseUrl } }: PageCall,
   list: (part: ListPart) => Promise<Row[]>,
@@ -43,13 +41,10 @@ export async function readPage<Row, Item>(
   const { limit, cursor } = request.query
   // An invented cursor only starts the list at another place.
   const after = cursor === undefined ? null : Buffer.from(cursor, 'base64url').toString().replaceAll('\0', '')
-  const rows = await list({ after, limit: limit + 1 })
-  const shown = rows.slice(0, limit)
-  const last = shown.at(-1)
-  if (rows.length > limit && last !== undefined) {
-    const link = new URL(request.url, baseUrl)
-    link.searchParams.set('cursor', Buffer.from(keyOf(last)).toString('base64url'))
-    reply.header('link', `<${baseUrl}${link.pathname}${link.search}>; rel="next"`)
+  const { rows, next } = await pageOf(list, { after, limit }, keyOf)
+  if (next !== null) {
+    const value = Buffer.from(next).toString('base64url')
+    reply.header('link', nextLink(baseUrl, request.url, 'cursor', value))
   }
-  return shown.map(describe)
+  return rows.map(describe)
 }

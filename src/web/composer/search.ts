@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { type ListPart, pageOf } from '../../domain/paging.ts'
 import { findAccess } from '../../groups/access.ts'
 import {
   listPackageNames,
@@ -7,6 +8,7 @@ import {
   searchPackages,
 } from '../../packages/tables/matching-packages.ts'
 import { listKnownNames } from '../../upstreams/tables/mirrored-packages.ts'
+import { nextLink } from '../next-link.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 const maxQueryCharacters = 200
@@ -33,17 +35,20 @@ export async function searchRoutes(
     const filter = queryOf(request, 'filter').toLowerCase()
     const patterns = [vendor && `${vendor}/*`, filter].filter(Boolean)
     const after = queryOf(request, 'after')
-    const part = { after, limit: maxListedNames + 1 }
-    const [ours, known, answered] = await Promise.all([
-      listPackageNames(db, repositoryId, patterns, part),
-      listKnownNames(pools.search, repositoryId, patterns, part),
+    const listNames = async ({ limit }: ListPart) => {
+      const [ours, known] = await Promise.all([
+        listPackageNames(db, repositoryId, patterns, { after, limit }),
+        listKnownNames(pools.search, repositoryId, patterns, { after, limit }),
+      ])
+      // Names are ASCII, so this is their byte order.
+      return [...new Set([...ours, ...known])].toSorted()
+    }
+    const [{ rows: names, next }, answered] = await Promise.all([
+      pageOf(listNames, { after, limit: maxListedNames }, (name) => name),
       after === '' ? upstreamQueries.listNames(repositoryId, { vendor, filter }) : [],
     ])
-    // Names are ASCII, so this is their byte order.
-    const found = [...new Set([...ours, ...known])].toSorted()
-    const names = found.slice(0, maxListedNames)
     // Composer reads only the first part. A mirror follows the link.
-    if (found.length > names.length) reply.header('link', nextLink(config.baseUrl, request.url, names.at(-1)))
+    if (next !== null) reply.header('link', nextLink(config.baseUrl, request.url, 'after', next))
     return sendRegistryJson(reply, 200, { packageNames: [...new Set([...names, ...answered])] })
   })
 
@@ -74,11 +79,4 @@ function queryOf(request: FastifyRequest, name: string): string {
   return Array.from(value.slice(0, 2 * maxQueryCharacters))
     .slice(0, maxQueryCharacters)
     .join('')
-}
-
-/** Returns the Link header for the next part of a list (RFC 8288). */
-function nextLink(baseUrl: string, url: string, after = ''): string {
-  const next = new URL(baseUrl + url)
-  next.searchParams.set('after', after)
-  return `<${baseUrl}${next.pathname}${next.search}>; rel="next"`
 }

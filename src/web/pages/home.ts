@@ -4,6 +4,7 @@ import { listSiteAdministrators } from '../../accounts/accounts.ts'
 import { hasLiveToken, listExpiringTokens } from '../../accounts/personal-tokens.ts'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
+import { pageOf } from '../../domain/paging.ts'
 import { describeRegistryEvent } from '../../events/event-words.ts'
 import {
   type AccessibleGroup,
@@ -82,14 +83,17 @@ async function readList(
   search: string,
   after: string,
 ): Promise<RepositoryList> {
-  const part = { search, after, limit: repositoriesPerPage + 1 }
-  const found = await listAccessibleRepositories(db, accountPrincipal(session.account.id), part)
-  const repositories = found.slice(0, repositoriesPerPage)
+  const principal = accountPrincipal(session.account.id)
+  const { rows: repositories, next } = await pageOf(
+    (part) => listAccessibleRepositories(db, principal, { ...part, search }),
+    { after, limit: repositoriesPerPage },
+    ({ path }) => path,
+  )
   return {
     repositories: await addContents(db, repositories),
     maxCounted,
     search,
-    next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path ?? null) : null,
+    next,
   }
 }
 
@@ -101,7 +105,11 @@ async function showDashboard(
 ): Promise<FastifyReply> {
   const { id } = session.account
   const [groups, events, expiring, expiringDeployTokens, hasToken, administrators] = await Promise.all([
-    listAccessibleGroups(db, accountPrincipal(id), { after: null, limit: maxGroups + 1 }),
+    pageOf(
+      (part) => listAccessibleGroups(db, accountPrincipal(id), part),
+      { after: null, limit: maxGroups },
+      ({ name }) => name,
+    ),
     listRecentPackageEvents(db, id, maxEvents),
     listExpiringTokens(db, id, expiryDays, maxTokens),
     listExpiringDeployTokens(db, id, expiryDays, maxTokens),
@@ -110,9 +118,9 @@ async function showDashboard(
   ])
   return dashboardPage(reply, session, {
     ...list,
-    groups: groups.slice(0, maxGroups),
+    groups: groups.rows,
     contentOfGroups: list.next === null ? sumByGroup(list.repositories) : null,
-    hasMoreGroups: groups.length > maxGroups,
+    hasMoreGroups: groups.next !== null,
     events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
     expiring,
     expiringDeployTokens,

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
 import type { AppContext } from '../../../context.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import {
   describeAction,
   describeActor,
@@ -57,14 +58,16 @@ export async function readEventPage(
   query: Record<string, string>,
   after: string,
 ): Promise<EventList> {
-  const found = await listIdentityEvents(db, filter, { after: after || null, limit: eventsPerPage + 1 })
-  const shown = found.slice(0, eventsPerPage)
-  const last = shown.at(-1)
+  const { rows, next } = await pageOf(
+    (part) => listIdentityEvents(db, filter, part),
+    { after: after || null, limit: eventsPerPage },
+    ({ id }) => id,
+  )
   return {
-    events: shown.map(showEvent),
+    events: rows.map(showEvent),
     isContinued: after !== '',
     isFiltered: queryOf(query) !== '',
-    next: found.length > eventsPerPage && last ? `?${queryOf({ ...query, after: last.id })}` : null,
+    next: next && `?${queryOf({ ...query, after: next })}`,
   }
 }
 

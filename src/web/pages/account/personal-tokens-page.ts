@@ -12,6 +12,7 @@ import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { type Actor, transaction } from '../../../database/database.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { readRowId } from '../../../domain/row-id.ts'
@@ -153,8 +154,11 @@ async function showTokens(
   session: Session,
   { after = null, ...shown }: { form: TokenForm; problem: string | null; after?: string | null },
 ): Promise<FastifyReply> {
-  const found = await listPersonalTokens(db, session.account.id, { after, limit: tokensPerPage + 1 })
-  const tokens = found.slice(0, tokensPerPage)
+  const { rows: tokens, next } = await pageOf(
+    (part) => listPersonalTokens(db, session.account.id, part),
+    { after, limit: tokensPerPage },
+    ({ id }) => id,
+  )
   const { repositories: chosen, search } = shown.form
   return tokensPage(reply, session, {
     ...shown,
@@ -166,7 +170,7 @@ async function showTokens(
     otherChoices: scopeChoices((scope) => !enforcedScopes.includes(scope)),
     resourceScopes: resourceScopeChoices,
     picker: await readPicker(db, session.account.id, { search, chosen }),
-    next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,
+    next,
   })
 }
 

@@ -7,6 +7,7 @@ import { type FactorSummary, findFactors } from '../../../accounts/second-factor
 import { unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../../../accounts/single-sign-on/identities.ts'
 import { transaction } from '../../../database/database.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { makePassword } from '../../../domain/secrets.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -216,13 +217,16 @@ async function showAccounts(
   },
 ): Promise<FastifyReply> {
   const { search, after, ...rest } = shown
-  const found = await listAccounts(db, { after, limit: accountsPerPage + 1 }, search)
-  const accounts = found.slice(0, accountsPerPage)
+  const { rows: accounts, next } = await pageOf(
+    (part) => listAccounts(db, part, search),
+    { after, limit: accountsPerPage },
+    ({ username }) => username,
+  )
   return accountsPage(reply, sessionOf(reply.request), {
     ...rest,
     accounts,
     search,
     isContinued: after !== '',
-    next: found.length > accountsPerPage ? (accounts.at(-1)?.username ?? null) : null,
+    next,
   })
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { type Queryable, transaction } from '../../../database/database.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
 import {
   type DescribedScope,
@@ -123,15 +124,17 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
 
   app.get('/admin/applications', async (request, reply) => {
     const { state = null, after } = readQuery(ApplicationsQuery, request)
-    const part = { after: after || null, limit: applicationsPerPage + 1 }
-    const found = await listApplications(db, part, state)
-    const applications = found.slice(0, applicationsPerPage)
+    const { rows: applications, next } = await pageOf(
+      (part) => listApplications(db, part, state),
+      { after: after || null, limit: applicationsPerPage },
+      ({ clientId }) => clientId,
+    )
     return applicationsPage(reply, sessionOf(request), {
       applications,
       state,
       counts: await countApplications(db),
       isContinued: after !== '',
-      next: found.length > applicationsPerPage ? (applications.at(-1)?.clientId ?? null) : null,
+      next,
     })
   })
 

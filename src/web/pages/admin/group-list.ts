@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
+import { pageOf } from '../../../domain/paging.ts'
 import { findGroup, type Group, type ListedGroup, listGroups } from '../../../groups/groups.ts'
 import { type CountedRepository, listRepositories } from '../../../groups/repositories.ts'
 import { changeGroupName, removeGroup } from '../../../groups/tenancy.ts'
@@ -50,18 +51,22 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     const { group: name, q, after } = readQuery(GroupsQuery, request)
     if (name !== '') return showGroup(reply, await theGroup(name), { after, problem: null })
     const search = q.trim().slice(0, 64)
-    const found = await listGroups(db, { after, limit: rowsPerPage + 1 }, search)
-    const groups = found.slice(0, rowsPerPage)
-    const next = found.length > rowsPerPage ? (groups.at(-1)?.name ?? null) : null
+    const { rows: groups, next } = await pageOf(
+      (part) => listGroups(db, part, search),
+      { after, limit: rowsPerPage },
+      ({ name }) => name,
+    )
     return groupsPage(reply, sessionOf(request), { groups, search, isContinued: after !== '', next })
   })
 
   app.get('/admin/repositories', async (request, reply) => {
     const { q, after } = readQuery(RepositoriesQuery, request)
     const search = q.trim().slice(0, 200)
-    const found = await listRepositories(db, null, { after, limit: rowsPerPage + 1 }, search)
-    const repositories = found.slice(0, rowsPerPage)
-    const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
+    const { rows: repositories, next } = await pageOf(
+      (part) => listRepositories(db, null, part, search),
+      { after, limit: rowsPerPage },
+      ({ path }) => path,
+    )
     const isContinued = after !== ''
     return repositoriesPage(reply, sessionOf(request), { repositories, search, isContinued, next })
   })
@@ -108,9 +113,11 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     group: Group,
     { after, problem }: { after: string; problem: { form: 'rename' | 'delete'; sentence: string } | null },
   ): Promise<FastifyReply> {
-    const found = await listRepositories(db, group.id, { after, limit: rowsPerPage + 1 })
-    const repositories = found.slice(0, rowsPerPage)
-    const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
+    const { rows: repositories, next } = await pageOf(
+      (part) => listRepositories(db, group.id, part),
+      { after, limit: rowsPerPage },
+      ({ path }) => path,
+    )
     const isContinued = after !== ''
     return groupPage(reply, sessionOf(reply.request), { group, repositories, isContinued, next, problem })
   }

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import { pageOf } from '../../../domain/paging.ts'
 import type { RegistryAction } from '../../../events/actions.ts'
 import { describeRegistryEvent } from '../../../events/event-words.ts'
 import { listEvents, type SeenEvent } from '../../../events/registry-events.ts'
@@ -39,20 +40,22 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
     signedIn(context, async ({ session }, request, reply) => {
       const repository = await permittedRepository(context.db, request.params, session, 'readSettings')
       const { after } = readQuery(ActivityQuery, request)
-      const part = { after, limit: eventsPerPage + 1 }
       const reader = {
         accountId: session.account.id,
         resourceScope: 'all',
         tokenKind: null,
         tokenId: null,
       } as const
-      const found = await listEvents(context.db, repository.id, part, reader)
-      const events = found.slice(0, eventsPerPage)
+      const { rows: events, next } = await pageOf(
+        (part) => listEvents(context.db, repository.id, part, reader),
+        { after, limit: eventsPerPage },
+        ({ id }) => id,
+      )
       return activityPage(reply, session, {
         repository,
         events: events.map(showRegistryEvent),
         isContinued: after !== '',
-        next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
+        next,
       })
     }),
   )

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import type { DeployRight } from '../../../domain/permissions.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { Refusal } from '../../../domain/refusal.ts'
@@ -253,19 +254,26 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     place: Place,
     shown: { after: string; form: SentForm; problem: string | null },
   ): Promise<FastifyReply> {
-    const found = await listDeployTokens(db, place.target, { after: shown.after, limit: tokensPerPage + 1 })
-    const tokens = await showRepositories(session, place, found.slice(0, tokensPerPage))
-    const part = { after: null, limit: boxes + 1 }
+    const { rows, next } = await pageOf(
+      (part) => listDeployTokens(db, place.target, part),
+      { after: shown.after, limit: tokensPerPage },
+      ({ id }) => id,
+    )
+    const tokens = await showRepositories(session, place, rows)
     const principal = accountPrincipal(session.account.id)
-    const choices = place.repository ? [] : await listRepositoriesOfGroup(db, principal, place.path, part)
+    const choices = await pageOf(
+      async (part) => (place.repository ? [] : listRepositoriesOfGroup(db, principal, place.path, part)),
+      { after: null, limit: boxes },
+      ({ path }) => path,
+    )
     return tokensPage(reply, session, {
       ...shown,
       place,
       repository: place.repository,
       tokens,
-      next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,
-      choices: choices.slice(0, boxes).map(({ path }) => path.slice(place.path.length + 1)),
-      hasMoreChoices: choices.length > boxes,
+      next,
+      choices: choices.rows.map(({ path }) => path.slice(place.path.length + 1)),
+      hasMoreChoices: choices.next !== null,
       lifetimesInDays,
       tomorrow: tomorrow(),
     })

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { GroupBytes } from '../../../archives/tables/archives.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
 import {
   type AccessibleRepository,
@@ -50,9 +51,11 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
       const group = await findVisibleGroup(db, request.params.group, accountId)
       if (!group) throw pageNotFound()
       const { after } = readQuery(GroupQuery, request)
-      const part = { after, limit: repositoriesPerPage + 1 }
-      const found = await listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part)
-      const repositories = found.slice(0, repositoriesPerPage)
+      const { rows: repositories, next } = await pageOf(
+        (part) => listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part),
+        { after, limit: repositoriesPerPage },
+        ({ path }) => path.slice(group.name.length + 1),
+      )
       const isAdmin = isAtLeast(group.role, 'admin')
       return groupPage(reply, session ?? nobody, {
         group,
@@ -64,7 +67,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
         repositories: await addContents(db, repositories),
         maxCounted,
         isContinued: after !== '',
-        next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
+        next,
       })
     }),
   )

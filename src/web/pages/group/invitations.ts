@@ -6,6 +6,7 @@ import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { type Role, roles } from '../../../domain/permissions.ts'
 import { rowId } from '../../../domain/row-id.ts'
 import type { VisibleGroup } from '../../../groups/groups.ts'
@@ -120,15 +121,17 @@ function invitationPages({ config, db }: AppContext) {
     { group }: Place,
     shown: { after: string; form: { email: string; role: Role }; problem: string | null },
   ): Promise<FastifyReply> {
-    const part = { after: shown.after, limit: invitationsPerPage + 1 }
-    const found = await listInvitations(db, group?.id ?? null, part)
-    const invitations = found.slice(0, invitationsPerPage)
+    const { rows: invitations, next } = await pageOf(
+      (part) => listInvitations(db, group?.id ?? null, part),
+      { after: shown.after, limit: invitationsPerPage },
+      ({ id }) => id,
+    )
     return invitationsPage(reply, session, {
       ...shown,
       group,
       url: urlOf({ group }),
       invitations,
-      next: found.length > invitationsPerPage ? (invitations.at(-1)?.id ?? null) : null,
+      next,
       roles,
       hasMail: config.mail !== null,
       isSignUpClosed: config.signUp === 'closed',

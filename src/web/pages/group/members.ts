@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { findAccountByUsername } from '../../../accounts/accounts.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import type { Session } from '../../../accounts/sessions.ts'
+import { type ListPart, pageOf } from '../../../domain/paging.ts'
 import { type Role, roles } from '../../../domain/permissions.ts'
 import { isFactorRequired, type VisibleGroup } from '../../../groups/groups.ts'
 import { findGroupMember, listGroupMembers, listMembers } from '../../../groups/members.ts'
@@ -223,8 +224,11 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       ...shown
     }: { after?: string; form?: MemberChoice; row?: MemberChoice; problem: string | null },
   ): Promise<FastifyReply> {
-    const found = await list(place, { after, limit: membersPerPage + 1 })
-    const members = found.slice(0, membersPerPage)
+    const { rows: members, next } = await pageOf(
+      (part) => list(place, part),
+      { after, limit: membersPerPage },
+      ({ username }) => username,
+    )
     return membersPage(reply, session, {
       form: null,
       row: null,
@@ -233,12 +237,12 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       repository: place.repository,
       members,
       roles,
-      next: found.length > membersPerPage ? (members.at(-1)?.username ?? null) : null,
+      next,
       requiresFactor: 'groupId' in place.target ? await isFactorRequired(db, place.target.groupId) : null,
     })
   }
 
-  async function list({ target }: Place, part: { after: string; limit: number }): Promise<ShownMember[]> {
+  async function list({ target }: Place, part: ListPart): Promise<ShownMember[]> {
     if ('groupId' in target) {
       const found = await listGroupMembers(db, target.groupId, part)
       return found.map((member) => ({ ...member, ownRole: member.role }))

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../../context.ts'
 import type { Queryable } from '../../../database/database.ts'
+import { type ListPart, type Page, pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../../../groups/repositories.ts'
 import {
@@ -90,14 +91,15 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
       const query = readQuery(RepositoryQuery, request)
       const search = query.q.trim()
       const sort = sorts.find((one) => one === query.sort) ?? 'name'
-      const part = await readPackages(db, repository.id, search, sort, query.after)
+      const { rows: packages, next } = await readPackages(db, repository.id, search, sort, query.after)
       const mirrored = await listMirrors(db, repository.id, { search, after: null, limit: mirrorsPerPage })
       linkToFeed(reply, `/${repository.path}/-/feed.atom`)
       return repositoryPage(reply, session ?? nobody, {
         repository,
         mirrored,
         mayPush: isAtLeast(repository.role, 'developer'),
-        ...part,
+        packages,
+        next,
         search,
         sort,
         sorts,
@@ -134,16 +136,14 @@ async function readPackages(
   search: string,
   sort: Sort,
   after: string,
-): Promise<{ packages: ListedPackage[]; next: string | null }> {
-  const limit = packagesPerPage + 1
+): Promise<Page<ListedPackage>> {
+  const wanted = { after, limit: packagesPerPage }
   if (sort === 'name') {
-    const found = await listOfferedPackages(db, repositoryId, search, { after, limit })
-    const packages = found.slice(0, packagesPerPage)
-    return { packages, next: found.length === limit ? (packages.at(-1)?.name ?? null) : null }
+    const list = (part: ListPart) => listOfferedPackages(db, repositoryId, search, part)
+    return pageOf(list, wanted, ({ name }) => name)
   }
-  const found = await listOfferedPackagesBy(db, sort, repositoryId, search, { after, limit })
-  const packages = found.slice(0, packagesPerPage)
-  return { packages, next: found.length === limit ? (packages.at(-1)?.place ?? null) : null }
+  const list = (part: ListPart) => listOfferedPackagesBy(db, sort, repositoryId, search, part)
+  return pageOf(list, wanted, ({ place }) => place)
 }
 
 /** Returns the values in a repository's commands. They contain the public URL of svc. */

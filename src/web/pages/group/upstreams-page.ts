@@ -1,6 +1,7 @@
 import type { FastifyReply } from 'fastify'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { Queryable } from '../../../database/database.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
 import { findVisibleGroup } from '../../../groups/groups.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
@@ -93,9 +94,11 @@ export async function showUpstreams(
 ): Promise<FastifyReply> {
   const mayManage = may(repository, session, 'manage')
   const upstreams = await listUpstreams(db, repository.id)
-  const part = { search, after, limit: mirrorsPerPage + 1 }
-  const found = await listMirrors(db, repository.id, { ...part, isWaiting: false })
-  const mirrored = found.slice(0, mirrorsPerPage)
+  const { rows: mirrored, next } = await pageOf(
+    (part) => listMirrors(db, repository.id, { ...part, search, isWaiting: false }),
+    { after, limit: mirrorsPerPage },
+    ({ name }) => name,
+  )
   // All of them: a package that waits is in no other list.
   const waiting = await listMirrors(db, repository.id, {
     search,
@@ -112,7 +115,7 @@ export async function showUpstreams(
     waiting,
     search,
     isContinued: after !== '',
-    next: found.length > mirrorsPerPage ? (mirrored.at(-1)?.name ?? null) : null,
+    next,
     upstreams: mayManage
       ? upstreams.map((upstream) => ({ upstream, fields: fieldsOf(upstream, refused) }))
       : null,

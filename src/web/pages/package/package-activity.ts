@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../../context.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import { listPackageEvents } from '../../../events/registry-events.ts'
 import { readQuery, text } from '../../forms.ts'
 import { nobody, page } from '../../pages.ts'
@@ -27,16 +28,18 @@ export async function packageActivityRoutes(app: FastifyInstance, context: AppCo
   app.get<PackageRoute>(`${packagePath}/-/activity`, async (request, reply) => {
     const view = await findPackageView(context, request)
     const { after } = readQuery(ActivityQuery, request)
-    const part = { after, limit: eventsPerPage + 1 }
     const readerId = view.session?.account.id ?? null
-    const found = await listPackageEvents(context.db, view.repository.id, view.about.name, part, readerId)
-    const events = found.slice(0, eventsPerPage)
+    const { rows: events, next } = await pageOf(
+      (part) => listPackageEvents(context.db, view.repository.id, view.about.name, part, readerId),
+      { after, limit: eventsPerPage },
+      ({ id }) => id,
+    )
     return packageActivityPage(reply, view.session ?? nobody, {
       ...view,
       events: events.map(showRegistryEvent),
       maySeeOrigins: may(view.repository, view.session, 'readSettings'),
       isContinued: after !== '',
-      next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
+      next,
     })
   })
 }

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { isPackageName } from '../../../composer/package-name.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import {
@@ -206,9 +207,11 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
   ): Promise<FastifyReply> {
     const { session, repository, about } = view
     const mayPush = may(repository, session, 'push')
-    const part = { after, limit: versionsPerPage + 1 }
-    const found = await listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part)
-    const versions = found.slice(0, versionsPerPage)
+    const { rows: versions, next } = await pageOf(
+      (part) => listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part),
+      { after, limit: versionsPerPage },
+      ({ id }) => id,
+    )
     return versionsPage(reply, session ?? nobody, {
       ...view,
       versions,
@@ -216,7 +219,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       mayDelete: may(repository, session, 'deletePackage'),
       mayManage: may(repository, session, 'manage'),
       isContinued: after !== '',
-      next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
+      next,
       refused,
     })
   }

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../../context.ts'
+import { pageOf } from '../../../domain/paging.ts'
 import {
   type Dependent,
   type FoundRequirement,
@@ -68,13 +69,16 @@ export async function dependencyRoutes(app: FastifyInstance, context: AppContext
     const view = await findPackageView(context, request)
     const { after } = readQuery(PartQuery, request)
     const reader = { accountId: view.session?.account.id ?? null, target: view.about.name }
-    const found = await listDependents(db, reader, { after, limit: dependentsPerPage + 1 })
-    const dependents = found.slice(0, dependentsPerPage)
+    const { rows: dependents, next } = await pageOf(
+      (part) => listDependents(db, reader, part),
+      { after, limit: dependentsPerPage },
+      ({ id }) => id,
+    )
     return dependentsPage(reply, view.session ?? nobody, {
       ...view,
       dependents,
       isContinued: after !== '',
-      next: found.length > dependentsPerPage ? (dependents.at(-1)?.id ?? null) : null,
+      next,
     })
   })
 }
