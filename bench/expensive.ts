@@ -19,7 +19,8 @@ interface Expensive {
 
 /**
  * Measures pulls alone, and beside ten connections of one client that request expensive pages: those of archives with
- * 50,000 files, their uploads, and `/metrics`. The statuses are those of the expensive requests.
+ * 50,000 files, their uploads, and `/metrics`; then usual pages and an endpoint of the API. The statuses are those of these
+ * requests.
  */
 export async function measureExpensive(server: Server, count: number): Promise<string> {
   const { repository, path, authorization } = await aRegistry(server.db, 'public')
@@ -33,18 +34,23 @@ export async function measureExpensive(server: Server, count: number): Promise<s
     const pushed = await fetch(server.baseUrl + url, init)
     if (pushed.status !== 201) throw new Error(await pushed.text())
   }
-  const page = `/${repository.path}/packages/${name}/-`
+  const page = `/${repository.path}/packages/${name}`
+  const bearer = {
+    headers: {
+      authorization: `Bearer ${Buffer.from(authorization.slice('Basic '.length), 'base64').toString().split(':')[1]}`,
+    },
+  }
   const at = (i: number) => versions[i % versions.length] as string
   const expensive: Expensive[] = [
-    { name: 'compare', request: (i) => ({ path: `${page}/compare?from=${at(i)}&to=${at(i + 1)}` }) },
+    { name: 'compare', request: (i) => ({ path: `${page}/-/compare?from=${at(i)}&to=${at(i + 1)}` }) },
     {
       name: 'list of files',
-      request: (i) => ({ path: `${page}/files?version=${at(i)}&path=src/d${i % 100}&from=${i % 300}` }),
+      request: (i) => ({ path: `${page}/-/files?version=${at(i)}&path=src/d${i % 100}&from=${i % 300}` }),
     },
     {
       name: 'file',
       request: (i) => ({
-        path: `${page}/files?version=${at(i)}&path=src/d1/File1.php&line=${1 + (i % 500)}`,
+        path: `${page}/-/files?version=${at(i)}&path=src/d1/File1.php&line=${1 + (i % 500)}`,
       }),
     },
     {
@@ -52,6 +58,16 @@ export async function measureExpensive(server: Server, count: number): Promise<s
       request: (i) => upload(`2.0.${i}`, archives[i % archives.length] as Buffer),
     },
     { name: '/metrics', request: () => ({ path: '/metrics' }) },
+    { name: 'package page', request: () => ({ path: page }) },
+    { name: 'search', request: (i) => ({ path: `/search?q=${'abcdefghij'[i % 10]}` }) },
+    { name: 'home', request: () => ({ path: '/' }) },
+    {
+      name: 'package (API)',
+      request: () => ({
+        path: `/api/repositories/${repository.path}/packages/${name}`,
+        init: bearer,
+      }),
+    },
   ]
 
   const load = startLoadProcess()

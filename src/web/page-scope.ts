@@ -4,13 +4,15 @@ import type { Config } from '../config.ts'
 import { errcode, type Refusal } from '../domain/refusal.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
+import { handleInTurn } from './network-turns.ts'
 import { PageError, PageRedirect } from './page-error.ts'
 import { nobody, page, type Visitor } from './pages.ts'
 import { refusalOf } from './refusal-of.ts'
 
 /**
- * Makes a scope serve pages: with cookies, forms, page headers with the given content security policy, error pages, and
- * a check for forged POSTs (CONTRACT 8.2). `errorHandler` may handle an error before `showError` does.
+ * Makes a scope serve pages: in turn for each network, with cookies, forms, page headers with the given content security
+ * policy, error pages, and a check for forged POSTs (CONTRACT 8.2). `errorHandler` may handle an error before `showError`
+ * does.
  */
 export async function servePages(
   scope: FastifyInstance,
@@ -18,6 +20,7 @@ export async function servePages(
   policy: string,
   errorHandler: typeof showError = showError,
 ): Promise<void> {
+  handleInTurn(scope)
   await scope.register(cookie)
   scope.removeAllContentTypeParsers()
   await acceptForms(scope)

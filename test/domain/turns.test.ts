@@ -44,6 +44,34 @@ describe('turns', () => {
     expect(running).toEqual(['a2', 'b1', 'a3'])
   })
 
+  it('refuse a task that has waited too long, and keep its place for others', async () => {
+    const limits = { atOnce: 2, atOnceOfOwner: 1, waiting: 2, waitingOfOwner: 1, waitingSeconds: 0.01 }
+    const { running, start, end } = someTurns(limits)
+    for (const name of ['a1', 'b1']) void start(name)
+    const late = await Promise.allSettled(['a2', 'c1'].map(start))
+    expect(late.map((one) => one.status === 'rejected' && String(one.reason))).toEqual([
+      'Error: too many: owner',
+      'Error: too many: all',
+    ])
+    await end('a1')
+    expect(running).toEqual(['b1'])
+    void start('a3')
+    expect(running).toEqual(['b1', 'a3'])
+  })
+
+  it('do not refuse a task whose turn has come', async () => {
+    const limits = { atOnce: 1, atOnceOfOwner: 1, waiting: 1, waitingOfOwner: 1, waitingSeconds: 0.01 }
+    const { running, start, end } = someTurns(limits)
+    const first = start('a1')
+    const second = start('a2')
+    await end('a1')
+    expect(await first).toBe('a1')
+    await new Promise((resolve) => setTimeout(resolve, 30))
+    expect(running).toEqual(['a2'])
+    await end('a2')
+    expect(await second).toBe('a2')
+  })
+
   it('give the place of a task that throws to the next one', async () => {
     const { inTurn } = someTurns({ atOnce: 1, atOnceOfOwner: 1, waiting: 1, waitingOfOwner: 1 })
     const failing = inTurn('a', () => Promise.reject(new Error('broken')))

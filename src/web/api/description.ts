@@ -1,11 +1,12 @@
 import swagger from '@fastify/swagger'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod'
 import { z } from 'zod'
 import type { Config } from '../../config.ts'
 import { describeScopes } from '../../domain/scope-descriptions.ts'
 import { allScopes } from '../../domain/scopes.ts'
 import { hasTag, tagOf } from '../conditional-requests.ts'
+import { withoutTurn } from '../network-turns.ts'
 import { tags } from './endpoint.ts'
 import { registryPaths, registrySchemas } from './registry-description.ts'
 
@@ -61,14 +62,16 @@ export async function describeApi(app: FastifyInstance, config: Config): Promise
     return { bytes, etag: tagOf(bytes) }
   }
 
-  app.get('/openapi.json', async (request, reply) => {
+  const send = async (request: FastifyRequest, reply: FastifyReply) => {
     serialized ??= serialize()
     const { bytes, etag } = serialized
     // Everybody gets the same description.
     reply.headers({ 'cache-control': 'public, no-cache', etag })
     if (hasTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
     return reply.type('application/json; charset=utf-8').send(bytes)
-  })
+  }
+  // The page of the API reference requests it, and has a turn already.
+  app.get('/openapi.json', withoutTurn(send))
 }
 
 function securitySchemes(config: Config) {

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import { errcode } from '../../domain/refusal.ts'
+import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { accountAccessEndpoints } from './account-access.ts'
 import { accountSessionEndpoints } from './account-sessions.ts'
@@ -48,6 +49,7 @@ const everyRoute = [
 export async function api(app: FastifyInstance, context: ApiContext): Promise<void> {
   await app.register(
     async (scope) => {
+      handleInTurn(scope)
       scope.setErrorHandler(sendApiError)
       scope.setValidatorCompiler(validatorCompiler)
       scope.setSerializerCompiler(serializerCompiler)

@@ -8,6 +8,7 @@ import { type ArchiveMirrorContext, openArchiveMirror } from '../../upstreams/ar
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { openUpstreamQueries } from '../../upstreams/queries.ts'
 import { readBasicCredentials } from '../basic-credentials.ts'
+import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { auditRoute } from './audit.ts'
 import { changesRoute } from './change-feed.ts'
@@ -94,6 +95,7 @@ export async function registry(
   }
 
   async function feeds(scope: FastifyInstance): Promise<void> {
+    handleInTurn(scope)
     scope.setErrorHandler(sendRegistryError)
     await readBasicCredentials(scope)
     scope.addHook('onRequest', refuseNul)

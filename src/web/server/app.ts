@@ -27,6 +27,7 @@ import { registryNotFound, sendRegistryError } from '../composer/http.ts'
 import { registry } from '../composer/plugin.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../expect-continue.ts'
 import { logFieldsOf } from '../log-fields.ts'
+import { openNetworkTurns } from '../network-turns.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
 import { oauthPages } from '../oauth/pages-plugin.ts'
 import { noSuchOAuthEndpoint, oauth } from '../oauth/plugin.ts'
@@ -100,6 +101,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await registerViews(app, { ...context, findVisitor: (request) => readSession(context, request) })
+  openNetworkTurns(app)
   app.setErrorHandler(showError)
   await app.register(async (scope) => {
     // The page for unmatched URLs needs the session cookie for its menu.

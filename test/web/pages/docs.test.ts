@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { performance } from 'node:perf_hooks'
 import fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
+import { openNetworkTurns } from '../../../src/web/network-turns.ts'
 import { pagePolicy, servePages } from '../../../src/web/page-scope.ts'
 import { docsRoutes, renderDocsPage, searchDocuments } from '../../../src/web/pages/docs.ts'
 import type { PagesContext } from '../../../src/web/pages/permit.ts'
@@ -164,6 +165,7 @@ describe('/docs/api, when the description of the API fails first', () => {
       return described
     }
     const app = fastify({ logger: false })
+    openNetworkTurns(app)
     await registerViews(app, { config: t.config, findVisitor: async () => null })
     await app.register(async (scope) => {
       await servePages(scope, t.config, pagePolicy)

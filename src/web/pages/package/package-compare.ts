@@ -16,7 +16,7 @@ import {
   listVersions,
 } from '../../../packages/tables/listed-versions.ts'
 import { readQuery, text } from '../../forms.ts'
-import type { HeavyPages } from '../../heavy-pages.ts'
+import type { HeavyPages } from '../../network-turns.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
 import { may } from '../permit.ts'

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { ArchiveStore } from '../../../archives/archive-store.ts'
 import { readQuery, text } from '../../forms.ts'
+import { withoutTurn } from '../../network-turns.ts'
 import { noteDownload } from '../../note-download.ts'
 import { PageError } from '../../page-error.ts'
 import { endWithConnection } from '../../streamed-body.ts'
@@ -22,7 +23,11 @@ export async function downloadRoutes(
   context: PagesContext & { store: ArchiveStore },
 ): Promise<void> {
   const { store, downloads } = context
-  app.route<PackageRoute>({ method: ['GET', 'HEAD'], url: `${packagePath}/-/download`, handler: download })
+  app.route<PackageRoute>({
+    method: ['GET', 'HEAD'],
+    url: `${packagePath}/-/download`,
+    handler: withoutTurn(download),
+  })
 
   async function download(request: FastifyRequest<PackageRoute>, reply: FastifyReply): Promise<FastifyReply> {
     const view = await findPackageView(context, request)

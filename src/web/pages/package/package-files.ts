@@ -9,7 +9,7 @@ import { openReadCache } from '../../../domain/read-cache.ts'
 import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
 import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
 import { readQuery, text } from '../../forms.ts'
-import type { HeavyPages } from '../../heavy-pages.ts'
+import type { HeavyPages } from '../../network-turns.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
 import {

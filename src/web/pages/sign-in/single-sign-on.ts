@@ -27,6 +27,7 @@ import { makeOpaqueId } from '../../../domain/secrets.ts'
 import { actorOf } from '../../actor.ts'
 import { readCookie, setCookie } from '../../cookies.ts'
 import { readQuery, text } from '../../forms.ts'
+import { withoutTurn } from '../../network-turns.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { anybody, withReturn } from '../../visit.ts'
@@ -53,49 +54,54 @@ export async function providerSignInRoutes(
   app: FastifyInstance,
   context: SingleSignOnContext,
 ): Promise<void> {
+  // Both routes wait for the provider.
   app.get(
     '/login/oidc/:provider',
     { exposeHeadRoute: false },
-    anybody(context, async (session, request: ProviderRequest, reply) => {
-      const provider = theProvider(context, request)
-      const { return: returnId } = readQuery(StartQuery, request)
-      if (session) return redirectBack(context, reply, returnId)
-      return startProviderSignIn(context, request, reply, provider, {
-        returnId,
-        accountId: null,
-        isConfirmation: false,
-      })
-    }),
+    withoutTurn(
+      anybody(context, async (session, request: ProviderRequest, reply) => {
+        const provider = theProvider(context, request)
+        const { return: returnId } = readQuery(StartQuery, request)
+        if (session) return redirectBack(context, reply, returnId)
+        return startProviderSignIn(context, request, reply, provider, {
+          returnId,
+          accountId: null,
+          isConfirmation: false,
+        })
+      }),
+    ),
   )
 
   app.get(
     '/login/oidc/:provider/callback',
     { exposeHeadRoute: false },
-    anybody(
-      context,
-      async (session, request: ProviderRequest, reply) => {
-        const provider = theProvider(context, request)
-        const { state } = readQuery(CallbackQuery, request)
-        const browser = readCookie(request, context.config, 'provider')
-        const signIn = browser ? await takeSignIn(context.db, browser, provider.settings.name, state) : null
-        if (!browser || !signIn) return refuseCallback(context, session, request, reply, provider)
-        const { returnId, accountId, isConfirmation } = signIn
-        try {
-          const url = `${context.config.baseUrl}${request.url}`
-          const person = await provider.provePerson(url, signIn)
-          if (accountId !== null && isConfirmation) {
-            return await confirm(context, session, reply, provider, person, { accountId, returnId })
+    withoutTurn(
+      anybody(
+        context,
+        async (session, request: ProviderRequest, reply) => {
+          const provider = theProvider(context, request)
+          const { state } = readQuery(CallbackQuery, request)
+          const browser = readCookie(request, context.config, 'provider')
+          const signIn = browser ? await takeSignIn(context.db, browser, provider.settings.name, state) : null
+          if (!browser || !signIn) return refuseCallback(context, session, request, reply, provider)
+          const { returnId, accountId, isConfirmation } = signIn
+          try {
+            const url = `${context.config.baseUrl}${request.url}`
+            const person = await provider.provePerson(url, signIn)
+            if (accountId !== null && isConfirmation) {
+              return await confirm(context, session, reply, provider, person, { accountId, returnId })
+            }
+            if (accountId !== null)
+              return await link(context, session, request, reply, provider, person, accountId)
+            return await enterAccount(context, request, reply, provider, person, { browser, returnId })
+          } catch (error) {
+            if (!(error instanceof ProviderError)) throw error
+            if (accountId !== null) throw new PageError(error.status, error.message)
+            return showProblem(context, request, reply, returnId, error)
           }
-          if (accountId !== null)
-            return await link(context, session, request, reply, provider, person, accountId)
-          return await enterAccount(context, request, reply, provider, person, { browser, returnId })
-        } catch (error) {
-          if (!(error instanceof ProviderError)) throw error
-          if (accountId !== null) throw new PageError(error.status, error.message)
-          return showProblem(context, request, reply, returnId, error)
-        }
-      },
-      { mayLackFactor: true },
+        },
+        { mayLackFactor: true },
+      ),
     ),
   )
 }
