@@ -10,7 +10,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { signedIn } from '../../visit.ts'
+import { anybody, redirectToSignIn, signedIn } from '../../visit.ts'
 
 const verificationPage = page<{
   /** Null when the link does not work. */
@@ -32,22 +32,24 @@ const cookieSeconds = 3600
 export async function emailVerificationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get(
-    '/settings/email-verification',
-    signedIn(context, async ({ session }, request, reply) => {
-      const { token: sent } = readQuery(TokenForm, request)
-      // After the sign-in the URL has no token: nothing returns to a URL with a secret.
-      const token = sent || readCookie(request, config, 'verification') || ''
-      const pending = token === '' ? null : await findVerification(db, token)
-      if (pending && sent !== '') setCookie(reply, config, 'verification', sent, cookieSeconds)
+  app.get('/settings/email-verification', async (request, reply) => {
+    const { token: sent } = readQuery(TokenForm, request)
+    // After the sign-in the URL has no token: nothing returns to a URL with a secret.
+    const token = sent || readCookie(request, config, 'verification') || ''
+    const pending = token === '' ? null : await findVerification(db, token)
+    // Before the session is read, which may lead to another page.
+    if (pending && sent !== '') setCookie(reply, config, 'verification', sent, cookieSeconds)
+    const show = anybody(context, async (session) => {
       if (!pending) {
         const visitor = session ?? { account: null, csrfToken: csrfToken(request, reply, config) }
         return verificationPage(reply.code(410), visitor, { pending: null, token: '' })
       }
+      if (!session) return redirectToSignIn(context, request, reply)
       if (session.account.id !== pending.accountId) throw otherAccount(pending.username)
       return verificationPage(reply, session, { pending, token })
-    }),
-  )
+    })
+    return show(request, reply)
+  })
 
   app.post(
     '/settings/email-verification',
