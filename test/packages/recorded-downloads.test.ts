@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
@@ -20,6 +21,7 @@ import { useCommands } from '../support/commands.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { aPublisher, basic, expand, type Publisher } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { aZip } from '../support/zip.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -128,6 +130,13 @@ describe('downloads', () => {
     const caller = await aCaller(t)
     await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public' })
     upstream.offer('up/lib', ['1.0.0'])
+    const zip = aZip({ 'composer.json': '{"name":"up/lib"}', 'data.bin': randomBytes(300_000) })
+    upstream.fail('/archives/up/lib/1.0.0.zip', (_, response) => {
+      // In three parts, so that the first client gets the bytes while they arrive.
+      response.writeHead(200).write(zip.subarray(0, 100_000))
+      setTimeout(() => response.write(zip.subarray(100_000, 200_000)), 100)
+      setTimeout(() => response.end(zip.subarray(200_000)), 600)
+    })
     const [entry] = expand((await caller.ask('p2/up/lib.json')).body, 'up/lib')
     const { url } = { ...(entry?.['dist'] as object) } as { url: string }
     // The second one is sent from the store.

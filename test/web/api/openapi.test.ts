@@ -136,6 +136,11 @@ describe('GET /api/openapi.json', () => {
       const operation = paths[path]?.['delete']
       expect([path, operation?.security]).toEqual([path, [{ personalToken: ['registry-manage:rw'] }]])
     }
+    // These are for site administrators.
+    for (const path of ['/api/accounts', '/api/invitations']) {
+      const security = [{ personalToken: ['group-manage:rw'] }]
+      expect([path, paths[path]?.['post']?.security]).toEqual([path, security])
+    }
   })
 
   it('has the endpoints and scopes of the tables in docs/api.md', async () => {
