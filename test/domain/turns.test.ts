@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { openTurns } from '../../src/domain/turns.ts'
 
 /** Turns, and tasks that run until they are ended by name. */
@@ -59,17 +59,21 @@ describe('turns', () => {
     expect(running).toEqual(['b1', 'a3'])
   })
 
-  it('do not refuse a task whose turn has come', async () => {
-    const limits = { atOnce: 1, atOnceOfOwner: 1, waiting: 1, waitingOfOwner: 1, waitingSeconds: 0.01 }
+  it('lose no task when the time of one passes whose turn has come', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const limits = { atOnce: 1, atOnceOfOwner: 1, waiting: 1, waitingOfOwner: 1, waitingSeconds: 10 }
     const { running, start, end } = someTurns(limits)
-    const first = start('a1')
-    const second = start('a2')
+    const first = [start('a1'), start('a2')]
     await end('a1')
-    expect(await first).toBe('a1')
-    await new Promise((resolve) => setTimeout(resolve, 30))
+    vi.advanceTimersByTime(6000)
+    const last = start('a3')
+    vi.advanceTimersByTime(5000)
     expect(running).toEqual(['a2'])
     await end('a2')
-    expect(await second).toBe('a2')
+    expect(running).toEqual(['a3'])
+    await end('a3')
+    expect(await Promise.all([...first, last])).toEqual(['a1', 'a2', 'a3'])
   })
 
   it('give the place of a task that throws to the next one', async () => {
