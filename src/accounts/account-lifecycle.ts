@@ -4,12 +4,75 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { revokeDeployTokensOf } from '../groups/deploy-tokens.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../groups/members.ts'
-import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
+import {
+  type AccountChanges,
+  type Credentials,
+  changeAccount,
+  deleteAccountRow,
+  findAccountDetails,
+  insertAccount,
+  type NewAccount,
+  releaseUsername,
+  replacePasswordHash,
+  setDisabled,
+  setPasswordHash,
+} from './accounts.ts'
 import { withdrawInvitationsOf } from './invitations.ts'
 import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
 import { deleteAllSessions, endAllSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
+
+/**
+ * Creates an account with a password, and returns its id. Throws the database's error when the username or email is taken
+ * or malformed.
+ */
+export async function createAccount(
+  db: pg.Pool,
+  actor: Actor,
+  { password, ...account }: Omit<NewAccount, 'passwordHash'> & { password: string },
+): Promise<string> {
+  const passwordHash = await hashPassword(password)
+  return transaction(db, (tx) => insertAccount(tx, { ...account, passwordHash }), actor)
+}
+
+/** What to update of an account. Missing members keep their values. */
+export interface AccountUpdate extends AccountChanges {
+  isDisabled?: boolean
+  /** When the account is disabled: the author of the end of everything. Null ends only its sessions. */
+  everythingBy?: Author | null
+  /** True takes the new username from an account that had it before, and for which it is reserved. */
+  isReleased?: boolean
+}
+
+/**
+ * Updates an account: its names, its email, its role, and whether it is disabled. All of it changes, or nothing. Returns
+ * what it has ended with `everythingBy`. Throws LastAdministratorError, and the errors of `changeAccount`.
+ */
+export async function updateAccount(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  { isDisabled, everythingBy = null, isReleased = false, ...changes }: AccountUpdate,
+): Promise<Ended | null> {
+  return transaction(
+    db,
+    async (tx) => {
+      // Before the change: this locks all administrators in one order.
+      if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, actor, accountId)
+      if (isReleased && changes.username !== undefined) await releaseUsername(tx, changes.username)
+      await changeAccount(tx, accountId, changes)
+      if (isDisabled === undefined) return null
+      // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
+      await setDisabled(tx, accountId, isDisabled)
+      if (!isDisabled) return null
+      if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
+      await endAllSessions(tx, accountId)
+      return null
+    },
+    actor,
+  )
+}
 
 /** How many things `endEverything` ended. */
 export interface Ended {
@@ -52,6 +115,30 @@ export async function resetPassword(
   return transaction(db, (tx) => replacePassword(tx, accountId, passwordHash, everythingBy), actor)
 }
 
+/**
+ * Sets the password that a person has chosen in place of the one that they know, ends every session of the account, and
+ * forgets its known browsers and networks. Returns the new credentials. Null when the password was changed in the
+ * meantime.
+ */
+export async function changePassword(
+  db: pg.Pool,
+  actor: Actor,
+  credentials: Credentials,
+  password: string,
+): Promise<Credentials | null> {
+  const passwordHash = await hashPassword(password)
+  return transaction(
+    db,
+    async (tx) => {
+      if (!(await replacePasswordHash(tx, credentials, passwordHash))) return null
+      await deleteAllSessions(tx, credentials.accountId)
+      await forgetOrigins(tx, credentials.accountId)
+      return { ...credentials, passwordHash }
+    },
+    actor,
+  )
+}
+
 /** Does what `resetPassword` does, with the hash of the new password, within a transaction of the actor. */
 export async function replacePassword(
   tx: pg.PoolClient,
@@ -83,7 +170,7 @@ export class LastAdministratorError extends Refusal {
  * the transaction ends: two administrators cannot remove each other at the same time. An operator may remove the last one,
  * because a command can make another.
  */
-export async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
+async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
   if (actor.via === 'command') return
   const { rows } = await tx.query<{ id: string }>(
     `select id from account
@@ -105,27 +192,12 @@ export async function disableAccount(
   accountId: string,
   everythingBy: Author | null = null,
 ): Promise<Ended | null> {
-  return transaction(db, (tx) => disableWithin(tx, actor, accountId, everythingBy), actor)
-}
-
-/** Does what `disableAccount` does, within a transaction of the actor. */
-export async function disableWithin(
-  tx: pg.PoolClient,
-  actor: Actor,
-  accountId: string,
-  everythingBy: Author | null,
-): Promise<Ended | null> {
-  await keepAnAdministrator(tx, actor, accountId)
-  // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
-  await setDisabled(tx, accountId, true)
-  if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
-  await endAllSessions(tx, accountId)
-  return null
+  return updateAccount(db, actor, accountId, { isDisabled: true, everythingBy })
 }
 
 /** Enables a disabled account. Tokens that were not revoked work again. */
 export async function enableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
-  await transaction(db, (tx) => setDisabled(tx, accountId, false), actor)
+  await updateAccount(db, actor, accountId, { isDisabled: false })
 }
 
 /** Revokes all tokens of an account and withdraws all its applications, at once. Returns how many. Sessions stay. */

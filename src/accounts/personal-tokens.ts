@@ -1,12 +1,16 @@
 import type pg from 'pg'
-import type { Queryable } from '../database/database.ts'
+import type { Config } from '../config.ts'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import type { Expiry } from '../domain/expiry.ts'
 import { expiryValues } from '../domain/expiry.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
-import type { SecretHash } from '../domain/secrets.ts'
+import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
+import type { Author } from '../events/events.ts'
+import { requireBelowLimit } from '../groups/limits.ts'
+import { requireLiveAuthor } from '../groups/live-author.ts'
 
 /** A personal access token to insert. Only the hash of the token is stored. */
 export interface NewPersonalToken {
@@ -43,6 +47,30 @@ export interface PersonalToken {
   expiresAt: Date | null
   isExpired: boolean
   isAdmin: boolean
+}
+
+/**
+ * Creates a token, which is shown only once. Returns it with its expiration, null for never. Throws
+ * EndedMeanwhileError when the session or token of the author has ended, errcode 8 when the account has too many tokens,
+ * and the errors of `insertPersonalToken`.
+ */
+export async function createPersonalToken(
+  db: pg.Pool,
+  config: Pick<Config, 'limits'>,
+  { actor, author }: { actor: Actor; author: Author },
+  wanted: Omit<NewPersonalToken, 'tokenHash'>,
+): Promise<{ token: string; expiresAt: Date | null }> {
+  const token = makeSecret('personal')
+  const expiresAt = await transaction(
+    db,
+    async (tx) => {
+      await requireLiveAuthor(tx, author)
+      await requireBelowLimit(tx, config, author, 'tokens', wanted.accountId)
+      return insertPersonalToken(tx, { ...wanted, tokenHash: hashSecret(token) })
+    },
+    actor,
+  )
+  return { token, expiresAt }
 }
 
 /**
@@ -142,33 +170,33 @@ export async function hasLiveToken(db: Queryable, accountId: string): Promise<bo
   return rowCount === 1
 }
 
-/** Revokes one of the account's tokens at once. Returns its name. Null when the account has no such token. */
+/** A token of an account, by its id or its name. */
+export type WhichToken = { id: string } | { name: string }
+
+/** Revokes a token of an account at once. Returns its name. Null when the account has no such token. */
 export async function revokePersonalToken(
-  db: Queryable,
+  db: pg.Pool,
+  actor: Actor,
   accountId: string,
-  id: string,
+  which: WhichToken,
 ): Promise<string | null> {
-  const { rows } = await db.query<{ name: string }>(
-    `update personal_token set revoked_at = now()
-      where account_id = $1 and id = $2 and revoked_at is null
-  returning name`,
-    [accountId, id],
-  )
-  return rows[0]?.name ?? null
+  return transaction(db, (tx) => revokeTokenWithin(tx, accountId, which), actor)
 }
 
-/** Like `revokePersonalToken`, by name. False when the account has no such token. */
-export async function revokePersonalTokenByName(
-  db: Queryable,
+/** Does what `revokePersonalToken` does, within a transaction of the actor. */
+export async function revokeTokenWithin(
+  tx: pg.PoolClient,
   accountId: string,
-  name: string,
-): Promise<boolean> {
-  const { rowCount } = await db.query(
+  which: WhichToken,
+): Promise<string | null> {
+  const [column, value] = 'id' in which ? ['id', which.id] : ['name', which.name]
+  const { rows } = await tx.query<{ name: string }>(
     `update personal_token set revoked_at = now()
-      where account_id = $1 and name = $2 and revoked_at is null`,
-    [accountId, name],
+      where account_id = $1 and ${column} = $2 and revoked_at is null
+  returning name`,
+    [accountId, value],
   )
-  return rowCount === 1
+  return rows[0]?.name ?? null
 }
 
 /**

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
-import { type Queryable, sweepOf } from '../database/database.ts'
+import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import type { Credentials } from './accounts.ts'
@@ -109,11 +109,6 @@ export async function confirmSession(db: Queryable, idHash: SecretHash): Promise
   await db.query('update session set proved_at = now() where id_hash = $1', [idHash])
 }
 
-/** Ends a session. */
-export async function deleteSession(db: Queryable, idHash: SecretHash): Promise<void> {
-  await db.query(`delete from session where id_hash = $1`, [idHash])
-}
-
 /**
  * Ends every session of an account, and what could still become one: links for a new password, sign-ins that wait for a
  * second factor, and consent pages. Returns the number of sessions.
@@ -184,8 +179,38 @@ export async function listLatestSessions(
   return rows
 }
 
-/** Ends the sessions of an account whose key has this prefix. An empty prefix ends all. Returns how many ended. */
-export async function deleteSessionsByKey(db: Queryable, accountId: string, key: string): Promise<number> {
+/** Which sessions of an account: all, one, those whose key has a prefix, or all except one. */
+export type WhichSessions = 'all' | { idHash: SecretHash } | { key: string } | { except: SecretHash }
+
+/** Ends sessions of an account, and returns how many. What its tokens and applications may do stays. */
+export async function endSessions(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  which: WhichSessions,
+): Promise<number> {
+  return transaction(
+    db,
+    (tx) => {
+      if (which === 'all') return deleteAllSessions(tx, accountId)
+      if ('idHash' in which) return deleteSession(tx, accountId, which.idHash)
+      if ('key' in which) return deleteSessionsByKey(tx, accountId, which.key)
+      return deleteOtherSessions(tx, accountId, which.except)
+    },
+    actor,
+  )
+}
+
+async function deleteSession(db: Queryable, accountId: string, idHash: SecretHash): Promise<number> {
+  const { rowCount } = await db.query('delete from session where account_id = $1 and id_hash = $2', [
+    accountId,
+    idHash,
+  ])
+  return rowCount ?? 0
+}
+
+/** Ends the sessions of an account whose key has this prefix. Returns how many ended. */
+async function deleteSessionsByKey(db: Queryable, accountId: string, key: string): Promise<number> {
   const { rowCount } = await db.query(
     `delete from session where account_id = $1 and starts_with(encode(id_hash, 'hex'), $2)`,
     [accountId, key],
@@ -194,7 +219,7 @@ export async function deleteSessionsByKey(db: Queryable, accountId: string, key:
 }
 
 /** Ends all sessions of an account except one. Returns how many ended. */
-export async function deleteOtherSessions(
+async function deleteOtherSessions(
   db: Queryable,
   accountId: string,
   keptIdHash: SecretHash,

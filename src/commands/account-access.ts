@@ -2,9 +2,9 @@ import type { Command } from 'commander'
 import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
 import { removePasskey, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
-import { commandActor, transaction } from '../database/database.ts'
+import { commandActor } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
-import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
+import { listAuthorizations, withdrawAuthorization } from '../oauth/authorizations.ts'
 import { onAccount } from './account-password.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
@@ -75,7 +75,7 @@ export function withdrawCommand(): Command {
         }
         const { name } = authorization
         await confirmInTerminal(`This ends all tokens that ${name} has for ${username}.`, name, options)
-        await transaction(db, (tx) => endAuthorization(tx, authorization.id, id), commandActor)
+        await withdrawAuthorization(db, commandActor, id, authorization.id)
       })
       printResult(
         options,

@@ -1,9 +1,15 @@
 import { Argument, type Command, Option } from 'commander'
-import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
-import { type AccountChanges, changeAccount, releaseUsername } from '../accounts/accounts.ts'
+import {
+  chooseHeir,
+  deleteAccount,
+  disableAccount,
+  enableAccount,
+  updateAccount,
+} from '../accounts/account-lifecycle.ts'
+import type { AccountChanges } from '../accounts/accounts.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
-import { commandActor, transaction } from '../database/database.ts'
+import { commandActor } from '../database/database.ts'
 import { commandLine } from '../events/events.ts'
 import {
   confirmEnding,
@@ -154,13 +160,6 @@ function change(
 ): Promise<void> {
   return withDatabase(async (db) => {
     const { id } = await theAccount(db, username)
-    await transaction(
-      db,
-      async (tx) => {
-        if (force && changes.username !== undefined) await releaseUsername(tx, changes.username)
-        await changeAccount(tx, id, changes)
-      },
-      commandActor,
-    )
+    await updateAccount(db, commandActor, id, { ...changes, isReleased: force })
   })
 }

@@ -1,11 +1,11 @@
 import { Command } from 'commander'
 import { exportAccount } from '../accounts/account-export.ts'
-import { type AccountDetails, findAccountDetails, insertAccount, listAccounts } from '../accounts/accounts.ts'
-import { hashPassword } from '../accounts/passwords.ts'
+import { createAccount } from '../accounts/account-lifecycle.ts'
+import { type AccountDetails, findAccountDetails, listAccounts } from '../accounts/accounts.ts'
 import { findFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys, type Passkey } from '../accounts/second-factor/passkeys.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
-import { commandActor, transaction } from '../database/database.ts'
+import { commandActor } from '../database/database.ts'
 import { listAuthorizations } from '../oauth/authorizations.ts'
 import {
   removePasskeyCommand,
@@ -81,25 +81,19 @@ function createCommand(): Command {
     .addOption(passwordStdinOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc account create ann --email ann@example.com --name "Ann Lee"')
-    .action(createAccount)
+    .action(createFromOptions)
 }
 
-async function createAccount(username: string, options: CreateOptions): Promise<void> {
+async function createFromOptions(username: string, options: CreateOptions): Promise<void> {
   const password = await choosePassword(username, options)
-  const passwordHash = await hashPassword(password)
   await withDatabase((db) =>
-    transaction(
-      db,
-      (tx) =>
-        insertAccount(tx, {
-          username,
-          displayName: options.name ?? '',
-          email: options.email ?? null,
-          isAdmin: options.admin ?? false,
-          passwordHash,
-        }),
-      commandActor,
-    ),
+    createAccount(db, commandActor, {
+      username,
+      displayName: options.name ?? '',
+      email: options.email ?? null,
+      isAdmin: options.admin ?? false,
+      password,
+    }),
   )
   printResult(
     options,

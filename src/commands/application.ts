@@ -1,8 +1,7 @@
 import { Command, Option } from 'commander'
-import { commandActor, type Queryable, transaction } from '../database/database.ts'
+import { commandActor, type Queryable } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { applicationActions } from '../events/actions.ts'
 import { describeActor } from '../events/event-words.ts'
 import { describeEvent, type IdentityEvent, listIdentityEvents } from '../events/identity-events.ts'
@@ -20,7 +19,7 @@ import {
   findApplicationByClientId,
   findApplicationUse,
   listApplications,
-  rotateClientSecret,
+  renewClientSecret,
 } from '../oauth/applications.ts'
 import { newCommand, readLogo } from './application-new.ts'
 import { confirm, confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
@@ -238,15 +237,11 @@ function rotateCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc application rotate-secret k7c2… --overlap-seconds 3600')
     .action(async (clientId: string, options: { overlapSeconds: number } & JsonOptions) => {
       const { overlapSeconds } = options
-      const secret = makeSecret('client')
-      const application = await withDatabase((db) =>
-        transaction(
-          db,
-          (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds),
-          commandActor,
-        ),
+      const renewed = await withDatabase((db) =>
+        renewClientSecret(db, commandActor, clientId, overlapSeconds),
       )
-      if (!application) throw unknownApplication(clientId)
+      if (!renewed) throw unknownApplication(clientId)
+      const { application, secret } = renewed
       printResult(
         options,
         { client_id: clientId, client_secret: secret, overlap_seconds: overlapSeconds },

@@ -1,15 +1,15 @@
 import { Command } from 'commander'
 import type pg from 'pg'
 import {
-  insertPersonalToken,
+  createPersonalToken,
   listTokensOf,
   type PersonalToken,
-  revokePersonalTokenByName,
+  revokePersonalToken,
 } from '../accounts/personal-tokens.ts'
-import { commandActor, transaction } from '../database/database.ts'
+import { commandActor } from '../database/database.ts'
 import type { Expiry } from '../domain/expiry.ts'
 import { type ResourceScope, siteScopes } from '../domain/permissions.ts'
-import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { commandLine } from '../events/events.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import {
   daysOrNever,
@@ -73,13 +73,11 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
     throw new Error('Use --resource-scope specified together with --repository.')
   }
   const expiry: Expiry = expiresInDays === 'never' ? 'never' : { inDays: expiresInDays }
-  const token = makeSecret('personal')
-  const expiresAt = await withDatabase(async (db) => {
+  const { token, expiresAt } = await withDatabase(async (db, config) => {
     const { id: accountId } = await theAccount(db, username)
     const repositoryIds = await findRepositoryIds(db, paths)
-    const tokenHash = hashSecret(token)
-    const wanted = { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry, isAdmin }
-    return transaction(db, (tx) => insertPersonalToken(tx, wanted), commandActor)
+    const wanted = { accountId, name, scopes, resourceScope, repositoryIds, expiry, isAdmin }
+    return createPersonalToken(db, config, { actor: commandActor, author: commandLine }, wanted)
   })
   const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
   printResult(
@@ -131,12 +129,12 @@ function revokeCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc token revoke ann --name laptop')
     .action(async (username: string, options: { name: string } & ForceOptions) => {
       const { name } = options
-      const wasThere = await withDatabase(async (db) => {
+      const revoked = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         await confirmInTerminal(`This ends the token ${name} of ${username} for good.`, name, options)
-        return transaction(db, (tx) => revokePersonalTokenByName(tx, id, name), commandActor)
+        return revokePersonalToken(db, commandActor, id, { name })
       })
-      if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
+      if (revoked === null) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
       printResult(options, { username, name }, `Token ${name} of ${username} revoked.`)
     })
 }

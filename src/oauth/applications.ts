@@ -1,7 +1,8 @@
-import type { Queryable } from '../database/database.ts'
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { SecretHash } from '../domain/secrets.ts'
+import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 
 /**
  * The approval states (CONTRACT 1.4). Only an approved application can be authorized or have a working token.
@@ -139,6 +140,25 @@ export async function setApplicationStatus(
     [clientId, status, reason],
   )
   return rows[0] ?? null
+}
+
+/**
+ * Makes a new client secret of an application, which is shown only once. Earlier secrets work for at most
+ * `overlapSeconds` more. Null when there is no such application.
+ */
+export async function renewClientSecret(
+  db: pg.Pool,
+  actor: Actor,
+  clientId: string,
+  overlapSeconds: number,
+): Promise<{ application: Application; secret: string } | null> {
+  const secret = makeSecret('client')
+  const application = await transaction(
+    db,
+    (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds),
+    actor,
+  )
+  return application && { application, secret }
 }
 
 /**

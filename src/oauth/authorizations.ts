@@ -1,4 +1,5 @@
-import type { Queryable } from '../database/database.ts'
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 
 /** The access that several grants give to the same repositories. */
@@ -49,6 +50,19 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
     [accountId],
   )
   return rows
+}
+
+/**
+ * Withdraws an authorization of the account: all tokens that the application has for it stop at once. Returns the name of
+ * the application. Null when the account has no such authorization, or it has already ended.
+ */
+export async function withdrawAuthorization(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  id: string,
+): Promise<string | null> {
+  return transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
 }
 
 /**

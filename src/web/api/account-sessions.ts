@@ -1,11 +1,6 @@
 import { z } from 'zod'
-import {
-  deleteAllSessions,
-  deleteSessionsByKey,
-  type ListedSession,
-  listSessions,
-} from '../../accounts/sessions.ts'
-import { type Actor, transaction } from '../../database/database.ts'
+import { endSessions, type ListedSession, listSessions } from '../../accounts/sessions.ts'
+import type { Actor } from '../../database/database.ts'
 import { AccountPath, accountOfPath } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
@@ -129,7 +124,7 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
     }),
     async (request, reply) => {
       const { id } = await accountOfPath(context, request.params.username)
-      await transaction(db, (tx) => deleteAllSessions(tx, id), mayManage.granted(request).actor)
+      await endSessions(db, mayManage.granted(request).actor, id, 'all')
       return reply.code(204).send()
     },
   )
@@ -144,7 +139,7 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
   }
 
   async function endSession(actor: Actor, accountId: string, key: string): Promise<void> {
-    const ended = await transaction(db, (tx) => deleteSessionsByKey(tx, accountId, key), actor)
+    const ended = await endSessions(db, actor, accountId, { key })
     if (ended === 0) throw notFound('session not found')
   }
 }

@@ -1,21 +1,12 @@
 import { z } from 'zod'
-import {
-  chooseHeir,
-  deleteAccount,
-  disableWithin,
-  keepAnAdministrator,
-} from '../../accounts/account-lifecycle.ts'
+import { chooseHeir, createAccount, deleteAccount, updateAccount } from '../../accounts/account-lifecycle.ts'
 import {
   type AccountDetails,
-  changeAccount,
   findAccountDetails,
   findAccountDetailsById,
-  insertAccount,
   listAccounts,
-  setDisabled,
 } from '../../accounts/accounts.ts'
-import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../../accounts/passwords.ts'
-import { transaction } from '../../database/database.ts'
+import { findPasswordProblem, maxPasswordBytes } from '../../accounts/passwords.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
@@ -165,9 +156,8 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
-      const passwordHash = await hashPassword(password)
-      const draft = { username, displayName: name, email, isAdmin: admin, passwordHash }
-      await keepingRules(() => transaction(db, (tx) => insertAccount(tx, draft), person.actor))
+      const draft = { username, displayName: name, email, isAdmin: admin, password }
+      await keepingRules(() => createAccount(db, person.actor, draft))
       const made = describeAccount(await accountOfPath(context, username))
       return reply.code(201).send({ ...made, password: given === undefined ? password : null })
     },
@@ -212,22 +202,10 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
         ...(name !== undefined && { displayName: name }),
         // An unchanged email stays verified.
         ...(email !== undefined && email !== account.email && { email }),
+        ...(disabled !== undefined && { isDisabled: disabled }),
+        everythingBy: end_everything ? person.author : null,
       }
-      await keepingRules(() =>
-        transaction(
-          db,
-          async (tx) => {
-            // Before the change: this locks all administrators in one order.
-            if (disabled === true) await keepAnAdministrator(tx, person.actor, account.id)
-            await changeAccount(tx, account.id, changes)
-            if (disabled === true) {
-              await disableWithin(tx, person.actor, account.id, end_everything ? person.author : null)
-            }
-            if (disabled === false) await setDisabled(tx, account.id, false)
-          },
-          person.actor,
-        ),
-      )
+      await keepingRules(() => updateAccount(db, person.actor, account.id, changes))
       // By the id: another request may have renamed the account.
       const changed = await findAccountDetailsById(db, account.id)
       if (!changed) throw notFound('account not found')

@@ -1,7 +1,5 @@
 import { z } from 'zod'
-import { transaction } from '../../database/database.ts'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
-import { hashSecret, makeSecret } from '../../domain/secrets.ts'
 import { applicationActions } from '../../events/actions.ts'
 import { describeEvent, listIdentityEvents } from '../../events/identity-events.ts'
 import {
@@ -17,7 +15,7 @@ import {
   findApplicationByClientId,
   findApplicationUse,
   listApplications,
-  rotateClientSecret,
+  renewClientSecret,
 } from '../../oauth/applications.ts'
 import { isClientId } from '../oauth/logo.ts'
 import {
@@ -201,14 +199,9 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     async (request, reply) => {
       const { clientId } = await theApplication(request.params.client_id)
       const { overlap_seconds: overlap = 86_400 } = request.body
-      const secret = makeSecret('client')
-      const rotated = await transaction(
-        db,
-        (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlap),
-        mayManage.granted(request).actor,
-      )
-      if (!rotated) throw notFound('application not found')
-      return reply.code(201).send({ client_secret: secret, overlap_seconds: overlap })
+      const renewed = await renewClientSecret(db, mayManage.granted(request).actor, clientId, overlap)
+      if (!renewed) throw notFound('application not found')
+      return reply.code(201).send({ client_secret: renewed.secret, overlap_seconds: overlap })
     },
   )
 

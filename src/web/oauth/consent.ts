@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { deleteSession, type Session } from '../../accounts/sessions.ts'
+import { endSessions, type Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
 import type { ResourceScope } from '../../domain/permissions.ts'
@@ -110,7 +110,7 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
     signedIn(context, { signIn }, async ({ session }, request, reply) => {
       const { link } = await findOpenRequest(context, request, session)
       const actor = actorOf(request, session.account.id, 'sign-out')
-      await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
+      await endSessions(db, actor, session.account.id, { idHash: session.idHash })
       clearCookie(reply, config, 'session')
       return await redirectLinkToSignIn(context, reply, link)
     }),

@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import type pg from 'pg'
 import { findAccountByUsername, insertAccount, setPasswordHash } from '../../accounts/accounts.ts'
 import { hashPassword } from '../../accounts/passwords.ts'
-import { insertPersonalToken, revokePersonalTokenByName } from '../../accounts/personal-tokens.ts'
+import { insertPersonalToken, revokeTokenWithin } from '../../accounts/personal-tokens.ts'
 import { deleteAllSessions } from '../../accounts/sessions.ts'
 import { projectRoot } from '../../config.ts'
 import { transaction } from '../../database/database.ts'
@@ -93,7 +93,7 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
     await setPasswordHash(tx, account.id, passwordHash)
     await deleteAllSessions(tx, account.id)
     await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
-    await revokePersonalTokenByName(tx, account.id, name)
+    await revokeTokenWithin(tx, account.id, { name })
     await insertDemoToken(tx, account.id, token)
     return {
       username: name,

@@ -1,28 +1,20 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import type pg from 'pg'
 import { z } from 'zod'
-import {
-  type AccountDetails,
-  type Credentials,
-  findAccountDetails,
-  replacePasswordHash,
-} from '../../../accounts/accounts.ts'
+import { changePassword } from '../../../accounts/account-lifecycle.ts'
+import { type AccountDetails, findAccountDetails } from '../../../accounts/accounts.ts'
 import {
   findPasswordProblem,
-  hashPassword,
   mayUsePassword,
   minPasswordCharacters,
   noPasswordHere,
 } from '../../../accounts/passwords.ts'
-import { deleteAllSessions, type Session } from '../../../accounts/sessions.ts'
-import { forgetOrigins } from '../../../accounts/sign-in-origins.ts'
+import { endSessions, type Session } from '../../../accounts/sessions.ts'
 import {
   findConfirmationWays,
   type Identity,
   listIdentities,
 } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
-import { type Actor, transaction } from '../../../database/database.ts'
 import { actorOf } from '../../actor.ts'
 import { clearCookie } from '../../cookies.ts'
 import { readForm, text } from '../../forms.ts'
@@ -83,7 +75,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
         return showAccount(context, reply, session, { problem: message })
       }
       const actor = actorOf(request, session.account.id, 'change-password')
-      const changed = await changePassword(db, checked, chosen, actor)
+      const changed = await changePassword(db, actor, checked, chosen)
       const how = { act: 'change-password' } as const
       const newSession = changed && (await startSession(context, request, reply, changed, how))
       if (newSession === null) {
@@ -120,7 +112,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     anybody(context, async (session, request, reply) => {
       if (session) {
         const { id } = session.account
-        await transaction(db, (tx) => deleteAllSessions(tx, id), actorOf(request, id, 'sign-out'))
+        await endSessions(db, actorOf(request, id, 'sign-out'), id, 'all')
       }
       clearCookie(reply, config, 'session')
       leaveFarewell(reply, config, 'signed-out')
@@ -154,27 +146,4 @@ async function showAccount(
     hasMail: config.mail !== null,
     minPasswordCharacters,
   })
-}
-
-/**
- * Sets the password, ends every session of the account, and forgets its known browsers and networks. Returns the new
- * credentials. Null when the password was changed in the meantime.
- */
-async function changePassword(
-  db: pg.Pool,
-  credentials: Credentials,
-  chosen: string,
-  actor: Actor,
-): Promise<Credentials | null> {
-  const newHash = await hashPassword(chosen)
-  return transaction(
-    db,
-    async (tx) => {
-      if (!(await replacePasswordHash(tx, credentials, newHash))) return null
-      await deleteAllSessions(tx, credentials.accountId)
-      await forgetOrigins(tx, credentials.accountId)
-      return { ...credentials, passwordHash: newHash }
-    },
-    actor,
-  )
 }

@@ -1,14 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../../context.ts'
-import { transaction } from '../../../database/database.ts'
 import { readRowId } from '../../../domain/row-id.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../../../domain/scope-descriptions.ts'
 import {
   type Authorization,
   type AuthorizedAccess,
-  endAuthorization,
   listAuthorizations,
+  withdrawAuthorization,
 } from '../../../oauth/authorizations.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -63,7 +62,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
       if (id === null) throw pageNotFound()
       const { id: accountId } = session.account
       const actor = actorOf(request, accountId)
-      const name = await transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
+      const name = await withdrawAuthorization(db, actor, accountId, id)
       const notice =
         name === null
           ? 'The authorization was withdrawn before.'

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import {
+  createPersonalToken,
   findPersonalToken,
-  insertPersonalToken,
   listPersonalTokens,
   NotAnAdministratorError,
   type PersonalToken,
@@ -10,7 +10,7 @@ import {
 } from '../../../accounts/personal-tokens.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
-import { type Actor, transaction } from '../../../database/database.ts'
+import type { Actor } from '../../../database/database.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
@@ -22,10 +22,8 @@ import {
   type ScopeGroup,
   scopeChoices,
 } from '../../../domain/scope-descriptions.ts'
-import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
 import { listNamedRepositories } from '../../../groups/accessible-repositories.ts'
-import { requireBelowLimit } from '../../../groups/limits.ts'
-import { EndedMeanwhileError, requireLiveAuthor } from '../../../groups/live-author.ts'
+import { EndedMeanwhileError } from '../../../groups/live-author.ts'
 import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -140,7 +138,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
       if (id === null) throw pageNotFound()
       const { id: accountId } = session.account
       const actor = actorOf(request, accountId)
-      const name = await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actor)
+      const name = await revokePersonalToken(db, actor, accountId, { id })
       const notice = name === null ? 'The token was revoked before.' : `The token ${name} was revoked.`
       leaveNotice(request, reply, config, notice)
       return reply.redirect('/settings/tokens', 303)
@@ -181,22 +179,10 @@ async function makeToken(
   session: Session,
   choice: TokenChoice,
 ): Promise<{ token: string; expiresAt: Date | null } | string> {
-  const token = makeSecret('personal')
+  const { id: accountId } = session.account
+  const author = { accountId, token: null, ip: actor.ip, session: session.idHash }
   try {
-    const tokenHash = hashSecret(token)
-    const { id: accountId } = session.account
-    const wanted = { accountId, tokenHash, ...choice }
-    const expiresAt = await transaction(
-      db,
-      async (tx) => {
-        const author = { accountId, token: null, ip: actor.ip, session: session.idHash }
-        await requireLiveAuthor(tx, author)
-        await requireBelowLimit(tx, config, author, 'tokens', accountId)
-        return insertPersonalToken(tx, wanted)
-      },
-      actor,
-    )
-    return { token, expiresAt }
+    return await createPersonalToken(db, config, { actor, author }, { accountId, ...choice })
   } catch (error) {
     // The page shows nothing more to a session that has ended.
     if (error instanceof EndedMeanwhileError) throw error

@@ -1,13 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { exportAccount } from '../../../accounts/account-export.ts'
-import { chooseHeir, deleteAccount, revokeAllAccess } from '../../../accounts/account-lifecycle.ts'
-import { type AccountChanges, changeAccount } from '../../../accounts/accounts.ts'
+import {
+  chooseHeir,
+  deleteAccount,
+  revokeAllAccess,
+  updateAccount,
+} from '../../../accounts/account-lifecycle.ts'
+import type { AccountChanges } from '../../../accounts/accounts.ts'
 import { verificationMail } from '../../../accounts/email-verifications.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
-import { transaction } from '../../../database/database.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { countAttempt } from '../../../database/failure-limit.ts'
 import { describeRule } from '../../../database/rules.ts'
@@ -179,7 +183,7 @@ export async function profileRoutes(
     changes: AccountChanges,
   ): Promise<string | null> {
     try {
-      await transaction(db, (tx) => changeAccount(tx, account.id, changes), actorOf(request, account.id))
+      await updateAccount(db, actorOf(request, account.id), account.id, changes)
       return null
     } catch (error) {
       const rule = brokenConstraint(error)

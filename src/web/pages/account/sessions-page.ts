@@ -1,13 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import {
-  deleteOtherSessions,
-  deleteSessionsByKey,
-  type ListedSession,
-  listLatestSessions,
-} from '../../../accounts/sessions.ts'
+import { endSessions, type ListedSession, listLatestSessions } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
-import { transaction } from '../../../database/database.ts'
 import { describeBrowser } from '../../../events/event-words.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -87,9 +81,7 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
       const { session: key } = readForm(EndForm, request)
       const accountId = session.account.id
       const isKey = /^[0-9a-f]{64}$/.test(key)
-      const ended = isKey
-        ? await transaction(db, (tx) => deleteSessionsByKey(tx, accountId, key), actorOf(request, accountId))
-        : 0
+      const ended = isKey ? await endSessions(db, actorOf(request, accountId), accountId, { key }) : 0
       leaveNotice(request, reply, config, describeEnd(ended))
       return reply.redirect('/settings/sessions', 303)
     }),
@@ -99,11 +91,8 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
     '/settings/sessions/end-others',
     signedIn(context, { form: '/settings/sessions' }, async ({ session }, request, reply) => {
       const accountId = session.account.id
-      const ended = await transaction(
-        db,
-        (tx) => deleteOtherSessions(tx, accountId, session.idHash),
-        actorOf(request, accountId),
-      )
+      const others = { except: session.idHash }
+      const ended = await endSessions(db, actorOf(request, accountId), accountId, others)
       leaveNotice(request, reply, config, describeEnd(ended))
       return reply.redirect('/settings/sessions', 303)
     }),

@@ -6,8 +6,8 @@ import {
   type PersonalToken,
   revokePersonalToken,
 } from '../../../accounts/personal-tokens.ts'
-import { deleteSessionsByKey, type ListedSession, listLatestSessions } from '../../../accounts/sessions.ts'
-import { type Queryable, transaction } from '../../../database/database.ts'
+import { endSessions, type ListedSession, listLatestSessions } from '../../../accounts/sessions.ts'
+import type { Queryable } from '../../../database/database.ts'
 import { rowId } from '../../../domain/row-id.ts'
 import { describeBrowser } from '../../../events/event-words.ts'
 import { actorOf } from '../../actor.ts'
@@ -61,7 +61,7 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
     const { session: key } = readForm(SessionForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
     const actor = actorOf(request, sessionOf(request).account.id)
-    const ended = await transaction(db, (tx) => deleteSessionsByKey(tx, id, key), actor)
+    const ended = await endSessions(db, actor, id, { key })
     if (ended === 0) throw new PageError(409, 'This session has ended already.')
     return goOn(context, reply, `/admin/accounts/${username}`, `One session of ${username} has ended.`)
   })
@@ -87,7 +87,7 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
     const { id: tokenId } = readForm(TokenForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
     const actor = actorOf(request, sessionOf(request).account.id)
-    const name = await transaction(db, (tx) => revokePersonalToken(tx, id, tokenId), actor)
+    const name = await revokePersonalToken(db, actor, id, { id: tokenId })
     if (name === null) throw new PageError(409, 'This token was revoked already.')
     const sentence = `The token ${name} of ${username} was revoked.`
     return goOn(context, reply, `/admin/accounts/${username}`, sentence)

@@ -4,13 +4,12 @@ import { z } from 'zod'
 import {
   disableAccount,
   enableAccount,
-  keepAnAdministrator,
   revokeAllAccess,
+  updateAccount,
 } from '../../../accounts/account-lifecycle.ts'
-import { changeAccount } from '../../../accounts/accounts.ts'
 import { resetFactors } from '../../../accounts/second-factor/factors.ts'
-import { deleteAllSessions } from '../../../accounts/sessions.ts'
-import { type Actor, transaction } from '../../../database/database.ts'
+import { endSessions } from '../../../accounts/sessions.ts'
+import type { Actor } from '../../../database/database.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
@@ -122,20 +121,11 @@ const acts = {
     done: 'is enabled. Its tokens that were not revoked work again.',
   },
   'make-admin': {
-    run: (db: pg.Pool, actor: Actor, id: string) =>
-      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: true }), actor),
+    run: (db: pg.Pool, actor: Actor, id: string) => updateAccount(db, actor, id, { isAdmin: true }),
     done: 'is a site administrator.',
   },
   'unmake-admin': {
-    run: (db: pg.Pool, actor: Actor, id: string) =>
-      transaction(
-        db,
-        async (tx) => {
-          await keepAnAdministrator(tx, actor, id)
-          await changeAccount(tx, id, { isAdmin: false })
-        },
-        actor,
-      ),
+    run: (db: pg.Pool, actor: Actor, id: string) => updateAccount(db, actor, id, { isAdmin: false }),
     done: 'is no longer a site administrator.',
   },
   'reset-factors': {
@@ -143,7 +133,7 @@ const acts = {
     done: 'no longer has a second factor. The next sign-in asks for the password only.',
   },
   'end-sessions': {
-    run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteAllSessions(tx, id), actor),
+    run: (db: pg.Pool, actor: Actor, id: string) => endSessions(db, actor, id, 'all'),
     done: 'is signed out everywhere.',
   },
   'revoke-all': {

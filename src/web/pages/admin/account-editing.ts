@@ -1,10 +1,8 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import { chooseHeir, deleteAccount } from '../../../accounts/account-lifecycle.ts'
-import { changeAccount } from '../../../accounts/accounts.ts'
+import { chooseHeir, deleteAccount, updateAccount } from '../../../accounts/account-lifecycle.ts'
 import { makeVerificationToken, verificationUrl } from '../../../accounts/email-verifications.ts'
 import { makeResetToken, resetUrl } from '../../../accounts/password-resets.ts'
-import { transaction } from '../../../database/database.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, text } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
@@ -41,9 +39,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
       ...(email !== about.email && { email }),
     }
     const actor = actorOf(request, sessionOf(request).account.id)
-    const changed = await orProblem(() =>
-      transaction(db, (tx) => changeAccount(tx, about.id, changes), actor),
-    )
+    const changed = await orProblem(() => updateAccount(db, actor, about.id, changes))
     if (typeof changed === 'string') {
       const entered = { username: form.username, displayName: form.display_name, email: form.email }
       return refuse(reply, 400, about.username, { form: 'details', sentence: changed, entered })

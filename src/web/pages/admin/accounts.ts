@@ -1,12 +1,10 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import { resetPassword } from '../../../accounts/account-lifecycle.ts'
-import { type AccountDetails, insertAccount, listAccounts } from '../../../accounts/accounts.ts'
-import { hashPassword } from '../../../accounts/passwords.ts'
+import { createAccount, resetPassword } from '../../../accounts/account-lifecycle.ts'
+import { type AccountDetails, listAccounts } from '../../../accounts/accounts.ts'
 import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'
 import { unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../../../accounts/single-sign-on/identities.ts'
-import { transaction } from '../../../database/database.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { makePassword } from '../../../domain/secrets.ts'
 import { actorOf } from '../../actor.ts'
@@ -91,20 +89,14 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     const session = sessionOf(request)
     const form = readForm(NewAccountForm, request)
     const password = makePassword()
-    const passwordHash = await hashPassword(password)
     const made = await orProblem(async () => ({
-      id: await transaction(
-        db,
-        (tx) =>
-          insertAccount(tx, {
-            username: form.username,
-            displayName: form.display_name,
-            email: form.email || null,
-            isAdmin: form.admin === 'yes',
-            passwordHash,
-          }),
-        actorOf(request, session.account.id),
-      ),
+      id: await createAccount(db, actorOf(request, session.account.id), {
+        username: form.username,
+        displayName: form.display_name,
+        email: form.email || null,
+        isAdmin: form.admin === 'yes',
+        password,
+      }),
     }))
     if (typeof made === 'string') {
       return showAccounts(context, reply.code(400), { search: '', after: '', form, problem: made })

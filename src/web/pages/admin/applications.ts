@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { type Queryable, transaction } from '../../../database/database.ts'
+import type { Queryable } from '../../../database/database.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
 import {
@@ -9,7 +9,6 @@ import {
   describeScopes,
 } from '../../../domain/scope-descriptions.ts'
 import { covers } from '../../../domain/scopes.ts'
-import { hashSecret, makeSecret } from '../../../domain/secrets.ts'
 import { applicationActions } from '../../../events/actions.ts'
 import { listIdentityEvents } from '../../../events/identity-events.ts'
 import { changeApplicationStatus, maxReasonCharacters } from '../../../oauth/application-changes.ts'
@@ -23,7 +22,7 @@ import {
   findApplicationUse,
   findLogoForReview,
   listApplications,
-  rotateClientSecret,
+  renewClientSecret,
 } from '../../../oauth/applications.ts'
 import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -224,16 +223,18 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
   app.post<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
     const { clientId, name } = await theApplication(context, request.params.clientId)
     const { overlap_seconds } = readForm(RotationForm, request)
-    const clientSecret = makeSecret('client')
     const session = sessionOf(request)
-    const isRotated = await transaction(
-      db,
-      (tx) => rotateClientSecret(tx, clientId, hashSecret(clientSecret), Number(overlap_seconds)),
-      actorOf(request, session.account.id),
-    )
-    if (!isRotated) throw pageNotFound()
+    const actor = actorOf(request, session.account.id)
+    const renewed = await renewClientSecret(db, actor, clientId, Number(overlap_seconds))
+    if (!renewed) throw pageNotFound()
     const overlap = overlaps[overlap_seconds]
-    return secretPage(reply, session, { name, clientId, clientSecret, migration: null, overlap })
+    return secretPage(reply, session, {
+      name,
+      clientId,
+      clientSecret: renewed.secret,
+      migration: null,
+      overlap,
+    })
   })
 }
 

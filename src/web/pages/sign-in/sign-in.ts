@@ -15,7 +15,7 @@ import {
   needsRehash,
 } from '../../../accounts/passwords.ts'
 import { countRefusedSignIn } from '../../../accounts/refused-sign-ins.ts'
-import { deleteSession, findSession, insertSession } from '../../../accounts/sessions.ts'
+import { endSessions, findSession, insertSession } from '../../../accounts/sessions.ts'
 import {
   findKnownOrigin,
   originLifetimeSeconds,
@@ -294,7 +294,7 @@ export async function endSession({ config, db }: AppContext, request: FastifyReq
   const session = id === null ? null : await findSession(db, id)
   if (!session) return
   const actor = actorOf(request, session.account.id, 'sign-out')
-  await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
+  await endSessions(db, actor, session.account.id, { idHash: session.idHash })
 }
 
 /** Redirects to the page that required the sign-in, or to the home page. */
