@@ -90,7 +90,10 @@ describe('the events of exchanged codes', () => {
     const [event, ...others] = await eventsOf(client)
     expect(others).toEqual([])
     const { rows } = await t.db.query(
-      'select created_at, unnoted_exchange from token_pair where code_hash is not null',
+      `select p.created_at, p.unnoted_exchange
+         from token_pair p join authorization_grant g on g.id = p.grant_id
+        where p.code_hash is not null and g.account_id = $1`,
+      [client.account.id],
     )
     expect(event).toMatchObject({
       action: 'token-created',
