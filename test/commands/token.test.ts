@@ -84,7 +84,7 @@ describe('svc token', () => {
   })
 
   it.each([
-    ['token create ann --name x --admin', 'Only site administrators can have admin tokens.'],
+    ['token create ann --name x --admin', 'only site administrators can have admin tokens'],
     ['token create ann --name x --scope repo-code', 'Write repo-code:r or repo-code:rw.'],
     ['token create ann --name x --scope repo-delete:r', 'Write repo-delete:rw.'],
     ['token create ann --name x --scope all', 'There is no scope "all"'],
