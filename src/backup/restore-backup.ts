@@ -220,7 +220,7 @@ async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Sc
     const finished = once(stream, 'finish')
     stream.end()
     await finished
-    rowCounts.set(name, stream.rowCount)
+    rowCounts.set(name, (rowCounts.get(name) ?? 0) + stream.rowCount)
   }
 
   return {
@@ -228,7 +228,7 @@ async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Sc
       if (current?.name !== name) {
         await endTable()
         const table = tables.get(name)
-        if (!table || rowCounts.has(name)) throw new DamagedBackup(`the table ${name} does not belong there`)
+        if (!table) throw new DamagedBackup(`the table ${name} does not belong there`)
         current = { name, stream: copyIn(client, table) }
         // `write` and `once` below report errors. Without this listener, an error between them would end the process.
         current.stream.on('error', () => {})
