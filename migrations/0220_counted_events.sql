@@ -1,6 +1,6 @@
 -- What somebody without a session can repeat has one event for each account, network and hour, which counts it: failed
 -- and locked sign-ins, wrong second factors, and mails requested for a new password. Before, only failed sign-ins were
--- counted. Unlogged, like auth_failure: a crash only starts another event. No release has called the dropped function.
+-- counted. Unlogged, like auth_failure: a crash only starts another event.
 create unlogged table counted_event (
   action     text not null check (char_length(action) <= 100),
   account_id bigint not null,
@@ -14,5 +14,4 @@ create unlogged table counted_event (
 create index on counted_event (hour);
 comment on column counted_event.account_id is '0: all names that no account has.';
 comment on column counted_event.kind is 'Of the second factor. Empty for other actions.';
-drop function if exists note_failed_sign_in(bigint, text, text, inet, text, text);
-drop table failed_sign_in;
+-- The table failed_sign_in stays for one release, because the previous one sweeps it.

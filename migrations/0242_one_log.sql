@@ -23,9 +23,10 @@ delete from job_kind where name = 'sweep-identity-events';
 create function insert_events(the_events jsonb, the_actor jsonb default null) returns void
   language sql as 'select';
 drop function if exists note_counted_event(text, bigint, text, text, jsonb);
--- forget_names replaces it. No release has called it.
-drop function if exists forget_account_names(bigint, text, timestamptz, timestamptz);
 create or replace function note_account_event() returns trigger language plpgsql as 'begin return null; end';
+create or replace function note_failed_sign_in(
+  the_account_id bigint, the_network text, the_via text, the_address inet, the_user_agent text, the_request_id text)
+  returns void language sql as 'select';
 
 create function insert_identity_event() returns trigger language plpgsql as 'begin return new; end';
 create trigger identity_event_is_inserted instead of insert on identity_event

@@ -126,4 +126,22 @@ describe('the migration from two logs to one', () => {
     })
     await expect(ask('delete from registry_event')).rejects.toThrow('event is append-only')
   })
+
+  it('lets the previous release count failed sign-ins', async () => {
+    for (let attempt = 0; attempt < 3; attempt += 1)
+      await ask(`select note_failed_sign_in(null, '192.0.2.4', 'browser', '192.0.2.4', 'curl/8', 'request')`)
+    expect(
+      await ask(`select action, via, address, user_agent, request_id, details ->> 'attempts' as attempts from identity_event
+                  where action = 'sign-in-failed'`),
+    ).toEqual([
+      {
+        action: 'sign-in-failed',
+        via: 'browser',
+        address: '192.0.2.4',
+        user_agent: 'curl/8',
+        request_id: 'request',
+        attempts: '3',
+      },
+    ])
+  })
 })

@@ -7,7 +7,7 @@ import { Refusal } from '../../domain/refusal.ts'
 export function explainFailure(error: unknown): string {
   if (error instanceof AggregateError) return explainFailure(error.errors[0])
   if (error instanceof pg.DatabaseError) return explainDatabaseError(error)
-  if (error instanceof Refusal) return explainRegistryError(error)
+  if (error instanceof Refusal) return explainRefusal(error)
   if (error instanceof Error) return explainSystemError(error) ?? error.message
   return String(error)
 }
@@ -23,7 +23,7 @@ function explainDatabaseError(error: pg.DatabaseError): string {
 }
 
 /** Clients do not see the cause of such an error. Operators need it, such as what a bucket has responded. */
-function explainRegistryError({ message, warning, cause }: Refusal): string {
+function explainRefusal({ message, warning, cause }: Refusal): string {
   // An archive that could not be written has the error of the disk as its cause.
   const diskError = cause instanceof Error ? explainDiskError(cause) : null
   if (diskError !== null) return diskError
