@@ -36,6 +36,9 @@ const replacesFunctions = /\bvi\.(?:mock|doMock|useFakeTimers|setSystemTime|stub
 /** Tests that only run programs load few modules themselves. */
 const runsPrograms = /support\/(?:program|servers)\.ts'/
 const loadsServer = /\buseApp\(/
+/** These measure their own process, and would measure the garbage of the files before them, too. */
+const measuresItself =
+  /\bschedstat\b|\bmemoryUsage\(|\bcpuUsage\b|\beventLoopUtilization\b|\bmonitorEventLoopDelay\b/
 
 /**
  * Tests that run one after another in the same processes. A process loads the modules of svc once: that takes longer
@@ -50,7 +53,8 @@ const together = folders
   .filter((path) => path.endsWith('.test.ts') && fitsWithOthers(readFileSync(join(root, path), 'utf8')))
 
 function fitsWithOthers(test: string): boolean {
-  return !replacesFunctions.test(test) && (loadsServer.test(test) || !runsPrograms.test(test))
+  if (replacesFunctions.test(test) || measuresItself.test(test)) return false
+  return loadsServer.test(test) || !runsPrograms.test(test)
 }
 
 export default defineConfig({
