@@ -33,6 +33,7 @@ export async function fill(
     await client.query(`set statement_timeout = 0; set synchronous_commit = off`)
     await fillPackages(client, repositoryId, sizes)
     await fillLargePackage(client, repositoryId)
+    await sumUpDownloads(client)
     await fillRepositories(client, memberId, sizes)
     await fillTokens(client, sizes)
     await client.query('vacuum analyze')
@@ -129,6 +130,24 @@ async function fillLargePackage(client: pg.Client, repositoryId: string): Promis
     `insert into event (repository_id, package, version, action)
      select $1, $2, '0.' || n || '.0', 'publish' from generate_series(1, 20000) n`,
     [repositoryId, largePackage],
+  )
+}
+
+/** Adds the filled days of versions to those of packages, and to the totals. */
+async function sumUpDownloads(client: pg.Client): Promise<void> {
+  await client.query(
+    `with day_of_version as (
+       select v.package_id, d.version_id, d.day, d.count
+         from package_download d join package_version v on v.id = d.version_id
+     ), versions as (
+       insert into version_download_total (version_id, count)
+       select version_id, sum(count) from day_of_version group by version_id on conflict do nothing
+     ), packages as (
+       insert into package_download_total (package_id, count)
+       select package_id, sum(count) from day_of_version group by package_id on conflict do nothing
+     )
+     insert into package_download_day (package_id, day, count)
+     select package_id, day, sum(count) from day_of_version group by package_id, day on conflict do nothing`,
   )
 }
 

@@ -4,6 +4,7 @@ import { insertInvitation } from '../../src/accounts/invitations.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { removeRepository } from '../../src/groups/tenancy.ts'
+import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
 import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
@@ -167,6 +168,7 @@ async function age(db: pg.Pool): Promise<void> {
     `insert into package_download (version_id, day, count)
      select v.id, current_date - i, (i * 7 + v.id * 3) % 40 + 3 from package_version v, generate_series(0, 60) i`,
   )
+  await recountDownloads(db, '-infinity')
   await db.query(
     `update package_version v set quarantined_at = now(), quarantine_reason = 'Contains a credential'
        from package p where p.id = v.package_id and p.name = 'acme/mailer' and v.version = '1.0.0'`,

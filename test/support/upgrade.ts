@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
@@ -19,7 +19,7 @@ export interface Upgrade {
   after: LoadCount[]
   /** How long the migration and the start took. */
   seconds: number
-  /** Functions that the previous release uses, and that the database no longer has with the same parameters. */
+  /** Functions that the previous release calls, and that the database no longer has with the same parameters. */
   lostFunctions: string[]
   /** The names of the files that `svc migrate --plan` named, and of those that were applied. */
   planned: string[]
@@ -79,7 +79,7 @@ export async function upgradeUnderLoad(
     const repositoryId = await findRepositoryId(db, first.user.repository)
     await fill(db, sizes, { repositoryId, memberId: first.user.account.id })
     await fillMigrated(db, repositoryId, sizes)
-    const functions = await listFunctions(db)
+    const functions = await listCalledFunctions(db, join(folder, 'release/src'))
     const count = (server: Server, load: Load, work: () => Promise<unknown>) =>
       countDuring(
         server.url,
@@ -168,6 +168,14 @@ async function listFunctions(db: pg.Pool): Promise<string[]> {
        from applied_function f join pg_proc p on f.name = 'functions/' || p.proname || '.sql'`,
   )
   return [...new Set(rows.map(({ signature }) => signature))]
+}
+
+/** Returns those of them that the sources in a folder name. Others are called by functions, triggers and views only. */
+async function listCalledFunctions(db: pg.Pool, folder: string): Promise<string[]> {
+  const paths = (await readdir(folder, { recursive: true })).filter((path) => path.endsWith('.ts'))
+  const texts = await Promise.all(paths.map((path) => readFile(join(folder, path), 'utf8')))
+  const words = new Set(texts.flatMap((text) => text.match(/\w+/g) ?? []))
+  return (await listFunctions(db)).filter((signature) => words.has(signature.split('(')[0] ?? ''))
 }
 
 /** Returns the names of the applied files. That of a function is followed by its checksum. */

@@ -1,4 +1,5 @@
-import { advisoryLocks, type Queryable } from '../../database/database.ts'
+import type pg from 'pg'
+import { advisoryLocks, type Queryable, transaction } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
 
 /** How many rows one statement changes. */
@@ -21,29 +22,85 @@ export interface CountedDownload {
 /** Returns SQL for a count that is a JSON number in every client. */
 export const asCount = (sql: string) => `least(coalesce(${sql}, 0), ${maxCount})::float8`
 
-/** Adds downloads to today's counts (UTC). Ignores packages and versions that the repositories do not have. */
+/**
+ * Adds downloads to today's counts (UTC) of versions and packages, and to their totals. Ignores packages and versions that
+ * the repositories do not have.
+ */
 export async function addDownloads(db: Queryable, downloads: readonly CountedDownload[]): Promise<void> {
   await db.query({
     name: 'add-downloads',
-    text: `insert into package_download as d (version_id, day, count)
-           select v.id, (now() at time zone 'utc')::date, sum(i.count)
-             from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
-                    as i (repository_id, name, normalized, count),
-                  -- Let only one process run at a time, because two processes that add totals could deadlock.
-                  (select pg_advisory_xact_lock(${advisoryLocks.downloads})) as turn
-             join lateral (
-               select v.id from package p join package_version v on v.package_id = p.id
-                where p.repository_id = i.repository_id and p.name = i.name and v.normalized = i.normalized
-             ) v on true
-            group by v.id
-            order by v.id
-           on conflict (version_id, day) do update set count = d.count + excluded.count`,
+    text: `with counted as materialized (
+             select v.package_id, v.id as version_id, (now() at time zone 'utc')::date as day, sum(i.count) as count
+               from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
+                      as i (repository_id, name, normalized, count),
+                    -- Let only one process run at a time, because two processes that add counts could deadlock.
+                    (select pg_advisory_xact_lock(${advisoryLocks.downloads})) as turn
+               join lateral (
+                 select v.package_id, v.id from package p join package_version v on v.package_id = p.id
+                  where p.repository_id = i.repository_id and p.name = i.name and v.normalized = i.normalized
+               ) v on true
+              group by v.package_id, v.id
+           ), of_package as materialized (
+             select package_id, day, sum(count) as count from counted group by package_id, day
+           ), version_days as (
+             insert into package_download as d (version_id, day, count)
+             select version_id, day, count from counted
+             on conflict (version_id, day) do update set count = d.count + excluded.count
+           ), version_totals as (
+             insert into version_download_total as t (version_id, count)
+             select version_id, count from counted
+             on conflict (version_id) do update set count = t.count + excluded.count
+           ), package_days as (
+             insert into package_download_day as d (package_id, day, count)
+             select package_id, day, count from of_package
+             on conflict (package_id, day) do update set count = d.count + excluded.count
+           )
+           insert into package_download_total as t (package_id, count)
+           select package_id, count from of_package
+           on conflict (package_id) do update set count = t.count + excluded.count`,
     values: [
       downloads.map(({ repositoryId }) => repositoryId),
       downloads.map(({ packageName }) => packageName),
       downloads.map(({ normalized }) => normalized),
       downloads.map(({ count }) => count),
     ],
+  })
+}
+
+/**
+ * Sums up the days and totals again of everything that was downloaded since a day. A process of the previous release adds
+ * to the days of versions only.
+ */
+export async function recountDownloads(pool: pg.Pool, since: string): Promise<void> {
+  await transaction(pool, async (tx) => {
+    // The next statement begins when nobody adds counts any more, so it sees all that were added.
+    await tx.query(`select pg_advisory_xact_lock(${advisoryLocks.downloads})`)
+    await tx.query(
+      `with downloaded as materialized (
+         select distinct v.package_id from package_download d join package_version v on v.id = d.version_id
+          where d.day >= $1
+       ), version_sum as materialized (
+         select v.package_id, v.id as version_id,
+                (select coalesce(sum(count), 0) from package_download where version_id = v.id)
+                + (select coalesce(sum(count), 0) from package_download_month where version_id = v.id) as count
+           from downloaded join package_version v using (package_id)
+       ), version_totals as (
+         insert into version_download_total as t (version_id, count)
+         select version_id, count from version_sum where count > 0
+         on conflict (version_id) do update set count = excluded.count where t.count <> excluded.count
+       ), package_totals as (
+         insert into package_download_total as t (package_id, count)
+         select package_id, sum(count) from version_sum group by package_id
+         on conflict (package_id) do update set count = excluded.count where t.count <> excluded.count
+       )
+       insert into package_download_day as t (package_id, day, count)
+       select v.package_id, d.day, sum(d.count)
+         from package_download d join package_version v on v.id = d.version_id
+        where d.day >= $1
+        group by v.package_id, d.day
+       on conflict (package_id, day) do update set count = excluded.count where t.count <> excluded.count`,
+      [since],
+    )
   })
 }
 

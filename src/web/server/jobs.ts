@@ -33,6 +33,7 @@ import {
 } from '../../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
+import { finishUpgradeJob } from '../../packages/finish-upgrade.ts'
 import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
 import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../../packages/tables/dependencies.ts'
@@ -84,6 +85,7 @@ export const jobs: readonly Job[] = [
   rankPackagesJob,
   sweepEventsJob,
   listDependenciesJob,
+  finishUpgradeJob as Job,
   renderReadmesJob,
   followFeeds,
   followUpstream as Job,

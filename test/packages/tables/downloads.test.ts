@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest'
+import { openDownloadCounter } from '../../../src/packages/download-counter.ts'
 import { rollDownloads } from '../../../src/packages/tables/downloads.ts'
+import { openLog } from '../../../src/web/server/log.ts'
 import { aPersonalToken, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { addPastDownloads } from '../../support/download-rows.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -14,16 +17,9 @@ async function aPackage(): Promise<Publisher> {
   return publisher
 }
 
-/** Writes counts of past days, as earlier releases did. */
-async function addDays({ repository }: Publisher, version: string, days: [ago: number, count: number][]) {
-  await t.db.query(
-    `insert into package_download (version_id, day, count)
-     select v.id, (now() at time zone 'utc')::date - ago, count
-       from package p join package_version v on v.package_id = p.id, unnest($3::int[], $4::bigint[]) as d (ago, count)
-      where p.repository_id = $1 and v.version = $2
-     on conflict (version_id, day) do update set count = package_download.count + excluded.count`,
-    [repository.id, version, days.map(([ago]) => ago), days.map(([, count]) => count)],
-  )
+/** Adds downloads of past days to a version. */
+function addDays({ repository }: Publisher, version: string, days: [ago: number, count: number][]) {
+  return addPastDownloads(t.db, { repositoryId: repository.id, version }, days)
 }
 
 async function get({ account, repository }: Publisher, below: string) {
@@ -39,6 +35,30 @@ async function rollAll(): Promise<number> {
 }
 
 describe('download counts', () => {
+  it('are added to the days and totals of the version and of its package, by several processes at once', async () => {
+    const publisher = await aPackage()
+    const report = (normalized: string) => ({
+      repositoryId: publisher.repository.id,
+      packageName: 'acme/lib',
+      normalized,
+    })
+    const processes = Array.from({ length: 3 }, () => openDownloadCounter(t.db, openLog('silent')))
+    for (let turn = 0; turn < 2; turn += 1) {
+      for (const one of processes) {
+        one.count([report('1.0.0.0'), report('1.1.0.0'), report('1.0.0.0')], '192.0.2.1')
+      }
+      await Promise.all(processes.map((one) => one.flush()))
+    }
+    const shown = await get(publisher, 'packages/acme/lib')
+    expect(shown.downloads).toBe(18)
+    expect(shown.versions.map((one: { downloads: number }) => one.downloads)).toEqual([6, 12])
+    const one = await get(publisher, 'packages/acme/lib/1.0.0')
+    expect(one.daily_downloads.map((day: { count: number }) => day.count)).toEqual([12])
+    const cookie = await signIn(t.app, publisher.account)
+    const url = `/${publisher.repository.path}/packages/acme/lib`
+    expect((await t.app.inject({ url, headers: { cookie } })).body).toContain('in UTC: 18, at most 18"')
+  })
+
   it('are whole numbers beyond 2^31 everywhere', async () => {
     const publisher = await aPackage()
     await addDays(publisher, '1.0.0', [[1, 3_000_000_000]])

@@ -6,6 +6,7 @@ import { listDependenciesJob } from '../../../src/packages/tables/dependencies.t
 import { rollDownloadsJob } from '../../../src/packages/tables/downloads.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { addPastDownloads } from '../../support/download-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { aZip } from '../../support/zip.ts'
 
@@ -390,15 +391,8 @@ describe('downloads of a package', () => {
     await push('1.0.0')
     await push('1.1.0')
     expect((await look()).body).toContain('No downloads yet.')
-    const count = (version: string, days: number, downloads: number) =>
-      t.db.query(
-        `insert into package_download as d (version_id, day, count)
-         select v.id, (now() at time zone 'utc')::date - $3::int, $4
-           from package_version v join package p on p.id = v.package_id
-          where p.repository_id = $1 and v.version = $2
-         on conflict (version_id, day) do update set count = d.count + excluded.count`,
-        [repository.id, version, days, downloads],
-      )
+    const count = (version: string, ago: number, downloads: number) =>
+      addPastDownloads(t.db, { repositoryId: repository.id, version }, [[ago, downloads]])
     await count('1.0.0', 0, 3)
     await count('1.0.0', 0, 4)
     await count('1.1.0', 0, 1000)
@@ -417,13 +411,10 @@ describe('downloads of a package', () => {
   it('of days that are no longer kept are removed', async () => {
     const { push, repository } = await aReader()
     await push('1.0.0')
-    await t.db.query(
-      `insert into package_download (version_id, day, count)
-       select v.id, (now() at time zone 'utc')::date - days, 1
-         from package_version v join package p on p.id = v.package_id, unnest(array[1, 100]) days
-        where p.repository_id = $1`,
-      [repository.id],
-    )
+    await addPastDownloads(t.db, { repositoryId: repository.id, version: '1.0.0' }, [
+      [1, 1],
+      [100, 1],
+    ])
     const { db, config, app } = t
     await rollDownloadsJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
     const { rows } = await t.db.query(

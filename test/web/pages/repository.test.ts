@@ -3,6 +3,7 @@ import { rankPackages } from '../../../src/packages/tables/downloads.ts'
 import { listOfferedPackagesBy, type OrderedPackage } from '../../../src/packages/tables/listed-packages.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { addPastDownloads } from '../../support/download-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
 describe('GET /<group>/<name>', () => {
@@ -108,13 +109,11 @@ describe('GET /<group>/<name>', () => {
     const { repository, account, push } = await aPublisher(t)
     for (const name of ['acme/a', 'acme/b', 'acme/c']) await push('1.0.0', { name })
     await push('1.1.0', { name: 'acme/a' })
-    await t.db.query(
-      `insert into package_download (version_id, day, count)
-       select v.id, current_date, case p.name when 'acme/b' then 1234 else 1 end
-         from package_version v join package p on p.id = v.package_id
-        where p.repository_id = $1 and p.name in ('acme/b', 'acme/c')`,
-      [repository.id],
-    )
+    for (const [name, count] of [
+      ['acme/b', 1234],
+      ['acme/c', 1],
+    ] as const)
+      await addPastDownloads(t.db, { repositoryId: repository.id, name, version: '1.0.0' }, [[0, count]])
     // Last-Modified has whole seconds, so each change must be in its own second.
     await t.db.query(
       `update package_document d set last_modified = last_modified + case p.name when 'acme/a' then 3 when 'acme/c' then 2 else 1 end * interval '1 minute'

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+import { finishUpgradeJob } from '../../src/packages/finish-upgrade.ts'
+import { signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { addPastDownloads, addToVersionDays } from '../support/download-rows.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+describe('the job after an upgrade', () => {
+  const t = useApp()
+
+  /** Runs the job with the day of yesterday. */
+  async function finish(): Promise<void> {
+    const { db, config, app } = t
+    const day = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)
+    await finishUpgradeJob.run({ db, config, log: app.log }, { day }, new AbortController().signal)
+  }
+
+  it('adds the downloads that the previous release has counted to days and totals, once', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0')
+    await push('1.1.0')
+    const version = { repositoryId: repository.id, version: '1.0.0' }
+    await addPastDownloads(t.db, version, [
+      [0, 1],
+      [40, 1000],
+    ])
+    await addPastDownloads(t.db, { ...version, version: '1.1.0' }, [[3, 20]])
+    const cookie = await signIn(t.app, account)
+    const look = async () =>
+      (await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })).body
+    await addToVersionDays(t.db, version, [
+      [0, 3],
+      [1, 4],
+    ])
+    expect(await look()).toContain('Last 30 days, in UTC: 21, at most 20"')
+    for (let turn = 0; turn < 2; turn += 1) await finish()
+    const page = await look()
+    expect(page).toContain('Last 30 days, in UTC: 28, at most 20"')
+    expect(page).toContain('Newest 2 versions: 1,028, at most 1,008"')
+  })
+})
