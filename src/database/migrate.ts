@@ -155,10 +155,29 @@ export function nextUnit(
     const last = effects.findLastIndex(({ introduced }) => [...introduced].some((name) => words.has(name)))
     count = Math.max(count, last + 1)
   }
+  const early = count === 1 ? undefined : findEarly(pending.slice(0, count), effects)
+  if (early !== undefined) return unit([early], [])
   return unit(
     pending.slice(0, count),
     schema.functions.filter((file) => definitions.has(file)),
   )
+}
+
+/**
+ * Returns a migration of a unit that commits by itself and needs nothing from those before it. It is applied first, because
+ * the others hold their locks until the whole unit is done: with 100,000 accounts, requests waited 3 seconds for them.
+ */
+function findEarly(
+  migrations: readonly SqlFile[],
+  effects: readonly MigrationEffects[],
+): SqlFile | undefined {
+  const made = new Set<string>()
+  return migrations.find((migration, i) => {
+    const { commits, introduced, redefined } = effects[i] as MigrationEffects
+    const isEarly = commits && ![...wordsOf(migration)].some((word) => made.has(word))
+    for (const name of [...introduced, ...redefined]) made.add(name)
+    return isEarly
+  })
 }
 
 /** Returns the files of functions that a migration creates or drops, and the changed ones that these use. */

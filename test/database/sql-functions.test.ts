@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import { builtInMigrations, migrate, pendingMigrations, readSchema } from '../../src/database/migrate.ts'
+import { planMigrations } from '../../src/database/migration-plan.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('SQL functions and views below migrations/functions', () => {
@@ -215,6 +216,29 @@ describe('a migration that commits by itself', () => {
     expect((await migrating).flat()).toEqual(['0003_index.sql'])
     expect(await ask(`select indisvalid from pg_index where indrelid = 'item'::regclass`)).toEqual([true])
     await Promise.all(pools.map((pool) => pool.end()))
+  })
+
+  it('comes before migrations that are committed together, unless it needs one of them', async () => {
+    await mkdir(join(builtIn, 'functions'))
+    const migrations = {
+      '0004_trigger.sql': `create function note() returns trigger language plpgsql as 'begin return null; end';
+        create trigger note after insert on item for each row execute function note()`,
+      '0005_early.sql': `do $$ begin update item set n = n - 1 where n = 1000; commit; end $$`,
+      '0006_column.sql': 'alter table item add column size int',
+      '0007_late.sql': 'create index concurrently if not exists item_size on item (size)',
+      '0008_table.sql': 'create table noted (n int)',
+      'functions/note.sql': `create or replace function note() returns trigger language plpgsql as $$
+        begin insert into noted values (new.n); return null; end $$`,
+    }
+    for (const [name, sql] of Object.entries(migrations)) await writeFile(join(builtIn, name), sql)
+    const steps = await planMigrations(database.db, null, builtIn)
+    expect(steps.map(({ migrations, functions }) => [...migrations, ...functions])).toEqual([
+      ['0005_early.sql'],
+      ['0004_trigger.sql', '0006_column.sql', '0007_late.sql', '0008_table.sql', 'functions/note.sql'],
+    ])
+    expect(await migrate(database.db, null, builtIn)).toEqual(
+      steps.flatMap((step) => [...step.migrations, ...step.functions]),
+    )
   })
 })
 
