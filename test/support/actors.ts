@@ -51,6 +51,15 @@ export async function aGroup(db: Queryable, name = aName('group')): Promise<Grou
   return rows[0] as Group
 }
 
+/** The group of a repository. */
+export async function groupOf(db: Queryable, repository: { id: string }): Promise<Group> {
+  const { rows } = await db.query<Group>(
+    'select g.id, g.name from repository_group g join repository r on r.group_id = g.id where r.id = $1',
+    [repository.id],
+  )
+  return rows[0] as Group
+}
+
 /** A repository. Without a group, it gets a new one. */
 export async function aRepository(
   db: Queryable,

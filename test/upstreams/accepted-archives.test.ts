@@ -10,9 +10,21 @@ import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archive
 import { aName } from '../support/actors.ts'
 import { aCaller, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { countWaiting } from '../support/locks.ts'
+import {
+  ageFirstSights,
+  aMirroredArchive,
+  changeBytes,
+  forgetFiles,
+  lockMirroredDocuments,
+  mirroredArchives,
+  mirroredDocuments,
+  takeFetch,
+} from '../support/mirrored-rows.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { endRetryDelays, markStale } from '../support/upstream-rows.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
 const upstream = useUpstream()
@@ -49,21 +61,9 @@ async function aFetchedPackage(name: string, { hasShasum = true } = {}) {
   const dist = () => ask(url.slice(`http://svc.test${path}`.length))
   expect((await dist()).statusCode).toBe(200)
   const shasum = async () => ((await entry()) as { shasum: string }).shasum
-  const collect = () =>
-    t.db.query(
-      `update mirrored_archive a set is_stored = false
-         from mirrored_package m where m.id = a.package_id and m.name = $1`,
-      [name],
-    )
-  const check = () => t.db.query('update upstream_document set is_stale = true where name = $1', [name])
-  const row = async () =>
-    (
-      await t.db.query<{ id: string; sha256: string | null; alarm: string | null; is_stored: boolean }>(
-        `select a.id, encode(a.sha256, 'hex') as sha256, a.alarm, a.is_stored from mirrored_archive a
-           join mirrored_package m on m.id = a.package_id where m.name = $1`,
-        [name],
-      )
-    ).rows[0]
+  const collect = () => forgetFiles(t.db, name)
+  const check = () => markStale(t.db, name)
+  const row = async () => (await mirroredArchives(t.db, name))[0]
   const accept = (version = '1.0.0') => call('POST', below, { package: name, version })
   const events = async (action: string) =>
     (await call('GET', '/events')).json().filter((event: { action: string }) => event.action === action)
@@ -188,7 +188,7 @@ describe('changed bytes of an archive', () => {
     expect((await accept()).statusCode).toBe(200)
     expect((await dist()).statusCode).toBe(502)
     expect(await alarms()).toMatchObject([{ reason: expect.stringContaining('its SHA-1 is') }])
-    expect(await row()).toMatchObject({ sha256: null, is_stored: false })
+    expect(await row()).toMatchObject({ sha256: null, isStored: false })
     const again = await accept()
     expect([again.statusCode, again.json()]).toMatchObject([
       400,
@@ -202,10 +202,7 @@ describe('changed bytes of an archive', () => {
   it('are fetched at once although a process that was killed still has the turn', async () => {
     const name = 'acc/turn'
     const { dist, accept, row } = await aChangedPackage(name)
-    await t.db.query(
-      `update mirrored_archive set fetching_until = now() + interval '1 minute' where id = $1`,
-      [(await row())?.id],
-    )
+    await takeFetch(t.db, 60, (await row())?.id)
     expect((await accept()).statusCode).toBe(200)
     expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
   })
@@ -213,15 +210,13 @@ describe('changed bytes of an archive', () => {
   it('keep the time at which the archive was first seen, for the minimum age', async () => {
     const name = 'acc/age'
     const { accept } = await aChangedPackage(name)
-    const seen = async () =>
-      (
-        await t.db.query(
-          `select a.first_seen_at, a.used_on, a.was_downloaded, a.upstream_id from mirrored_archive a
-             join mirrored_package m on m.id = a.package_id where m.name = $1`,
-          [name],
-        )
-      ).rows
-    await t.db.query(`update mirrored_archive set first_seen_at = first_seen_at - interval '9 days'`)
+    const seen = async () => {
+      const archives = await mirroredArchives(t.db, name)
+      return archives.map(({ firstSeenAt, usedOn, wasDownloaded, upstreamId }) => {
+        return { firstSeenAt, usedOn, wasDownloaded, upstreamId }
+      })
+    }
+    await ageFirstSights(t.db, 9 * 24)
     const before = await seen()
     expect((await accept()).statusCode).toBe(200)
     expect(await seen()).toEqual(before)
@@ -260,7 +255,7 @@ describe('POST …/mirrored-packages/accept', () => {
         [400, 9, `the archive of ${name} 1.0.0 has no alarm: no changed bytes wait for acceptance`],
       ],
     )
-    expect((await row())?.is_stored).toBe(true)
+    expect((await row())?.isStored).toBe(true)
     expect(upstream.requests.slice(before)).toEqual([])
     expect((await call('POST', below, { package: name })).statusCode).toBe(400)
   })
@@ -275,7 +270,7 @@ describe('POST …/mirrored-packages/accept', () => {
     expect([failed.statusCode, failed.json().errcode]).toEqual([503, 14])
     expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
     upstream.fail(`/p2/${name}.json`, null)
-    await t.db.query('update upstream_document set retry_at = null')
+    await endRetryDelays(t.db)
     for (const change of [{ mode: 'off' }, { mode: 'automatic', deny: ['acc/*'] }]) {
       await call('PATCH', '/upstreams/public', change)
       const refused = await accept()
@@ -309,21 +304,13 @@ describe('POST …/mirrored-packages/accept', () => {
   it('accepts the archives with an alarm only, of a version with several', async () => {
     const name = 'acc/several'
     const { accept } = await aChangedPackage(name)
-    await t.db.query(
-      `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, upstream_id)
-       select package_id, version_path, 'fedcba98', version, normalized, type, url, sha256, a.upstream_id
-         from mirrored_archive a join mirrored_package m on m.id = a.package_id where m.name = $1`,
-      [name],
-    )
+    const { sha256 = '' } = { ...(await mirroredArchives(t.db, name))[0] }
+    await aMirroredArchive(t.db, name, { reference: 'fedcba98', sha256: sha256 ?? '' })
     expect((await accept()).json().accepted).toHaveLength(1)
-    const { rows } = await t.db.query(
-      `select a.reference, a.sha256 is null as is_forgotten from mirrored_archive a
-         join mirrored_package m on m.id = a.package_id where m.name = $1 order by a.reference`,
-      [name],
-    )
-    expect(rows).toEqual([
-      { reference: 'abcdef12', is_forgotten: true },
-      { reference: 'fedcba98', is_forgotten: false },
+    const archives = await mirroredArchives(t.db, name)
+    expect(archives.map(({ reference, sha256 }) => [reference, sha256 === null])).toEqual([
+      ['abcdef12', true],
+      ['fedcba98', false],
     ])
   })
 })
@@ -355,7 +342,7 @@ describe('an acceptance at the same moment as', () => {
       expect((await asked).statusCode).toBe(503)
       expect([await alarms(), await row()]).toMatchObject([
         [],
-        { sha256: null, alarm: null, is_stored: false },
+        { sha256: null, alarm: null, isStored: false },
       ])
       expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
       expect([await alarms(), (await events('archive-alarm')).length]).toEqual([[], 1])
@@ -369,10 +356,7 @@ describe('an acceptance at the same moment as', () => {
     const digest = { sha256: hash('sha256', bytes), sha1: hash('sha1', bytes), size: bytes.length }
     for (let round = 0; round < 20; round += 1) {
       const { id = '' } = (await row()) ?? {}
-      await t.db.query(
-        `update mirrored_archive set alarm = 'changed', is_stored = false, sha256 = decode($2, 'hex') where id = $1`,
-        [id, digest.sha256],
-      )
+      await changeBytes(t.db, id, digest.sha256)
       const save = () => saveFetchedArchives(t.db, [{ ...digest, id, isDownload: true }])
       const replace = () => transaction(t.db, (tx) => replaceAlarmedArchives(tx, [id]))
       const [first, second] = round % 2 === 0 ? [save(), replace()] : [replace(), save()]
@@ -380,7 +364,7 @@ describe('an acceptance at the same moment as', () => {
       const [saved, replaced] = (round % 2 === 0 ? results : results.toReversed()) as [boolean[], unknown[]]
       expect(saved).toEqual([replaced.length === 0])
       expect(await row()).toMatchObject(
-        saved[0] ? { id, is_stored: true, alarm: null } : { sha256: null, is_stored: false, alarm: null },
+        saved[0] ? { id, isStored: true, alarm: null } : { sha256: null, isStored: false, alarm: null },
       )
     }
   })
@@ -390,22 +374,13 @@ describe('an acceptance at the same moment as', () => {
     const { accept, repository } = await aChangedPackage(name)
     // The document is unchanged, so the transaction of the acceptance is the first that waits.
     upstream.fail(`/p2/${name}.json`, 304)
-    const waiting = async () =>
-      (
-        await t.db.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-      ).rowCount
+    const waiting = () => countWaiting(t.db)
     const renamed = aName('renamed')
     let accepted: Promise<{ statusCode: number }> | undefined
     let rename: Promise<unknown> | undefined
     await transaction(t.db, async (tx) => {
       // The rename waits for this document.
-      await tx.query(
-        `select from mirrored_document d join mirrored_package p on p.id = d.package_id
-          where p.repository_id = $1 for update of d`,
-        [repository.id],
-      )
+      await lockMirroredDocuments(tx, repository)
       rename = changeRepositoryName(t.db, commandLine, repository.id, renamed)
       await expect.poll(waiting).toBe(1)
       accepted = accept()
@@ -413,25 +388,21 @@ describe('an acceptance at the same moment as', () => {
     })
     await rename
     expect((await accepted)?.statusCode).toBe(200)
-    const { rows } = await t.db.query<{ isCurrent: boolean }>(
-      `select strpos(convert_from(d.plain, 'utf8'), $2) > 0 as "isCurrent"
-         from mirrored_document d join mirrored_package p on p.id = d.package_id where p.repository_id = $1`,
-      [repository.id, `/${renamed}/-/packages/`],
-    )
-    expect(rows).toEqual([{ isCurrent: true }])
+    const documents = await mirroredDocuments(t.db, repository)
+    expect(documents.map(({ text }) => text.includes(`/${renamed}/-/packages/`))).toEqual([true])
   })
 })
 
 it('the list of alarms has the 20 latest of a package', async () => {
   const name = 'again/many'
   const { alarms } = await aFetchedPackage(name)
-  await t.db.query(
-    `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
-     select m.id, i::text, 'abcdef12', i::text, i::text, 'zip', 'https://x.example', 'it changed',
-            now() - make_interval(hours => 100 - i)
-       from mirrored_package m, generate_series(10, 39) i where m.name = $1`,
-    [name],
-  )
+  for (let i = 10; i < 40; i += 1)
+    await aMirroredArchive(t.db, name, {
+      version: String(i),
+      reference: 'abcdef12',
+      alarm: 'it changed',
+      alarmedHoursAgo: 100 - i,
+    })
   const latest = Array.from({ length: 20 }, (_, i) => String(39 - i))
   expect((await alarms()).map(({ version }: { version: string }) => version)).toEqual(latest)
 })

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { type Fault, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { forgetRootKey, padDocument } from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const root = { 'security-advisories': { metadata: true, 'api-url': '/advisories' } }
@@ -312,10 +313,7 @@ describe('POST security-advisories with upstreams', () => {
 
   it('takes them from documents after packages.json that an earlier release has read is read again', async () => {
     const { audit, ask, repository } = await aMirror('earlier', inDocuments)
-    await t.db.query(
-      `update upstream set root = root - 'hasAdvisoriesInDocuments' where repository_id = $1`,
-      [repository.id],
-    )
+    await forgetRootKey(t.db, repository, 'hasAdvisoriesInDocuments')
     inDocuments.offer('doc/early', ['1.0.0'], {
       document: { 'security-advisories': [advisory('doc/early')] },
     })
@@ -330,10 +328,7 @@ describe('POST security-advisories with upstreams', () => {
       await ask(`p2/${name}.json`)
     }
     // A reader of gzip ignores zeros at the end.
-    await t.db.query(
-      `update upstream_document set content = content || decode(repeat('00', 4 * 1024 * 1024), 'hex')
-        where name = 'doc/large'`,
-    )
+    await padDocument(t.db, 'doc/large', 4 * 1024 * 1024)
     expect(await audit('doc/large', 'doc/small')).toEqual({ 'doc/small': [advisory('doc/small')] })
   })
 })

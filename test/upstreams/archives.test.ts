@@ -8,8 +8,10 @@ import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
+import { announceShasum, flagVersions, forgetFiles, mirroredArchives } from '../support/mirrored-rows.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { ageDocuments, markStale } from '../support/upstream-rows.ts'
 import { aZip, craftZip } from '../support/zip.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
@@ -209,9 +211,9 @@ describe('an archive of an upstream', () => {
         bytes: Buffer.of(),
       }))
       expect(cut.isComplete).toBe(false)
-      const { rows } = await t.db.query(`select sha256, is_stored from mirrored_archive a
-      join mirrored_package m on m.id = a.package_id where m.name = 'ar/cut-${kind}'`)
-      expect(rows).toEqual([{ sha256: null, is_stored: false }])
+      expect(await mirroredArchives(t.db, `ar/cut-${kind}`)).toMatchObject([
+        { sha256: null, isStored: false },
+      ])
       upstream.fail(source, null)
       expect((await dist()).statusCode).toBe(200)
     },
@@ -295,7 +297,7 @@ describe('an archive of an upstream', () => {
   it('with other bytes than at the first fetch causes an alarm and is not served', async () => {
     const { dist, source } = await aMirroredPackage('ar/changed')
     expect((await dist()).statusCode).toBe(200)
-    await t.db.query(`update mirrored_archive set is_stored = false`)
+    await forgetFiles(t.db)
     upstream.put(source, aZip({ 'composer.json': '{"name":"evil/evil"}' }))
     const refused = await dist()
     expect([refused.statusCode, refused.json().warning]).toEqual([
@@ -322,7 +324,7 @@ describe('an archive of an upstream', () => {
       changes += 1
       const description = `change ${changes}`
       upstream.offer(name, [{ version: '1.0.0', dist: dist(shasum), description }])
-      await t.db.query(`update upstream_document set is_stale = true where name = $1`, [name])
+      await markStale(t.db, name)
       const entry = async () => expand((await ask(`p2/${name}.json`)).body, name)[0]
       await expect.poll(async () => (await entry())?.['description']).toBe(description)
       return ({ ...(await entry()) }['dist'] as { shasum: string }).shasum
@@ -350,7 +352,7 @@ describe('an archive of an upstream', () => {
     expect([await announce(sha1), await alarm()]).toEqual([sha1, null])
 
     // The first fetch was not checked against a shasum.
-    await t.db.query(`update mirrored_archive set shasum = null where reference = 'abcdef12'`)
+    await announceShasum(t.db, { reference: 'abcdef12' }, null)
     expect([await announce(sha1), await alarm()]).toEqual([sha1, null])
     expect(await announce('a'.repeat(40))).toBe('')
     expect(await alarms()).toHaveLength(2)
@@ -380,7 +382,7 @@ describe('an archive of an upstream', () => {
   it('stays served to lock files after its upstream released the name, unless svc knows that it is bad', async () => {
     const { dist, ask, call, path, name } = await aMirroredPackage('ar/released')
     upstream.offer(name, ['1.3.0', '1.2.0', '1.1.0', '1.0.0'])
-    await t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
+    await ageDocuments(t.db)
     const entries = async () => expand((await ask(`p2/${name}.json`)).body, name)
     await expect.poll(entries).toHaveLength(4)
     const archives = (await entries()).map(({ version, dist }) => {
@@ -391,7 +393,7 @@ describe('an archive of an upstream', () => {
     const get = async (version: string) => (await ask(distPaths.get(version) ?? '')).statusCode
     for (const version of ['1.0.0', '1.1.0', '1.2.0']) expect(await get(version)).toBe(200)
     await call('PATCH', '/upstreams/public', { deny: [`${name}:1.1.0`] })
-    await t.db.query(`update mirrored_package set summary = '1.2.0' where name = $1`, [name])
+    await flagVersions(t.db, name, '1.2.0')
     expect((await call('DELETE', '/upstreams/public?release=true')).statusCode).toBe(204)
 
     expect((await dist()).rawPayload.equals(aPackageZip(name))).toBe(true)

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
+import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
-import { transaction } from '../../src/database/database.ts'
+import { type Queryable, transaction } from '../../src/database/database.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { changeGroupName, changeRepositoryName } from '../../src/groups/tenancy.ts'
 import { claimVendorByHand } from '../../src/upstreams/claims.ts'
@@ -8,8 +9,25 @@ import { saveSummaryFlags } from '../../src/upstreams/tables/mirrored-documents.
 import { aName, aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { countWaiting, lockRow, openTransaction } from '../support/locks.ts'
+import {
+  aMirroredArchive,
+  aMirroredDocument,
+  lockMirroredDocuments,
+  lockMirroredPackage,
+  mirroredDocuments,
+  mirroredPackages,
+} from '../support/mirrored-rows.ts'
 import { expand } from '../support/registry-actors.ts'
+import { limitLockWaits } from '../support/table-locks.ts'
 import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import {
+  ageDocuments,
+  lockUpstream,
+  markRemoved,
+  upstreamDocuments,
+  upstreamRows,
+} from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream({ filter: { metadata: true, 'summary-url': '/filter.json' } })
@@ -95,23 +113,14 @@ describe('a rename while svc stores a new document of an upstream', () => {
       upstream.offer('race/renamed', ['dev-main'], { isDev: true })
       const { repository, group, versions } = await aMirror()
       await versions('race/renamed')
-      const waiting = async () =>
-        (
-          await t.db.query(
-            `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-          )
-        ).rowCount
+      const waiting = () => countWaiting(t.db)
       let asked: Promise<unknown> = Promise.resolve()
       let rename: Promise<unknown> = Promise.resolve()
       const rollback = new Error('The test rolls back.')
       await expect(
         transaction(t.db, async (tx) => {
           // svc waits for this document after it has read the path of the repository.
-          await tx.query(
-            `insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli)
-             select id, true, now(), '', 'infinity', '', '', '' from mirrored_package where repository_id = $1`,
-            [repository.id],
-          )
+          await aMirroredDocument(tx, repository)
           asked = versions('race/renamed~dev')
           await expect.poll(waiting).toBe(1)
           let isRenamed = false
@@ -127,12 +136,8 @@ describe('a rename while svc stores a new document of an upstream', () => {
         }),
       ).rejects.toBe(rollback)
       await Promise.all([asked, rename])
-      const { rows } = await t.db.query<{ isOutdated: boolean }>(
-        `select d.base_url = '' as "isOutdated" from mirrored_document d
-           join mirrored_package p on p.id = d.package_id where p.repository_id = $1`,
-        [repository.id],
-      )
-      expect(rows).toEqual([{ isOutdated: true }, { isOutdated: true }])
+      const documents = await mirroredDocuments(t.db, repository)
+      expect(documents.map(({ baseUrl }) => baseUrl)).toEqual(['', ''])
     },
   )
 })
@@ -149,13 +154,11 @@ describe('an upstream that is removed', () => {
       ...['a', 'b', 'c', 'd'].map((name) => call('POST', '/upstreams', { url: upstream.url, name })),
     ])
     expect(added.slice(1).map(({ statusCode }) => statusCode)).toEqual(Array(4).fill(201))
-    const { rows } = await t.db.query<{ removed: number; owners: number }>(
-      `select count(*) filter (where u.removed_at is not null)::int as removed,
-              count(distinct coalesce(m.upstream_id, 0))::int as owners
-         from mirrored_package m left join upstream u on u.id = m.upstream_id where m.repository_id = $1`,
-      [repository.id],
-    )
-    expect(rows).toEqual([{ removed: 0, owners: 1 }])
+    const packages = await mirroredPackages(t.db, repository)
+    const owners = new Set(packages.map(({ upstreamId }) => upstreamId))
+    const owning = (await upstreamRows(t.db, repository)).filter(({ id }) => owners.has(id))
+    expect(owning).toMatchObject([{ isRemoved: false }])
+    expect(owners.size).toBe(1)
     expect(await Promise.all(names.map((name) => versions(name)))).toEqual(names.map(() => ['1.0.0']))
   })
 
@@ -163,18 +166,12 @@ describe('an upstream that is removed', () => {
     upstream.offer('race/removal', ['1.0.0'])
     const { call, versions, repository, add } = await aMirror()
     await versions('race/removal')
-    const tx = await t.db.connect()
-    await tx.query('begin')
-    await tx.query('update upstream set removed_at = now() where repository_id = $1', [repository.id])
-    const added = add({ url: upstream.url, name: 'second' })
-    const waits = `select count(*)::int as count from pg_stat_activity
-                    where datname = current_database() and wait_event_type = 'Lock'`
-    await Promise.race([
-      added,
-      expect.poll(async () => (await t.db.query(waits)).rows).toEqual([{ count: 1 }]),
-    ])
-    await tx.query('commit')
-    tx.release()
+    let added: ReturnType<typeof add> | undefined
+    await transaction(t.db, async (tx) => {
+      await markRemoved(tx, { repository })
+      added = add({ url: upstream.url, name: 'second' })
+      await Promise.race([added, expect.poll(() => countWaiting(t.db)).toBe(1)])
+    })
     await added
     expect(await versions('race/removal')).toEqual(['1.0.0'])
     expect((await call('GET', '/upstreams')).json()).toMatchObject([{ name: 'second' }])
@@ -182,60 +179,47 @@ describe('an upstream that is removed', () => {
 })
 
 /**
- * Lets svc store a document, but stops it: another transaction runs `lock`, and `store` waits for it. Then runs
+ * Lets svc store a document, but stops it: another transaction holds a lock, and `store` waits for it. Then runs
  * `change`, and lets svc continue.
  */
 async function whileStoring(
-  lock: { sql: string; values: string[] },
+  lock: (tx: pg.PoolClient) => Promise<unknown>,
   store: () => Promise<unknown>,
   change: () => Promise<unknown>,
 ): Promise<void> {
-  const tx = await t.db.connect()
-  const waiting = async () => {
-    const { rows } = await t.db.query<{ count: number }>(
-      `select count(*)::int as count from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock'`,
-    )
-    return rows[0]?.count
-  }
+  const waiting = () => countWaiting(t.db)
+  const { tx, rollback } = await openTransaction(t.db)
+  let both: Promise<unknown>[] = []
   try {
-    await tx.query('begin')
-    await tx.query(lock.sql, lock.values)
-    const stored = store()
+    await lock(tx)
+    both = [store()]
     await expect.poll(waiting).toBeGreaterThanOrEqual(1)
     const changed = change()
+    both.push(changed)
     // The change either waits for svc, or has ended.
     const waits = async () => expect.poll(waiting).toBeGreaterThanOrEqual(2)
     await Promise.race([changed, waits().catch(() => {})])
-    await tx.query('rollback')
-    await Promise.all([stored, changed])
   } finally {
-    tx.release()
+    await rollback()
   }
+  await Promise.all(both)
 }
 
 /** Waits until the latest content of a document is stored. */
 async function untilStored(name: string) {
-  const content = async () =>
-    (
-      await t.db.query(
-        `select d.checked_at > now() - interval '1 minute' as is_stored from upstream_document d
-          where d.name = $1 and not d.is_dev`,
-        [name],
-      )
-    ).rows
-  await expect.poll(content).toEqual([{ is_stored: true }])
+  const isStored = async () =>
+    (await upstreamDocuments(t.db, name)).flatMap(({ isDev, isRecent }) => (isDev ? [] : [isRecent]))
+  await expect.poll(isStored).toEqual([true])
 }
 
 /** Lets the next request for a document ask its upstream again. */
-const age = () => t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
+const age = () => ageDocuments(t.db)
 
 /** Stops svc after it has read the rules: the row of an archive is held. */
-const holdArchive = ({ name, archive }: { name: string; archive: string }) => ({
-  sql: `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-        select id, $2, $3, '0', '0', 'zip', 'https://x.example' from mirrored_package where name = $1`,
-  values: [name, archive, referenceOf(name, archive)],
-})
+const holdArchive =
+  ({ name, archive }: { name: string; archive: string }) =>
+  (tx: Queryable) =>
+    aMirroredArchive(tx, name, { version: archive, reference: referenceOf(name, archive) })
 
 const referenceOf = (name: string, version: string) =>
   Buffer.from(`${name} ${version}`).toString('hex').padEnd(40, '0').slice(-40)
@@ -279,11 +263,7 @@ describe('a name that becomes our own while svc stores a document that replaces 
     upstream.offer(name, [{ version: '1.1.0', replace: { [own]: '*', 'race/other': '*' } }])
     await age()
     await whileStoring(
-      {
-        sql: `select from mirrored_document d join mirrored_package m on m.id = d.package_id
-               where m.name = $1 and not d.is_dev for update of d`,
-        values: [name],
-      },
+      (tx) => lockMirroredDocuments(tx, name),
       () => versions(name),
       async () => {
         if (kind === 'publication') expect((await push('1.0.0', { name: own })).statusCode).toBe(201)
@@ -330,7 +310,7 @@ describe('a first request for a package that a new malware summary flags', () =>
     const flags = { 'race/known': '1.0.0', 'race/late': '1.1.0' }
     upstream.put('/filter.json', { filter: { malware: flags } })
     await whileStoring(
-      { sql: 'select from mirrored_package where name = $1 for update', values: ['race/known'] },
+      (tx) => lockMirroredPackage(tx, 'race/known'),
       readSummary,
       () => versions('race/late'),
     )
@@ -343,18 +323,15 @@ describe('a malware summary that has not changed', () => {
   it('waits for no request that binds a name, and a changed one waits', async () => {
     const flags = [['race/unchanged', '1.1.0']] as const
     const { repository } = await aMirror()
-    const { rows } = await t.db.query<{ id: string }>('select id from upstream where repository_id = $1', [
-      repository.id,
-    ])
-    const upstreamId = rows[0]?.id as string
+    const upstreamId = (await upstreamRows(t.db, repository))[0]?.id ?? ''
     const save = (given: readonly (readonly [string, string])[]) =>
       transaction(t.db, async (tx) => {
-        await tx.query(`set local lock_timeout = '200ms'`)
+        await limitLockWaits(tx, 200)
         await saveSummaryFlags(tx, upstreamId, Buffer.from(JSON.stringify(given)))
       })
     await save(flags)
     await transaction(t.db, async (tx) => {
-      await tx.query('select from upstream where id = $1 for share', [upstreamId])
+      await lockUpstream(tx, upstreamId)
       await save(flags)
       await expect(save([['race/unchanged', '1.2.0']])).rejects.toMatchObject({ code: '55P03' })
       await expect(save([])).rejects.toMatchObject({ code: '55P03' })
@@ -376,12 +353,11 @@ describe('an upstream that releases its names while svc stores its malware summa
     const isRead = readSummary()
     await isHeld
     await whileStoring(
-      { sql: 'select from repository where id = $1 for no key update', values: [repository.id] },
+      (tx) => lockRow(tx, 'repository', repository),
       () => call('DELETE', '/upstreams/first?release=true'),
       () => Promise.all([release(), isRead]),
     )
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
-    const { rows } = await t.db.query(`select summary from mirrored_package where name = 'race/flagged'`)
-    expect(rows).toEqual([{ summary: null }])
+    expect(await mirroredPackages(t.db, 'race/flagged')).toMatchObject([{ flaggedVersions: null }])
   })
 })

@@ -2,9 +2,11 @@ import { describe, expect, it } from 'vitest'
 import { aRepository } from '../support/actors.ts'
 import { aCaller, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { forgetFiles } from '../support/mirrored-rows.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
 import { askUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { aVendorClaim, markStale, upstreamDocuments } from '../support/upstream-rows.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
 const earlier = useUpstream()
@@ -32,7 +34,7 @@ async function aServedName(name: string, settings: object = {}) {
     (await call('GET', '/events')).json().filter((event: { action: string }) => event.action === action)
   const contestedBy = async () => (await call('GET', '/mirrored-packages')).json()[0].contested_by
   const decide = (upstream: string) => call('POST', '/mirrored-packages/decide', { package: name, upstream })
-  const check = () => t.db.query('update upstream_document set is_stale = true where name = $1', [name])
+  const check = () => markStale(t.db, name)
   return { ...caller, group, name, document, versions, dist, events, contestedBy, decide, check, urlOfDist }
 }
 
@@ -59,12 +61,8 @@ describe('a name that an earlier upstream publishes after a later one', () => {
     expect(await events('contest-package')).toMatchObject([
       { package: name, details: { upstream: 'public', also_at: 'private' } },
     ])
-    const { rowCount } = await t.db.query(
-      `select from upstream_document d join upstream u on u.id = d.upstream_id
-        where d.name = $1 and u.name = 'private' and d.content is not null`,
-      [name],
-    )
-    expect(rowCount).toBe(0)
+    const documents = await upstreamDocuments(t.db, name)
+    expect(documents.filter((row) => row.upstream === 'private' && row.hasContent)).toEqual([])
     // The alarm is raised once.
     await askUpstreams(t)
     expect(await events('contest-package')).toHaveLength(1)
@@ -121,11 +119,7 @@ describe('a name that an earlier upstream publishes after a later one', () => {
   it('keeps its stored archives for lock files, and fetches no others', async () => {
     const { name, dist } = await aContest('contest/archives')
     expect((await dist()).statusCode).toBe(200)
-    await t.db.query(
-      `update mirrored_archive a set is_stored = false
-         from mirrored_package m where m.id = a.package_id and m.name = $1`,
-      [name],
-    )
+    await forgetFiles(t.db, name)
     expect((await dist()).statusCode).toBe(404)
   })
 
@@ -145,10 +139,7 @@ describe('a name that an earlier upstream publishes after a later one', () => {
   it('is not sent to upstreams when its vendor belongs to the group', async () => {
     const { name, group } = await aServedName('contest/claimed')
     const before = askedFor(name).length
-    await t.db.query('insert into vendor_claim (group_id, vendor, by_hand) values ($1, $2, true)', [
-      group.id,
-      'contest',
-    ])
+    await aVendorClaim(t.db, group, 'contest')
     await askUpstreams(t)
     expect(askedFor(name)).toHaveLength(before)
   })

@@ -4,25 +4,26 @@ import { transaction } from '../../src/database/database.ts'
 import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archives.ts'
 import { aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { countWaiting } from '../support/locks.ts'
+import {
+  aMirroredArchive,
+  aMirroredPackage,
+  announceShasum,
+  mirroredArchives,
+  moveArchive,
+  noteUse,
+} from '../support/mirrored-rows.ts'
+import { takeAdvisoryLock } from '../support/table-locks.ts'
+import { anUpstream } from '../support/upstream-rows.ts'
 
 const t = useDatabase()
 
 /** Inserts an archive that a document of an upstream has named. Returns its id. */
 async function anArchive(): Promise<string> {
-  const { id } = await aRepository(t.db)
-  const { rows } = await t.db.query<{ id: string }>(
-    `with own as (
-       insert into upstream (repository_id, name, url, position)
-       values ($1, 'one', 'https://packages.example.com/', 1) returning id
-     ), named as (
-       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at)
-       select $1, 'acme/lib', id, now() from own returning id
-     )
-     insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-     select id, '1.0.0', 'a1b2c3', '1.0.0', '1.0.0.0', 'zip', '' from named returning id`,
-    [id],
-  )
-  return rows[0]?.id ?? expect.fail('no archive was inserted')
+  const repository = await aRepository(t.db)
+  const upstreamId = await anUpstream(t.db, repository)
+  await aMirroredPackage(t.db, repository, 'acme/lib', { upstreamId, isSeen: true })
+  return aMirroredArchive(t.db, 'acme/lib')
 }
 
 const fetched = { sha256: 'ab'.repeat(32), sha1: 'cd'.repeat(20), size: 1, isDownload: true }
@@ -31,14 +32,10 @@ it('a fetched archive is saved although its row changes while the save waits for
   const id = await anArchive()
   let saving: Promise<boolean[]> | undefined
   await transaction(t.db, async (tx) => {
-    await tx.query('select pg_advisory_xact_lock($1)', [collectionLock])
+    await takeAdvisoryLock(tx, collectionLock)
     saving = saveFetchedArchives(t.db, [{ ...fetched, id }])
-    const isWaiting = `select from pg_locks where locktype = 'advisory' and not granted
-                          and database = (select oid from pg_database where datname = current_database())`
-    await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
-    await t.db.query(`update mirrored_archive set url = 'https://packages.example.com/1.zip' where id = $1`, [
-      id,
-    ])
+    await expect.poll(() => countWaiting(t.db)).toBe(1)
+    await moveArchive(t.db, id, 'https://packages.example.com/1.zip')
   })
   expect(await saving).toEqual([true])
 })
@@ -63,8 +60,7 @@ it('the results have the order of the archives', async () => {
 
 it('the first fetch is not saved when the upstream has announced another shasum meanwhile', async () => {
   const id = await anArchive()
-  const announce = (shasum: string) =>
-    t.db.query('update mirrored_archive set shasum = $2 where id = $1', [id, shasum])
+  const announce = (shasum: string) => announceShasum(t.db, { id }, shasum)
   await announce('01'.repeat(20))
   expect(await saveFetchedArchives(t.db, [{ ...fetched, id }])).toEqual([false])
   await announce(fetched.sha1)
@@ -76,10 +72,9 @@ it('the first fetch is not saved when the upstream has announced another shasum 
 it('an archive that was fetched before any download counts as downloaded at its first one, also on the same day', async () => {
   const id = await anArchive()
   const wasDownloaded = async () =>
-    (await t.db.query('select was_downloaded from mirrored_archive where id = $1', [id])).rows[0]
-      .was_downloaded
+    (await mirroredArchives(t.db)).find((archive) => archive.id === id)?.wasDownloaded
   await saveFetchedArchives(t.db, [{ ...fetched, id, isDownload: false }])
   expect(await wasDownloaded()).toBe(false)
-  await t.db.query('select note_archive_uses($1)', [[id]])
+  await noteUse(t.db, id)
   expect(await wasDownloaded()).toBe(true)
 })

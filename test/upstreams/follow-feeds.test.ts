@@ -17,8 +17,30 @@ import { openLog } from '../../src/web/server/log.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { collectAgedGarbage } from '../support/garbage.ts'
+import {
+  ageDueDocuments,
+  ageFirstSights,
+  ageUse,
+  makeDue,
+  mirroredArchives,
+  mirroredDocuments,
+} from '../support/mirrored-rows.ts'
 import { expand } from '../support/registry-actors.ts'
+import { countRows, dropRows } from '../support/rows.ts'
 import { followJobs, followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import {
+  ageDocuments,
+  ageFeedChecks,
+  announceSummary,
+  damageDocument,
+  endRetryDelays,
+  flaggedNames,
+  markRemoved,
+  markStale,
+  setFollowedHours,
+  upstreamDocuments,
+  upstreamRows,
+} from '../support/upstream-rows.ts'
 
 const t = useApp({ ...upstreamsHere, UPSTREAM_KEEP_DAYS: '30' })
 const upstream = useUpstream({
@@ -42,7 +64,7 @@ async function run(job: Job) {
 
 /** Follows all upstreams now, no matter when that was done last. */
 async function follow() {
-  await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+  await ageFeedChecks(t.db)
   await followUpstreams(t)
 }
 
@@ -80,8 +102,8 @@ describe('the job that follows change feeds', () => {
     expect(askedFor('feed/unknown')).toBe(0)
 
     // Both documents are older than UPSTREAM_FRESH_SECONDS, but svc has read the feed without a gap.
-    await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)
-    await t.db.query(`update upstream_document set checked_at = now() - interval '1 hour'`)
+    await setFollowedHours(t.db, 2)
+    await ageDocuments(t.db)
     const before = askedFor('feed/quiet')
     await versions('feed/quiet')
     expect(askedFor('feed/quiet')).toBe(before)
@@ -107,10 +129,8 @@ describe('the job that follows change feeds', () => {
   it('continues with other upstreams when a feed fails', async () => {
     upstream.fail('/changes.json?since=1003', 500)
     await expect(follow()).resolves.toBeUndefined()
-    const { rows } = await t.db.query(
-      'select count(*)::int as all, count(feed_from)::int as followed from upstream',
-    )
-    expect(rows).toEqual([{ all: 2, followed: 1 }])
+    const all = await upstreamRows(t.db)
+    expect([all.length, all.filter(({ isFollowed }) => isFollowed).length]).toEqual([2, 1])
   })
 
   it('requests a changed document again after a failure', async () => {
@@ -124,7 +144,7 @@ describe('the job that follows change feeds', () => {
     upstream.fail('/p2/feed/failing.json', 500)
     await follow()
     upstream.fail('/p2/feed/failing.json', null)
-    await t.db.query('update upstream_document set retry_at = now() where retry_at is not null')
+    await endRetryDelays(t.db)
     await follow()
     expect(await versions('feed/failing')).toEqual(['1.1.0', '1.0.0'])
   })
@@ -134,19 +154,16 @@ describe('the job that follows change feeds', () => {
     const { versions } = await aMirror()
     await versions('feed/hanging')
     upstream.offer('feed/hanging', ['1.1.0', '1.0.0'])
-    await t.db.query(`update upstream_document set is_stale = true where name = 'feed/hanging'`)
+    await markStale(t.db, 'feed/hanging')
     const stop = new AbortController()
     upstream.fail('/p2/feed/hanging.json', () => stop.abort())
     const context = { config: t.config, db: t.db, log: openLog('silent') }
-    const { rows: known } = await t.db.query(
-      `select upstream_id from upstream_document where name = 'feed/hanging'`,
-    )
-    const about = { upstreamId: known[0].upstream_id }
+    const document = async () => (await upstreamDocuments(t.db, 'feed/hanging'))[0]
+    const about = { upstreamId: (await document())?.upstreamId ?? '' }
     await expect(refreshUpstream.run(context, about, stop.signal)).rejects.toThrow('aborted')
-    const { rows } = await t.db.query(
-      `select failure, retry_at, checking_until, is_stale from upstream_document where name = 'feed/hanging'`,
-    )
-    expect(rows).toEqual([{ failure: null, retry_at: null, checking_until: null, is_stale: true }])
+    expect(await upstreamDocuments(t.db, 'feed/hanging')).toMatchObject([
+      { failure: null, retryAt: null, checkingUntil: null, isStale: true },
+    ])
     upstream.fail('/p2/feed/hanging.json', null)
     await follow()
     expect(await versions('feed/hanging')).toEqual(['1.1.0', '1.0.0'])
@@ -178,22 +195,19 @@ describe('an upstream that does not respond', () => {
     expect(hanging.length).toBeGreaterThan(0)
     await running.stop(10)
     upstream.fail('/filter.json', null)
-    await t.db.query(`delete from job`)
-    await t.db.query('update upstream set removed_at = now() where name like $1', ['slow%'])
+    await dropRows(t.db, 'job')
+    await markRemoved(t.db, { name: /^slow/ })
   })
 
   it('waits with others of its kind from the next time on, until it responds fast again', async () => {
     const { repository, call } = await aCaller(t)
     await call('POST', '/upstreams', { url: healthy.url, name: 'turns' })
-    const { rows } = await t.db.query<{ id: string }>('select id from upstream where repository_id = $1', [
-      repository.id,
-    ])
-    const about = { upstreamId: rows[0]?.id ?? '' }
+    const row = async () => (await upstreamRows(t.db, repository))[0]
+    const about = { upstreamId: (await row())?.id ?? '' }
     const context = { config: t.config, db: t.db, log: openLog('silent') }
     const isSlow = async () => {
       await followUpstream.run(context, about, new AbortController().signal)
-      const { rows } = await t.db.query('select is_slow from upstream where id = $1', [about.upstreamId])
-      return rows[0].is_slow
+      return (await row())?.isSlow
     }
     healthy.fail('/filter.json', () => {})
     expect(await isSlow()).toBe(true)
@@ -229,10 +243,7 @@ describe('an upstream that is removed and releases its names', () => {
     const { versions, call, repository } = await aMirror({ url: other.url })
     await versions('released/clean')
     expect((await call('DELETE', '/upstreams/public?release=true')).statusCode).toBe(204)
-    const { rowCount } = await t.db.query('select from filter_document where repository_id = $1', [
-      repository.id,
-    ])
-    expect(rowCount).toBe(0)
+    expect(await countRows(t.db, 'filter_document', { repositoryId: repository.id })).toBe(0)
   })
 })
 
@@ -242,18 +253,12 @@ describe('the job that renders due documents', () => {
     const { ask } = await aMirror({ minimum_age_hours: 72 })
     const first = await ask('p2/due/lib.json')
     expect(expand(first.body, 'due/lib')).toEqual([])
-    await t.db.query(`update mirrored_archive set first_seen_at = now() - interval '73 hours'`)
-    await t.db.query(
-      `update mirrored_document set due_at = now() - interval '1 hour' where due_at <> 'infinity'`,
-    )
+    await ageFirstSights(t.db, 73)
+    await ageDueDocuments(t.db)
     const before = upstream.requests.length
     await run(renderDueMirrors)
     expect(upstream.requests.length).toBe(before)
-    const { rows } = await t.db.query(
-      `select due_at = 'infinity' as is_done from mirrored_document d join mirrored_package m on m.id = d.package_id
-        where m.name = 'due/lib'`,
-    )
-    expect(rows).toEqual([{ is_done: true }])
+    expect(await mirroredDocuments(t.db, /^due\/lib$/)).toMatchObject([{ dueHours: null }])
     const last = await ask('p2/due/lib.json')
     expect(expand(last.body, 'due/lib')).toMatchObject([{ version: '1.0.0' }])
     expect(Date.parse(String(last.headers['last-modified']))).toBeGreaterThan(
@@ -267,17 +272,13 @@ describe('a due document that cannot be rendered', () => {
     for (const name of ['due/broken', 'due/other']) upstream.offer(name, ['1.0.0'])
     const { versions } = await aMirror()
     for (const name of ['due/broken', 'due/other']) await versions(name)
-    await t.db.query(`update upstream_document set content = 'no gzip' where name = 'due/broken'`)
-    await t.db.query(
-      `update mirrored_document d set due_at = now() - case m.name when 'due/broken' then interval '2 h' else '1 h' end
-         from mirrored_package m where m.id = d.package_id and m.name in ('due/broken', 'due/other')`,
-    )
+    await damageDocument(t.db, 'due/broken')
+    await makeDue(t.db, 'due/broken', 2)
+    await makeDue(t.db, 'due/other', 1)
     await run(renderDueMirrors)
-    const { rows } = await t.db.query(
-      `select m.name from mirrored_document d join mirrored_package m on m.id = d.package_id
-        where d.due_at <= now() and m.name like 'due/%'`,
-    )
-    expect(rows).toEqual([{ name: 'due/broken' }])
+    const documents = await mirroredDocuments(t.db, /^due\//)
+    const due = documents.filter(({ dueHours }) => dueHours !== null && dueHours <= 0)
+    expect(due.map(({ name }) => name)).toEqual(['due/broken'])
   })
 })
 
@@ -307,13 +308,10 @@ describe('the job that removes unused archives', () => {
       const longAgo = new Date(Date.now() - 48 * 3_600_000)
       await utimes(fileOf(name), longAgo, longAgo)
     }
-    await t.db.query(`update mirrored_archive a set used_on = current_date - 31 from mirrored_package m
-                       where m.id = a.package_id and m.name = 'keep/old'`)
+    await ageUse(t.db, 'keep/old', 31)
     await run(releaseUnusedArchives)
-    const { rows } = await t.db.query(
-      `select m.name from mirrored_archive a join mirrored_package m on m.id = a.package_id where a.is_stored`,
-    )
-    expect(rows).toEqual([{ name: 'keep/new' }])
+    const stored = (await mirroredArchives(t.db)).filter(({ isStored }) => isStored)
+    expect(stored.map(({ name }) => name)).toEqual(['keep/new'])
 
     await collectAgedGarbage(t.db, store, { isForced: true })
     expect(names.map((name) => existsSync(fileOf(name)))).toEqual([false, true])
@@ -372,19 +370,9 @@ describe('a malware summary that is older than a package’s first request', () 
     upstream.put('/filter.json', { filter: { malware: flagged } })
     await follow()
     expect(await versions('feed/withdrawn')).toEqual(['1.0.0'])
-    const stored = async () =>
-      (
-        await t.db.query(
-          'select f.name from upstream_flag f join upstream u on u.id = f.upstream_id where u.repository_id = $1',
-          [repository.id],
-        )
-      ).rowCount
+    const stored = async () => (await flaggedNames(t.db, repository)).length
     expect(await stored()).toBe(2)
-    const announce = (url: string | null) =>
-      t.db.query(
-        `update upstream set root = root || jsonb_build_object('filterSummaryUrl', $2::text) where repository_id = $1`,
-        [repository.id, url],
-      )
+    const announce = (url: string | null) => announceSummary(t.db, repository, url)
     await announce(null)
     await follow()
     expect([await stored(), await versions('feed/withdrawn')]).toEqual([0, ['1.1.0', '1.0.0']])

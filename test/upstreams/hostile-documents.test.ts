@@ -3,6 +3,7 @@ import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { expand } from '../support/registry-actors.ts'
 import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { ageFeedChecks, upstreamRows } from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -179,16 +180,15 @@ describe('the feeds of a hostile upstream', () => {
     const bad = await aMirror({ url: `${upstream.url}/bad` })
     upstream.offer('flagged/lib', ['1.1.0', '1.0.0'])
     await bad.versions('flagged/lib')
-    await aMirror({ url: `${upstream.url}/good` })
+    const good = await aMirror({ url: `${upstream.url}/good` })
     await followUpstreams(t)
-    const { rows } = await t.db.query(`select feed_since from upstream where url like '%/good'`)
-    expect(rows).toEqual([{ feed_since: '1001' }])
+    expect(await upstreamRows(t.db, good.repository)).toMatchObject([{ feedSince: '1001' }])
     expect(await bad.versions('flagged/lib')).toEqual(['1.0.0'])
 
     // The list of malware is read even while the change feed fails.
     upstream.fail('/bad/changes.json?since=1001', 500)
     upstream.put('/bad/filter.json', { filter: { malware: { 'flagged/lib': '*' } } })
-    await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+    await ageFeedChecks(t.db)
     await followUpstreams(t)
     expect(await bad.versions('flagged/lib')).toEqual([])
   })

@@ -7,6 +7,7 @@ import { openUpstreamClient } from '../../src/upstreams/client/fetch.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { mirroredArchives, takeFetch } from '../support/mirrored-rows.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
@@ -43,14 +44,10 @@ it('a request for an archive whose bytes are late gets 503, and the fetch goes o
 
   // Another process would fetch it too if the turn of this one ended.
   const response = await asked
-  await t.db.query(`update mirrored_archive set fetching_until = now() + interval '1 second'`)
-  const turn = async () => {
-    const { rows } = await t.db.query(
-      'select fetching_until > now() + interval \'30 seconds\' as "isLong" from mirrored_archive',
-    )
-    return rows
-  }
-  await expect.poll(turn).toEqual([{ isLong: true }])
+  await takeFetch(t.db, 1)
+  const turn = async () =>
+    (await mirroredArchives(t.db)).map(({ fetchingSeconds }) => (fetchingSeconds ?? 0) > 30)
+  await expect.poll(turn).toEqual([true])
   response.end(aPackageZip('late/lib'))
   await mirror.settle()
   expect(await mirror.serve(wanted)).toMatchObject({ kind: 'stored' })

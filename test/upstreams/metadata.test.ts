@@ -4,8 +4,25 @@ import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
+import { eventsOf } from '../support/event-rows.ts'
+import {
+  ageDueDocuments,
+  ageFirstSights,
+  ageMetapackages,
+  countMetapackages,
+  mirroredDocuments,
+  mirroredPackages,
+} from '../support/mirrored-rows.ts'
 import { expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import {
+  ageDocuments,
+  ageRoots,
+  forgetRootKey,
+  setFollowedHours,
+  takeCheck,
+  upstreamDocuments,
+} from '../support/upstream-rows.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
 const upstream = useUpstream()
@@ -25,11 +42,7 @@ async function aMirror(settings: object = {}) {
 }
 
 const askedFor = (name: string) => upstream.requests.filter((request) => request.includes(`/p2/${name}`))
-const age = (name: string, seconds = 3600) =>
-  t.db.query(
-    `update upstream_document set checked_at = checked_at - make_interval(secs => $2), retry_at = null where name = $1`,
-    [name, seconds],
-  )
+const age = (name: string) => ageDocuments(t.db, { name })
 /** Repeats the request until the document is as expected, because a check runs in the background. */
 async function eventually<T>(ask: () => Promise<T>, isDone: (value: T) => boolean): Promise<T> {
   for (let i = 0; i < 200; i += 1) {
@@ -130,7 +143,7 @@ describe('p2 of a mirrored package', () => {
       upstream.offer(name, [`1.${i}.0`])
       upstream.offer(name, ['dev-main'], { isDev: true })
     }
-    await t.db.query(`update upstream set root_checked_at = now() - interval '1 day'`)
+    await ageRoots(t.db, 24)
     const roots = () => upstream.requests.filter((request) => request === 'GET /packages.json').length
     const [before, rootsBefore] = [askedFor('crowd/').length, roots()]
     const responses = await Promise.all(
@@ -150,18 +163,15 @@ describe('p2 of a mirrored package', () => {
     expect(askedFor('crowd/').length - before).toBe(2 * names.length)
     // Each check may find packages.json outdated, but svc does not read it again for each of them.
     expect(roots() - rootsBefore).toBeLessThan(names.length)
-    const { rows } = await t.db.query(
-      `select count(*)::int as count from event where action = 'mirror-package' and package like 'crowd/%'`,
-    )
-    expect(rows).toEqual([{ count: names.length }])
+    const first = await eventsOf(t.db, { action: 'mirror-package' }, ['package'])
+    expect(first.filter((event) => event.package?.startsWith('crowd/'))).toHaveLength(names.length)
   })
 
   it('keeps a description without its NULs, which PostgreSQL cannot store', async () => {
     const { versions } = await aMirror()
     upstream.offer('zero/lib', [{ version: '1.0.0', description: 'a\0b' }])
     expect(await versions('zero/lib')).toEqual(['1.0.0'])
-    const { rows } = await t.db.query(`select description from mirrored_package where name = 'zero/lib'`)
-    expect(rows).toEqual([{ description: 'ab' }])
+    expect(await mirroredPackages(t.db, 'zero/lib')).toMatchObject([{ description: 'ab' }])
   })
 
   it('is checked again when it is old, and served stale while that runs', async () => {
@@ -187,16 +197,14 @@ describe('p2 of a mirrored package', () => {
     const { versions } = await aMirror()
     upstream.offer('killed/one', ['1.0.0'])
     await versions('killed/one')
-    await t.db.query(`update upstream set feed_from = now() - interval '1 day', feed_checked_at = now()`)
+    await setFollowedHours(t.db, 24)
     upstream.offer('killed/one', ['1.1.0', '1.0.0'])
-    await t.db.query(
-      `update upstream_document set checking_until = now() - interval '1 second' where name = 'killed/one'`,
-    )
+    await takeCheck(t.db, 'killed/one', -1)
     await eventually(
       () => versions('killed/one'),
       (found) => found.toString() === '1.1.0,1.0.0',
     )
-    await t.db.query('update upstream set feed_from = null, feed_checked_at = null')
+    await setFollowedHours(t.db, null)
   })
 
   it('does not delay a stop while another process checks it', async () => {
@@ -204,15 +212,14 @@ describe('p2 of a mirrored package', () => {
     upstream.offer('busy/one', ['1.0.0'])
     await versions('busy/one')
     await age('busy/one')
-    await t.db.query(
-      `update upstream_document set checking_until = now() + interval '45 seconds' where name = 'busy/one'`,
-    )
+    await takeCheck(t.db, 'busy/one', 45)
     const stopping = await buildApp({ config: t.config, db: t.db }, openLog('silent'))
     const served = await stopping.inject({ url: `${path}p2/busy/one.json`, headers: { authorization } })
     expect(served.statusCode).toBe(200)
     await stopping.close()
-    const isHeld = `select from upstream_document where name = 'busy/one' and checking_until > now()`
-    expect((await t.db.query(isHeld)).rowCount).toBe(1)
+    const held = (await upstreamDocuments(t.db, 'busy/one')).filter(({ checkingUntil }) => checkingUntil)
+    expect(held).toHaveLength(1)
+    expect(held[0]?.checkingUntil?.getTime()).toBeGreaterThan(Date.now())
     expect(askedFor('busy/one')).toHaveLength(1)
   })
 
@@ -258,9 +265,7 @@ describe('p2 of a mirrored package', () => {
     await age(name)
     await ask(`p2/${name}.json`)
     await eventually(
-      async () =>
-        (await t.db.query('select from upstream_document where name = $1 and failure is not null', [name]))
-          .rowCount,
+      async () => (await upstreamDocuments(t.db, name)).filter(({ failure }) => failure !== null).length,
       (count) => count === 1,
     )
     const stale = await ask(`p2/${name}.json`)
@@ -298,13 +303,10 @@ describe('p2 of a mirrored package', () => {
         response.writeHead(503, { 'retry-after': seconds }).end(),
       )
     /** How long svc leaves the upstream alone, in begun hundreds of seconds. */
-    const rests = async () => {
-      const { rows } = await t.db.query<{ hundreds: number }>(
-        `select ceil(extract(epoch from retry_at - now()) / 100)::int as hundreds
-           from upstream_document where name = 'busy/lib'`,
+    const rests = async () =>
+      (await upstreamDocuments(t.db, 'busy/lib')).map(({ retrySeconds }) =>
+        Math.ceil((retrySeconds ?? 0) / 100),
       )
-      return rows.map(({ hundreds }) => hundreds)
-    }
     busy('86400')
     expect((await ask('p2/busy/lib.json')).statusCode).toBe(503)
     expect(await rests()).toEqual([3])
@@ -362,18 +364,11 @@ describe('p2 of a mirrored package', () => {
     await Promise.all(['swept/missing', 'swept/failing', 'swept/found'].map((name) => versions(name)))
     const names = async () => {
       await deleteExpiredMisses(t.db, 1000)
-      const { rows } = await t.db.query<{ name: string }>(
-        `select name from upstream_document where name like 'swept/%' and not is_dev order by name`,
-      )
-      return rows.map(({ name }) => name)
+      const documents = await upstreamDocuments(t.db, /^swept\//)
+      return documents.flatMap(({ name, isDev }) => (isDev ? [] : [name]))
     }
     expect(await names()).toEqual(['swept/failing', 'swept/found'])
-    await t.db.query(
-      `update upstream_document
-          set checked_at = checked_at - interval '2 days', failed_at = failed_at - interval '2 days',
-              retry_at = retry_at - interval '2 days'
-        where name like 'swept/%'`,
-    )
+    for (const name of ['swept/failing', 'swept/found']) await ageDocuments(t.db, { name, hours: 48 })
     expect(await names()).toEqual(['swept/found'])
   })
 
@@ -567,8 +562,8 @@ describe('the minimum age', () => {
     upstream.offer('age/two', [{ version: '1.0.0', 'published-time': undefined }])
     const { versions } = await aMirror({ minimum_age_hours: 72 })
     expect(await versions('age/two')).toEqual([])
-    await t.db.query(`update mirrored_archive set first_seen_at = now() - interval '73 hours'`)
-    await t.db.query(`update mirrored_document set due_at = now()`)
+    await ageFirstSights(t.db, 73)
+    await ageDueDocuments(t.db)
     expect(await versions('age/two')).toEqual(['1.0.0'])
   })
 
@@ -583,18 +578,11 @@ describe('the minimum age', () => {
     upstream.offer(name, [metapackage('1.0.0')])
     const { versions, call } = await aMirror()
     expect(await versions(name)).toEqual(['1.0.0'])
-    const rowsOf = 'from mirrored_package m where m.id = p.package_id and m.name = $1'
     const later = async (hours: number) => {
-      const to = '- make_interval(hours => $2)'
-      await t.db.query(`update mirrored_metapackage p set first_seen_at = p.first_seen_at ${to} ${rowsOf}`, [
-        name,
-        hours,
-      ])
-      await t.db.query(`update mirrored_document p set due_at = p.due_at ${to} ${rowsOf}`, [name, hours])
+      await ageMetapackages(t.db, name, hours)
+      await ageDueDocuments(t.db, { name, hours })
     }
-    const seen = async () =>
-      (await t.db.query(`select from mirrored_metapackage p where exists (select ${rowsOf})`, [name]))
-        .rowCount
+    const seen = () => countMetapackages(t.db, name)
     await later(71)
     await call('PATCH', '/upstreams/public', { minimum_age_hours: 72 })
     expect(await versions(name)).toEqual([])
@@ -602,12 +590,8 @@ describe('the minimum age', () => {
     await age(name)
     await versions(name)
     await eventually(seen, (count) => count === 2)
-    const { rows } = await t.db.query(
-      `select round(extract(epoch from p.due_at - now()) / 3600)::int as hours
-         from mirrored_document p where exists (select ${rowsOf})`,
-      [name],
-    )
-    expect(rows).toEqual([{ hours: 1 }])
+    const documents = await mirroredDocuments(t.db, /^age\/meta$/)
+    expect(documents.map(({ dueHours }) => Math.round(dueHours ?? 0))).toEqual([1])
     await later(2)
     expect(await versions(name)).toEqual(['1.0.0'])
     await later(70)
@@ -623,11 +607,8 @@ describe('the minimum age', () => {
     const { ask } = await aMirror({ minimum_age_hours: 72 })
     const first = await ask('p2/age/three.json')
     expect(expand(first.body, 'age/three')).toMatchObject([{ version: '1.0.0' }])
-    const { rows } = await t.db.query<{ hours: number }>(
-      `select extract(epoch from due_at - now()) / 3600 as hours from mirrored_document d
-         join mirrored_package m on m.id = d.package_id where m.name = 'age/three'`,
-    )
-    expect(Number(rows[0]?.hours)).toBeCloseTo(1, 1)
+    const [document] = await mirroredDocuments(t.db, /^age\/three$/)
+    expect(document?.dueHours).toBeCloseTo(1, 1)
   })
 
   it('lets the oldest fix of a vulnerable version pass, no newer one, and no vulnerable one', async () => {
@@ -752,9 +733,7 @@ describe('an upstream with metadata-url and inline packages', () => {
     const { versions } = await aMirror({ url: `${upstream.url}/moving` })
     expect(await versions('part/moved')).toEqual(['1.0.0'])
     aPartialRoot('/moving', {})
-    await t.db.query(
-      `update upstream set root_checked_at = now() - interval '1 hour' where url like '%/moving'`,
-    )
+    await ageRoots(t.db, 1)
     await age('part/moved')
     await eventually(
       () => versions('part/moved'),
@@ -764,8 +743,8 @@ describe('an upstream with metadata-url and inline packages', () => {
 
   it('reads packages.json again when an earlier release has read it', async () => {
     aPartialRoot('/earlier', { 'part/early': inline('part/early', '1.0.0') })
-    const { versions } = await aMirror({ url: `${upstream.url}/earlier` })
-    await t.db.query(`update upstream set root = root - 'inlineNames' where url like '%/earlier'`)
+    const { versions, repository } = await aMirror({ url: `${upstream.url}/earlier` })
+    await forgetRootKey(t.db, repository, 'inlineNames')
     expect(await versions('part/early')).toEqual(['1.0.0'])
   })
 })

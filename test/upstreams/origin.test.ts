@@ -6,6 +6,15 @@ import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import {
+  ageRoots,
+  aVendorClaim,
+  comparePatterns,
+  forgetRootKey,
+  markStale,
+  originOf,
+  setRules,
+} from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -25,12 +34,7 @@ async function aMirror(...upstreams: { url: string; name?: string; mode?: string
       ? expand(response.body, name).map(({ version }) => version)
       : response.statusCode
   }
-  const claim = (vendor: string, exceptions: string[] = []) =>
-    t.db.query(`insert into vendor_claim (group_id, vendor, exceptions, by_hand) values ($1, $2, $3, true)`, [
-      group.id,
-      vendor,
-      exceptions,
-    ])
+  const claim = (vendor: string, exceptions?: string[]) => aVendorClaim(t.db, group, vendor, exceptions)
   return { ...caller, group, repository, versions, claim }
 }
 
@@ -51,15 +55,12 @@ describe('a package of our own', () => {
     ['dele/ted', ''],
     ['pur/ged', '?purge=true'],
   ])('stays ours when its versions, or all of it, are deleted or purged: %s', async (name, query) => {
-    const { push, call, versions, repository } = await aMirror()
+    const { push, call, versions, repository, group } = await aMirror()
     upstream.offer(name, ['99.0.0'])
     await push('1.0.0', { name })
     await push('1.1.0', { name })
     // Without the exception, the claim of the vendor would protect the name too.
-    await t.db.query('update vendor_claim set exceptions = array[$1] where vendor = $2', [
-      name,
-      name.split('/')[0],
-    ])
+    await aVendorClaim(t.db, group, name.split('/')[0] ?? '', [name])
     expect((await call('DELETE', `/packages/${name}/1.0.0${query}`)).statusCode).toBe(204)
     expect(await versions(name)).toEqual(['1.1.0'])
     expect((await call('DELETE', `/packages/${name}/1.1.0${query}`)).statusCode).toBe(204)
@@ -69,8 +70,7 @@ describe('a package of our own', () => {
     expect(await versions(`${name}~dev`)).toEqual([])
     expect(leaked(name)).toEqual([])
     // The stored document of the package hides a wrong verdict. Archives of upstreams have only the verdict.
-    const { rows } = await t.db.query('select verdict from package_origin($1, $2)', [repository.id, name])
-    expect(rows).toEqual([{ verdict: 'own' }])
+    expect(await originOf(t.db, repository, name)).toBe('own')
   })
 
   it('is not found in upper case, or under an invalid name', async () => {
@@ -199,11 +199,7 @@ describe('a vendor of our own', () => {
     const unasked = other.requests.length
     other.put('/packages.json', root)
     const { push, repository, group } = await aMirror({ url: other.url, name: 'listing' })
-    await t.db.query(
-      `update upstream set allow = coalesce($2, allow), deny = coalesce($3, deny), mode = coalesce($4, mode)
-        where repository_id = $1`,
-      [repository.id, ...['allow', 'deny', 'mode'].map((key) => (settings as Record<string, unknown>)[key])],
-    )
+    await setRules(t.db, repository, settings)
     expect((await push('1.0.0', { name: 'listed/private' })).statusCode).toBe(status)
     const sibling = await aCaller(t, { repository: await aRepository(t.db, { group }) })
     expect((await sibling.push('1.0.0', { name: 'listed/sibling' })).statusCode).toBe(status)
@@ -214,11 +210,8 @@ describe('a vendor of our own', () => {
   it('is known from inline packages of an upstream that an earlier release has added', async () => {
     other.put('/packages.json', { packages: { 'inline/lib': [{ name: 'inline/lib', version: '1.0.0' }] } })
     const { push, versions, repository } = await aMirror({ url: other.url, name: 'inline' })
-    await t.db.query(
-      `update upstream set root = root - 'vendors', root_checked_at = now() - interval '1 hour'
-        where repository_id = $1`,
-      [repository.id],
-    )
+    await forgetRootKey(t.db, repository, 'vendors')
+    await ageRoots(t.db, 1, repository)
     await versions('any/name')
     expect((await push('1.0.0', { name: 'inline/private' })).statusCode).toBe(409)
     other.put('/packages.json', listing({}))
@@ -264,7 +257,7 @@ describe('the order of upstreams', () => {
     const { versions, call } = await aMirror(...both())
     expect(await versions('bo/und')).toEqual(['1.0.0'])
     upstream.put('/p2/bo/und.json', null)
-    await t.db.query(`update upstream_document set is_stale = true where name = 'bo/und'`)
+    await markStale(t.db, 'bo/und')
     expect(await versions('bo/und')).toEqual(['1.0.0'])
     await call('PATCH', '/upstreams/first', { deny: ['bo/*'] })
     expect(await versions('bo/und')).toBe(404)
@@ -323,7 +316,7 @@ describe('the order of upstreams', () => {
     expect(names, 'the order').toEqual(['back', 'second'])
 
     upstream.offer('ag/ain', ['1.2.0', '1.0.0'])
-    await t.db.query(`update upstream_document set is_stale = true where name = 'ag/ain'`)
+    await markStale(t.db, 'ag/ain')
     await expect.poll(() => versions('ag/ain')).toEqual(['1.2.0', '1.0.0'])
     expect(other.requests.filter((request) => request.includes('ag/ain'))).toEqual([])
   })
@@ -383,10 +376,6 @@ describe('patterns of allow and deny', () => {
     ['acme/lib', ['acme/lib', 'acme/*:^6'], true, true],
     ['acme/lib', [], false, false],
   ])('compare %s with %j', async (name, patterns, matches, isDenied) => {
-    const { rows } = await t.db.query(
-      'select matches_pattern($1, $2) as matches, is_denied_by($1, $2) as "isDenied"',
-      [name, patterns],
-    )
-    expect(rows).toEqual([{ matches, isDenied }])
+    expect(await comparePatterns(t.db, name, patterns)).toEqual({ matches, isDenied })
   })
 })

@@ -18,6 +18,9 @@ import { takeCheckTurns } from '../../src/upstreams/tables/upstream-documents.ts
 import { listUpstreamsById } from '../../src/upstreams/tables/upstreams.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { manyMirroredPackages } from '../support/mirrored-rows.ts'
+import { readRowsByTable } from '../support/statistics.ts'
+import { anUpstream } from '../support/upstream-rows.ts'
 
 const baseUrl = 'http://svc.test'
 
@@ -28,13 +31,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
   async function aConnection() {
     const db = openDatabase({ ...t.connection, max: 1, plansOnce: true }, () => {})
     onTestFinished(() => db.end())
-    const readRows = async () => {
-      await db.query('select pg_stat_force_next_flush()')
-      const { rows } = await db.query<{ table: string; count: string }>(
-        `select relname as table, coalesce(seq_tup_read, 0) as count from pg_stat_user_tables`,
-      )
-      return new Map(rows.map(({ table, count }) => [table, Number(count)]))
-    }
+    const readRows = () => readRowsByTable(db)
     return { db, readRows }
   }
 
@@ -43,11 +40,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
     const account = await anAccount(t.db)
     await aMember(t.db, account, repository, 'developer')
     const token = await aPersonalToken(t.db, account)
-    const { rows } = await t.db.query<{ id: string }>(
-      `insert into upstream (repository_id, name, url, position) values ($1, 'one', 'https://packages.example.com/', 1) returning id`,
-      [repository.id],
-    )
-    const upstreamId = rows[0]?.id ?? ''
+    const upstreamId = await anUpstream(t.db, repository)
     const [group = '', name = ''] = repository.path.split('/')
     const target: RegistryRequest = {
       group,
@@ -95,24 +88,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
     }
 
     await mirror('acme/first')
-    await t.db.query(
-      `with packages as (
-         insert into mirrored_package (repository_id, name, upstream_id, first_seen_at)
-         select $1, 'many/p' || i, $2, now() from generate_series(1, 5000) i returning id, name
-       ), documents as (
-         insert into upstream_document (upstream_id, name, is_dev, is_found, checked_at)
-         select $2, name, false, true, now() from packages
-       ), rendered as (
-         insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli)
-         select id, false, now(), '', 'infinity', '', '', '' from packages
-       ), bytes as (
-         insert into archive (sha256, sha1, size)
-         select sha256(name::bytea), substr(sha256(name::bytea), 1, 20), 1 from packages
-       )
-       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-       select id, '1.0.0', 'a1b2c3', '1.0.0', '1.0.0.0', 'zip', '' from packages`,
-      [repository.id, upstreamId],
-    )
+    await manyMirroredPackages(t.db, repository, upstreamId, 5000)
     const before = await readRows()
     await mirror('acme/second')
     const after = await readRows()

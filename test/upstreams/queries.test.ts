@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { aGroup, aRepository } from '../support/actors.ts'
+import { aGroup, aRepository, groupOf } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { addPackages, markDeleted } from '../support/package-rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { aVendorClaim } from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream({
@@ -45,10 +47,7 @@ describe('GET list.json with upstreams', () => {
       expect((await caller.ask(`p2/${name}.json`)).statusCode).toBe(200)
     }
     // Ours since the upstream has served them.
-    await t.db.query(
-      `insert into package (repository_id, name) values ($1, 'own/ours'), ($1, 'named-own/lib')`,
-      [caller.repository.id],
-    )
+    await addPackages(t.db, caller.repository, ['own/ours', 'named-own/lib'])
     const list = async (query = '') => (await caller.ask(`list.json${query}`)).json().packageNames
     const all = ['inline/lib', 'known/late', 'known/lib', 'listing/own', 'named/one', 'named/two']
     expect(await list()).toEqual(all)
@@ -126,11 +125,7 @@ describe('search, list and providers with upstreams', () => {
 
   it('send other names, also those of exceptions and of vendors that only look like ours', async () => {
     const { ask, repository } = await aMirror('exc')
-    await t.db.query(
-      `update vendor_claim set exceptions = '{exc/open-*}'
-        where vendor = 'exc' and group_id = (select group_id from repository where id = $1)`,
-      [repository.id],
-    )
+    await aVendorClaim(t.db, await groupOf(t.db, repository), 'exc', ['exc/open-*'])
     await ask('search.json?q=exc/open-lib')
     await ask('search.json?q=exchange')
     await ask('list.json?filter=*/console')
@@ -149,17 +144,11 @@ describe('search, list and providers with upstreams', () => {
     const group = await aGroup(t.db)
     const repository = await aRepository(t.db, { group })
     const { ask, push, audit } = await aMirror('patched', { repository })
-    await t.db.query(
-      `update vendor_claim set exceptions = '{patched/*}' where vendor = 'patched' and group_id = $1`,
-      [group.id],
-    )
+    await aVendorClaim(t.db, group, 'patched', ['patched/*'])
     const sibling = await aRepository(t.db, { group })
-    await t.db.query(`insert into package (repository_id, name) values ($1, 'patched/sib.ling')`, [
-      sibling.id,
-    ])
+    await addPackages(t.db, sibling, ['patched/sib.ling'])
     expect((await push('1.0.0', { name: 'patched/gone' })).statusCode).toBe(201)
-    const gone = 'update package_version v set deleted_at = now()'
-    await t.db.query(`${gone} from package p where p.id = v.package_id and p.name = 'patched/gone'`)
+    await markDeleted(t.db, repository, { name: 'patched/gone' })
     const names = ['patched/secret', 'patched/sib.ling', 'patched/gone']
     for (const name of names) {
       for (const query of [name, `x ${name}`, `${name}:1.0`, `patched/free,${name}`, `"${name}`, `${name}-x`])
@@ -229,16 +218,13 @@ describe('filter.json with upstreams', () => {
   })
 
   it('flags no version of a package that has become our own', async () => {
-    const { ask, push } = await aMirror('flagged')
+    const { ask, push, repository } = await aMirror('flagged')
     upstream.offer('mal/own', ['1.0.0'], {
       document: { filter: { malware: [{ constraint: '*', reason: 'steals', id: 'x' }] } },
     })
     await ask('p2/mal/own.json')
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'mal/own': '*' } } })
-    await t.db.query(
-      `insert into vendor_claim (group_id, vendor, exceptions, by_hand)
-       select group_id, 'mal', '{mal/*}', true from repository join upstream u on u.repository_id = repository.id on conflict do nothing`,
-    )
+    await aVendorClaim(t.db, await groupOf(t.db, repository), 'mal', ['mal/*'])
     expect((await push('1.0.0', { name: 'mal/own' })).statusCode).toBe(201)
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
   })

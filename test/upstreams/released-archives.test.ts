@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archives.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { flagVersions, forgetFetch } from '../support/mirrored-rows.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
@@ -30,7 +31,7 @@ async function aReleasedPackage(name: string, { deny = [] as string[], flags = t
   )
   const dist = (version: string) => ask(paths.get(version) ?? '')
   for (const version of ['1.0.0', '1.1.0']) expect((await dist(version)).statusCode).toBe(200)
-  if (flags) await t.db.query(`update mirrored_package set summary = '1.1.0' where name = $1`, [name])
+  if (flags) await flagVersions(t.db, name, '1.1.0')
   await call('PATCH', '/upstreams/first', { deny })
   const reference = /([0-9a-f]+)\.zip$/.exec(paths.get('1.0.0') ?? '')?.[1] ?? ''
   expect((await call('DELETE', '/upstreams/first?release=true')).statusCode).toBe(204)
@@ -85,17 +86,13 @@ describe('a stored archive of an upstream that released the name, when another u
 
   it('is replaced even when it is still being fetched', async () => {
     const { call, name, entries, dist, reference } = await aReleasedPackage('rel/slow')
-    const { rows } = await t.db.query<{ id: string }>(
-      `update mirrored_archive a set sha256 = null, is_stored = false
-         from mirrored_package m where m.id = a.package_id and m.name = $1 and a.version = '1.0.0' returning a.id`,
-      [name],
-    )
+    const id = await forgetFetch(t.db, name, '1.0.0')
     const bytes = aPackageZip(name, { description: 'of the other upstream' })
     other.put(`/archives/${name}/1.0.0.zip`, bytes)
     other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, '') }])
     await call('POST', '/upstreams', { url: other.url, name: 'other' })
     await entries()
-    const late = { id: String(rows[0]?.id), sha256: 'ab'.repeat(32), sha1: 'ab'.repeat(20), size: 1 }
+    const late = { id, sha256: 'ab'.repeat(32), sha1: 'ab'.repeat(20), size: 1 }
     expect(await saveFetchedArchives(t.db, [{ ...late, isDownload: true }])).toEqual([false])
     expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
   })

@@ -4,6 +4,7 @@ import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { expand } from '../support/registry-actors.ts'
 import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { ageDocuments, ageFeeds, ageRoots, upstreamRows } from '../support/upstream-rows.ts'
 
 const t = useListeningApp(await freePort(), upstreamsHere)
 const source = useUpstream()
@@ -29,13 +30,9 @@ async function versionsIn({ ask }: Caller, name: string): Promise<unknown> {
 
 /** Follows the feeds. Every document and packages.json were read an hour ago, and no feed is followed since then. */
 async function anHourPasses(): Promise<void> {
-  await t.db.query(
-    `update upstream_document set checked_at = checked_at - interval '1 hour', retry_at = null`,
-  )
-  await t.db.query(
-    `update upstream set root_checked_at = root_checked_at - interval '1 hour', feed_from = feed_from - interval '2 hours',
-                         feed_checked_at = feed_checked_at - interval '1 minute'`,
-  )
+  await ageDocuments(t.db)
+  await ageRoots(t.db, 1)
+  await ageFeeds(t.db, 2)
   await followUpstreams(t)
 }
 
@@ -64,12 +61,7 @@ describe('a repository whose upstream is another repository of svc', () => {
     await addUpstream(downstream, registryOf(middle))
     expect(await versionsIn(downstream, 'chain/own')).toEqual(['1.0.0'])
     await anHourPasses()
-    const follows = async () =>
-      (
-        await t.db.query('select feed_from is not null as follows from upstream where repository_id = $1', [
-          downstream.repository.id,
-        ])
-      ).rows[0].follows
+    const follows = async () => (await upstreamRows(t.db, downstream.repository))[0]?.isFollowed
     expect(await follows()).toBe(true)
 
     await addUpstream(middle, source.url)

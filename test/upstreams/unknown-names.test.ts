@@ -3,14 +3,14 @@ import { maxPerNetwork, openUnknownNames } from '../../src/upstreams/unknown-nam
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { upstreamDocuments } from '../support/upstream-rows.ts'
 
 const t = useApp({ ...upstreamsHere, TRUST_PROXY: 'true' })
 const upstream = useUpstream()
 const other = useUpstream()
 
 const requestsFor = (prefix: string) => upstream.requests.filter((request) => request.includes(prefix)).length
-const rowsFor = async (prefix: string) =>
-  (await t.db.query(`select from upstream_document where name like $1 || '%'`, [prefix])).rowCount
+const rowsFor = async (prefix: string) => (await upstreamDocuments(t.db, new RegExp(`^${prefix}`))).length
 
 /** A public repository with an upstream. `pull` requests a document without a token, from a network. */
 async function aPublicMirror() {

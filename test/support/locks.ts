@@ -1,0 +1,52 @@
+import type pg from 'pg'
+import { vi } from 'vitest'
+import type { Queryable } from '../../src/database/database.ts'
+
+/** A transaction that a test keeps open, with the locks that its statements have taken. */
+export interface OpenTransaction {
+  tx: pg.PoolClient
+  commit: () => Promise<void>
+  rollback: () => Promise<void>
+}
+
+/** Begins a transaction on a connection for itself. Its end comes once: a rollback after a commit does nothing. */
+export async function openTransaction(db: pg.Pool): Promise<OpenTransaction> {
+  const tx = await db.connect()
+  await tx.query('begin')
+  let isOpen = true
+  const end = (statement: 'commit' | 'rollback') => async () => {
+    if (!isOpen) return
+    isOpen = false
+    await tx.query(statement)
+    tx.release()
+  }
+  return { tx, commit: end('commit'), rollback: end('rollback') }
+}
+
+/** Locks the row of a table that has this id, as a change of it does. */
+export async function lockRow(tx: pg.PoolClient, table: string, { id }: { id: string }): Promise<void> {
+  await tx.query(`select from "${table}" where id = $1 for no key update`, [id])
+}
+
+/** Locks the row of a table that has this id, so that no row can refer to it meanwhile. */
+export async function lockWholeRow(tx: pg.PoolClient, table: string, { id }: { id: string }): Promise<void> {
+  await tx.query(`select from "${table}" where id = $1 for update`, [id])
+}
+
+/** Counts the statements in this database that wait for a lock, or those of them that contain a text. */
+export async function countWaiting(db: Queryable, text = ''): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock' and strpos(query, $1) > 0`,
+    [text],
+  )
+  return rows[0]?.count ?? 0
+}
+
+/** Waits until this many statements wait for a lock: all that contain a text, or just all. */
+export async function untilWaiting(db: Queryable, count = 1, text = ''): Promise<void> {
+  await vi.waitFor(async () => {
+    const waiting = await countWaiting(db, text)
+    if (waiting !== count) throw new Error(`${waiting} statements wait for a lock, not ${count}`)
+  }, 60_000)
+}

@@ -1,0 +1,78 @@
+import type { Queryable } from '../../src/database/database.ts'
+
+/** Values of the columns of a row, by their names in camel case. An array has the values that one may have. */
+export type Values = Record<string, unknown>
+
+/** The tables whose rows expire. */
+export type ExpiringTable =
+  | 'authorization_request'
+  | 'confirmation_link'
+  | 'deploy_token'
+  | 'email_verification'
+  | 'invitation'
+  | 'password_reset'
+  | 'personal_token'
+  | 'proven_identity'
+  | 'provider_sign_in'
+  | 'session'
+  | 'sign_in_step'
+  | 'spent_challenge'
+
+/** Counts the rows of a table, or those with these values. */
+export async function countRows(db: Queryable, table: string, where: Values = {}): Promise<number> {
+  const { condition, values } = conditionOf(where)
+  const counting = `select count(*)::int as count from ${identifierOf(table)} where ${condition}`
+  const { rows } = await db.query<{ count: number }>(counting, values)
+  return rows[0]?.count ?? 0
+}
+
+/** Lets the rows of a table, or those with these values, expire this long ago. */
+export async function expire(
+  db: Queryable,
+  table: ExpiringTable,
+  where: Values = {},
+  ago = '0 seconds',
+): Promise<void> {
+  const { condition, values } = conditionOf(where)
+  await db.query(
+    `update ${table} set expires_at = now() - $${values.length + 1}::interval where ${condition}`,
+    [...values, ago],
+  )
+}
+
+/** Counts the rows of a table that have expired. */
+export async function countExpired(db: Queryable, table: ExpiringTable): Promise<number> {
+  return (await db.query(`select from ${table} where expires_at < now()`)).rowCount ?? 0
+}
+
+/** Deletes the rows of a table that have these values, with all that belongs to them and without an act of the product. */
+export async function dropRows(db: Queryable, table: string, where: Values = {}): Promise<void> {
+  const { condition, values } = conditionOf(where)
+  await db.query(`delete from ${identifierOf(table)} where ${condition}`, values)
+}
+
+/** Returns the rows of a table that have these values, as one text: for what must not be stored there. */
+export async function textOf(db: Queryable, table: string, where: Values = {}): Promise<string> {
+  const { condition, values } = conditionOf(where)
+  const { rows } = await db.query<{ text: string }>(
+    `select coalesce(string_agg(t::text, E'\\n'), '') as text from ${identifierOf(table)} t where ${condition}`,
+    values,
+  )
+  return rows[0]?.text ?? ''
+}
+
+function conditionOf(where: Values): { condition: string; values: unknown[] } {
+  const columns = Object.keys(where)
+  const values = Object.values(where)
+  const conditions = columns.map((column, i) =>
+    Array.isArray(values[i])
+      ? `${identifierOf(column)} = any($${i + 1})`
+      : `${identifierOf(column)} is not distinct from $${i + 1}`,
+  )
+  return { condition: conditions.join(' and ') || 'true', values }
+}
+
+function identifierOf(name: string): string {
+  if (!/^\w+$/.test(name)) throw new Error(`not an identifier: ${name}`)
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}

@@ -1,0 +1,41 @@
+import type pg from 'pg'
+import type { Queryable } from '../../src/database/database.ts'
+import { openTransaction } from './locks.ts'
+
+/** How a table is locked: see the locks of tables in the manual of PostgreSQL. */
+export type LockMode = 'row exclusive' | 'share' | 'exclusive' | 'access exclusive'
+
+/** Locks tables until the end of the transaction. */
+export async function lockTables(
+  tx: Queryable,
+  tables: string | string[],
+  mode: LockMode = 'access exclusive',
+): Promise<void> {
+  await tx.query(`lock table ${[tables].flat().join(', ')} in ${mode} mode`)
+}
+
+/** Runs `work` while another transaction holds a lock on tables. */
+export async function whileLocked<T>(
+  db: pg.Pool,
+  tables: string | string[],
+  work: (tx: pg.PoolClient) => Promise<T>,
+  mode?: LockMode,
+): Promise<T> {
+  const { tx, rollback } = await openTransaction(db)
+  try {
+    await lockTables(tx, tables, mode)
+    return await work(tx)
+  } finally {
+    await rollback()
+  }
+}
+
+/** Takes an advisory lock until the end of the transaction. */
+export async function takeAdvisoryLock(tx: Queryable, key: number): Promise<void> {
+  await tx.query('select pg_advisory_xact_lock($1)', [key])
+}
+
+/** Makes each statement of the transaction fail that waits for a lock for this long. */
+export async function limitLockWaits(tx: Queryable, milliseconds: number): Promise<void> {
+  await tx.query(`select set_config('lock_timeout', $1, true)`, [`${milliseconds}ms`])
+}
