@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { findAccountDetails } from '../../src/accounts/accounts.ts'
-import { hashSecret } from '../../src/domain/secrets.ts'
 import { describeBrowser } from '../../src/events/event-words.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import {
+  ageSessions,
+  listStoredSessions,
+  moveNewestSession,
+  storedAccount,
+  verifyEmail,
+} from '../support/account-rows.ts'
 import {
   aGroup,
   aGroupMember,
@@ -14,7 +20,10 @@ import {
   signIn,
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { membersOf } from '../support/group-rows.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { countRows } from '../support/rows.ts'
+import { worksOf } from '../support/token-rows.ts'
 
 const t = useApp()
 
@@ -36,11 +45,10 @@ describe('/settings/sessions', () => {
   it('describes each browser with its network, and ends one or all others', async () => {
     const { account, cookie, open, send } = await aVisitor()
     const [second, third] = [await signIn(t.app, account), await signIn(t.app, account)]
-    await t.db.query(
-      `update session set user_agent = $2, last_network = '198.51.100.7'
-        where created_at = (select max(created_at) from session where account_id = $1)`,
-      [account.id, 'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile Safari/604.1'],
-    )
+    await moveNewestSession(t.db, account, {
+      userAgent: 'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile Safari/604.1',
+      network: '198.51.100.7',
+    })
     const page = await open('/settings/sessions')
     expect(page.body).toContain('Safari on iPhone')
     expect(page.body).toContain('from 198.51.100.7')
@@ -61,11 +69,8 @@ describe('/settings/sessions', () => {
   it('does not end the session of somebody else', async () => {
     const ann = await aVisitor()
     const ben = await aVisitor()
-    const { rows } = await t.db.query<{ key: string }>(
-      `select encode(id_hash, 'hex') as key from session where account_id = $1`,
-      [ben.account.id],
-    )
-    for (const session of [rows[0]?.key ?? '', '', 'nonsense']) {
+    const [hers] = await listStoredSessions(t.db, ben.account)
+    for (const session of [hers?.key ?? expect.fail(), '', 'nonsense']) {
       const response = await ann.send('/settings/sessions/end', { session })
       expect(response.headers.location).toBe('/settings/sessions')
     }
@@ -75,14 +80,11 @@ describe('/settings/sessions', () => {
 
   it('notes the network that a session was last used from', async () => {
     const { account, cookie } = await aVisitor()
-    await t.db.query(`update session set last_seen_at = now() - interval '2 minutes' where account_id = $1`, [
-      account.id,
-    ])
+    await ageSessions(t.db, account, '2 minutes')
     await t.app.inject({ url: '/settings/sessions', headers: { cookie }, remoteAddress: '203.0.113.9' })
-    const { rows } = await t.db.query('select network, last_network from session where account_id = $1', [
-      account.id,
+    expect(await listStoredSessions(t.db, account)).toMatchObject([
+      { network: '127.0.0.1', lastNetwork: '203.0.113.9' },
     ])
-    expect(rows).toEqual([{ network: '127.0.0.1', last_network: '203.0.113.9' }])
   })
 })
 
@@ -131,7 +133,7 @@ describe('the profile at /settings/account', () => {
     expect(wrong.body).not.toContain('value="wrong"')
     expect((await send('/settings/account/sign-in', form)).statusCode).toBe(303)
     expect((await open('/settings/account')).body).toContain('Not verified')
-    await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+    await verifyEmail(t.db, account)
     expect((await open('/settings/account')).body).not.toContain('Not verified')
     await send('/settings/account/sign-in', { ...form, email: `other-${email}` })
     expect(await findAccountDetails(t.db, username)).toMatchObject({
@@ -147,7 +149,7 @@ describe('the profile at /settings/account', () => {
     ['no email', { email: 'nonsense' }, 'Enter a valid email address'],
   ])('refuses %s', async (_what, change, problem) => {
     await anAccount(t.db, { username: 'taken', email: 'taken@example.com' }).catch(() => {})
-    await t.db.query(`update account set email_verified_at = now() where username = 'taken'`)
+    await verifyEmail(t.db, (await storedAccount(t.db, { username: 'taken' })) ?? expect.fail())
     const { account, send } = await aVisitor()
     const form = { username: account.username, email: '', current_password: password, ...change }
     const refused = await send('/settings/account/sign-in', form)
@@ -186,15 +188,10 @@ describe('the data and the deletion of an account at /settings/account', () => {
     expect((await open('/settings/account/revoke-all')).body).toContain('Revoke all tokens and applications?')
     const revoked = await send('/settings/account/revoke-all', {})
     expect([revoked.statusCode, revoked.headers.location]).toEqual([303, '/settings/account'])
-    const { rows } = await t.db.query(`select token_hash from live_token where token_hash = any($1)`, [
-      [hashSecret(own), hashSecret(others)],
-    ])
-    expect(rows).toEqual([{ token_hash: hashSecret(others) }])
-    const live = await t.db.query(
-      'select account_id from account_authorization where application_id = $1 and ended_at is null',
-      [application.id],
-    )
-    expect(live.rows).toEqual([{ account_id: other.id }])
+    expect(await worksOf(t.db, own, others)).toEqual([others])
+    const about = { applicationId: application.id, endedAt: null }
+    expect(await countRows(t.db, 'account_authorization', about)).toBe(1)
+    expect(await countRows(t.db, 'account_authorization', { ...about, accountId: other.id })).toBe(1)
     expect(await isSignedIn(cookie)).toBe(true)
     const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 2 })
     expect(new Set(events.map(({ action, actor }) => `${action} by ${actor}`))).toEqual(
@@ -218,14 +215,12 @@ describe('the data and the deletion of an account at /settings/account', () => {
     expect((await send('/settings/account/delete', { ...form, groups_to: heir.username })).statusCode).toBe(
       303,
     )
-    const admins = async (group: { id: string }) =>
-      (await t.db.query('select account_id, role from group_member where group_id = $1', [group.id])).rows
-    expect(await admins(handedOver)).toEqual([{ account_id: heir.id, role: 'admin' }])
+    expect(await membersOf(t.db, handedOver)).toEqual([{ accountId: heir.id, role: 'admin' }])
     const second = await aVisitor()
     await aGroupMember(t.db, second.account, left, 'admin')
     const leave = { username: second.account.username, current_password: password, leave_groups: 'yes' }
     expect((await second.send('/settings/account/delete', leave)).statusCode).toBe(303)
-    expect(await admins(left)).toEqual([])
+    expect(await membersOf(t.db, left)).toEqual([])
   })
 
   it('deletes the account after username and password, unless a group would lose its only admin', async () => {

@@ -1,5 +1,4 @@
-import pg from 'pg'
-import { beforeEach, describe, expect, it, vi } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { disableAccount, resetPassword } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials } from '../../src/accounts/accounts.ts'
 import { makeVerificationToken, spendVerificationToken } from '../../src/accounts/email-verifications.ts'
@@ -13,6 +12,7 @@ import { sweepEvents } from '../../src/events/sweep-events.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/web/server/log.ts'
+import { forgetFailures, setFailures, storedAccount, verifyEmail } from '../support/account-rows.ts'
 import {
   aName,
   anAccount,
@@ -25,9 +25,14 @@ import {
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'
+import { noteIdentityEvent } from '../support/event-rows.ts'
 import { Walker } from '../support/identity-provider.ts'
+import { listStoredJobs, makeJobsDue } from '../support/job-rows.ts'
+import { openTransaction, untilWaiting } from '../support/locks.ts'
 import { type ReceivedMail, sendMails, useMailServer } from '../support/mail-server.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { countRows, dropRows, expire, textOf } from '../support/rows.ts'
+import { moveTokenInTime } from '../support/token-rows.ts'
 
 const server = await useMailServer()
 const t = useApp({ ...server.environment, BASE_URL: 'https://svc.example.com' })
@@ -38,14 +43,14 @@ beforeEach(async () => {
   await sendMails(t)
   server.received.length = 0
   server.refuseRecipients(null)
-  await t.db.query('delete from auth_failure')
+  await forgetFailures(t.db)
 })
 
 /** An account whose email is verified. */
 async function aVerifiedAccount() {
   const email = `${aName('ann')}@example.com`
   const account = await anAccount(t.db, { email, displayName: 'Ann, "Lee"' })
-  await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+  await verifyEmail(t.db, account)
   await sendMails(t)
   server.received.length = 0
   return { ...account, email }
@@ -67,8 +72,7 @@ async function formOf(url: string, cookie = '') {
 
 describe('the verification mail of an email address', () => {
   const isVerified = async (id: string) =>
-    (await t.db.query('select from account where id = $1 and email_verified_at is not null', [id]))
-      .rowCount === 1
+    (await storedAccount(t.db, { id }))?.emailVerifiedAt instanceof Date
 
   async function verify(token: string, cookie: string) {
     const form = await formOf(cookie === '' ? '/login' : '/settings/account', cookie)
@@ -100,12 +104,11 @@ describe('the verification mail of an email address', () => {
     expect(racing.filter(({ statusCode }) => statusCode === 410)).toHaveLength(4)
     expect(await isVerified(id)).toBe(true)
     expect(t.log()).not.toContain(token)
-    const { rows } = await t.db.query('select data, last_error from job')
-    expect(JSON.stringify(rows)).not.toContain(token)
+    expect(await textOf(t.db, 'job')).not.toContain(token)
   })
 
   it.each<[string, (id: string) => Promise<unknown>]>([
-    ['after 3 days', () => t.db.query('update email_verification set expires_at = now()')],
+    ['after 3 days', () => expire(t.db, 'email_verification')],
     ['after another change', (id) => changeAccount(t.db, id, { email: `${aName('other')}@example.com` })],
     ['of a disabled account', (id) => disableAccount(t.db, commandActor, id)],
   ])('does not work with a link %s', async (when, change) => {
@@ -172,8 +175,7 @@ describe('the verification mail of an email address', () => {
     expect((await findCredentials(t.db, email))?.accountId).toBe(owner.id)
     const others = await signIn(t.app, stranger)
     expect((await verify(strangers?.token ?? '', others)).statusCode).toBe(410)
-    const { rows } = await t.db.query('select email from account where id = $1', [stranger.id])
-    expect(rows).toEqual([{ email: null }])
+    expect(await storedAccount(t.db, stranger)).toMatchObject({ email: null })
     const refused = await enter(stranger, others, email)
     expect(refused.statusCode).toBe(400)
     expect(refused.body).toContain('This email belongs to another account.')
@@ -205,7 +207,7 @@ describe('the verification mail of an email address', () => {
       mails.map(({ token }) => open(t, `/settings/email-verification?token=${token}`, cookie)),
     )
     expect(opened.map(({ statusCode }) => statusCode)).toEqual([410, 200])
-    await t.db.query('update auth_failure set failures = 10')
+    await setFailures(t.db, 10)
     expect((await again()).statusCode).toBe(429)
   })
 
@@ -215,8 +217,7 @@ describe('the verification mail of an email address', () => {
     const page = await open(withoutMail, '/settings/account', cookie)
     expect(page.body).not.toContain('/settings/account/verification')
     await sendMails(withoutMail)
-    const { rows } = await withoutMail.db.query(`select from job where name = 'send-mail'`)
-    expect(rows).toEqual([])
+    expect(await listStoredJobs(withoutMail.db, 'send-mail')).toEqual([])
   })
 })
 
@@ -267,20 +268,12 @@ describe('a password reset by mail', () => {
       const { id } = await aVerifiedAccount()
       if (earlier === 'with') await makeResetToken(t.db, commandActor, id)
       const context = { config: t.config, db: t.db, log: openLog('silent') }
-      const change = new pg.Client(t.connection)
-      await change.connect()
-      await change.query('begin')
-      await change.query('update account set email = $2 where id = $1', [id, `${aName('new')}@example.com`])
-      await change.query('delete from password_reset where account_id = $1', [id])
+      const change = await openTransaction(t.db)
+      await changeAccount(change.tx, id, { email: `${aName('new')}@example.com` })
+      await dropRows(change.tx, 'password_reset', { accountId: id })
       const composed = passwordResetMail.compose(context, { accountId: id })
-      await vi.waitFor(async () => {
-        const { rowCount } = await t.db.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        expect(rowCount).toBe(1)
-      }, 60_000)
-      await change.query('commit')
-      await change.end()
+      await untilWaiting(t.db)
+      await change.commit()
       expect(await composed).toBeNull()
     },
   )
@@ -295,10 +288,8 @@ describe('a password reset by mail', () => {
     const seen = []
     for (const login of [username, unverified.username, disabled.username, 'nobody']) {
       const page = await request(login)
-      const { rows } = await t.db.query<{ count: number }>(
-        'select count(*)::int from job where failed_at is null',
-      )
-      seen.push([page.statusCode, page.body.replace(/name="csrf_token" value="[^"]+"/g, ''), rows])
+      const queued = await countRows(t.db, 'job', { failedAt: null })
+      seen.push([page.statusCode, page.body.replace(/name="csrf_token" value="[^"]+"/g, ''), queued])
       await sendMails(t)
     }
     expect(new Set(seen.map((one) => JSON.stringify(one))).size).toBe(1)
@@ -308,7 +299,7 @@ describe('a password reset by mail', () => {
       for (let i = 0; i < 6; i += 1) pages.push((await request(login)).statusCode)
       return pages
     }
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
     const limited = [200, 200, 200, 200, 200, 429]
     expect(await statuses(username)).toEqual(limited)
     expect(await statuses('nobody')).toEqual(limited)
@@ -401,8 +392,8 @@ describe('security notices', () => {
       ['identity-linked', 'A sign-in provider was linked'],
       ['identity-unlinked', 'A sign-in provider was unlinked'],
     ]
-    for (const [action] of actions) {
-      await t.db.query(`select note_identity_event($1, $2, null, '{}')`, [action, account.id])
+    for (const [action = ''] of actions) {
+      await noteIdentityEvent(t.db, action, account)
     }
     const subjects = actions.map(([, subject]) => `${subject} (svc.example.com)`)
     expect(new Set(await subjectsTo(account.email))).toEqual(new Set(subjects))
@@ -427,7 +418,7 @@ describe('security notices', () => {
     'say how somebody undoes %s, which a new password does not',
     async (action, what, path, details = {}) => {
       const { id, username, email } = await aVerifiedAccount()
-      await t.db.query('select note_identity_event($1, $2, null, $3)', [action, id, JSON.stringify(details)])
+      await noteIdentityEvent(t.db, action, { id }, details)
       const [mail] = await mailsTo(email)
       const undo = `1. ${what}: https://svc.example.com${path}`
       expect(steps(mail)).toEqual([undo, `2. ${changePassword}`, `3. ${tell}`])
@@ -446,7 +437,7 @@ describe('security notices', () => {
     const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
     const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), commandActor)
     for (const action of ['sign-in', 'identity-linked']) {
-      await t.db.query('select note_identity_event($1, $2, null, $3)', [action, sso, '{"new_browser":true}'])
+      await noteIdentityEvent(t.db, action, { id: sso }, { new_browser: true })
     }
     const [signedIn, linked] = await mailsTo(person.email)
     const sessions = 'End the sessions that you do not know: https://svc.example.com/settings/sessions'
@@ -456,12 +447,10 @@ describe('security notices', () => {
 
   it('are sent for an application once, and again after a withdrawal or with more scopes', async () => {
     const account = await aVerifiedAccount()
-    const { id: applicationId } = await anApplication(t.db, { name: 'Build Bot' })
+    const application = await anApplication(t.db, { name: 'Build Bot' })
     const consent = async (...scopes: string[]) => {
-      await t.db.query(
-        `select note_identity_event('consent-given', $1, $2, jsonb_build_object('scopes', $3::text[], 'resource_scope', 'all'))`,
-        [account.id, applicationId, scopes],
-      )
+      const details = { scopes, resource_scope: 'all' }
+      await noteIdentityEvent(t.db, 'consent-given', account, details, application)
       return (await mailsTo(account.email)).length
     }
     expect(await consent('account-profile:r')).toBe(1)
@@ -469,10 +458,7 @@ describe('security notices', () => {
     expect(await consent('account-profile:r')).toBe(1)
     expect(await consent('account-profile:r', 'account-email:r')).toBe(2)
     expect(await consent('account-email:r')).toBe(2)
-    await t.db.query(`select note_identity_event('authorization-withdrawn', $1, $2, '{}')`, [
-      account.id,
-      applicationId,
-    ])
+    await noteIdentityEvent(t.db, 'authorization-withdrawn', account, {}, application)
     expect(await consent('account-email:r')).toBe(3)
   })
 
@@ -508,8 +494,7 @@ describe('security notices', () => {
     const address = `${aName('ann')}@example.com`
     const unverified = { ...(await anAccount(t.db, { email: address })), email: address }
     for (const { id, email } of [verified, unverified]) {
-      const details = JSON.stringify({ from: email, to: 'new@example.com' })
-      await t.db.query(`select note_identity_event('email-changed', $1, null, $2)`, [id, details])
+      await noteIdentityEvent(t.db, 'email-changed', { id }, { from: email, to: 'new@example.com' })
     }
     const notice = 'Your email address was changed (svc.example.com)'
     expect(await subjectsTo(verified.email)).toEqual([notice])
@@ -538,7 +523,7 @@ describe('security notices', () => {
     await sendMails(t)
     await signIn(t.app, account)
     await server.start()
-    await t.db.query('update job set run_at = now()')
+    await makeJobsDue(t.db)
     expect(new Set(await subjectsTo(account.email))).toEqual(
       new Set(['A new token was created (svc.example.com)', 'New sign-in to your account (svc.example.com)']),
     )
@@ -551,9 +536,7 @@ describe('the notice of a token that expires', () => {
     await aPersonalToken(t.db, account, { name: 'soon', expiry: { inDays: 30 } })
     await aPersonalToken(t.db, account, { name: 'later', expiry: { inDays: 30 } })
     await aPersonalToken(t.db, account, { name: 'short', expiry: { inDays: 5 } })
-    await t.db.query(
-      `update personal_token set created_at = now() - interval '24 days', expires_at = now() + interval '6 days' where name = 'soon'`,
-    )
+    await moveTokenInTime(t.db, 'soon', { createdDaysAgo: 24, expiresInDays: 6 })
     await mailsTo(email)
     server.received.length = 0
     for (let day = 0; day < 2; day += 1) {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { renameCommand } from '../../src/commands/account-changes.ts'
+import { forgetFailures, setFailures } from '../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
@@ -87,11 +88,11 @@ describe('/settings/account', () => {
     const { account, cookie, fields } = await anOpenPage()
     const wrong = { ...fields, current_password: 'wrong' }
     await post(t.app, '/settings/account/password', cookie, wrong)
-    await t.db.query('update auth_failure set failures = 10')
+    await setFailures(t.db, 10)
     const response = await post(t.app, '/settings/account/password', cookie, fields)
     expect(response.statusCode).toBe(429)
     expect(response.headers['retry-after']).toBeDefined()
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
     await signIn(t.app, account)
   })
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { updateAccount } from '../../src/accounts/account-lifecycle.ts'
 import { commandActor } from '../../src/database/database.ts'
 import { brokenConstraint } from '../../src/database/errors.ts'
+import { storedAccount } from '../support/account-rows.ts'
 import { aName, anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'
@@ -10,12 +11,8 @@ const t = useApp()
 
 /** Finds what an update can change of an account. */
 async function read(id: string) {
-  const { rows } = await t.db.query<{ username: string; displayName: string; isDisabled: boolean }>(
-    `select username, display_name as "displayName", disabled_at is not null as "isDisabled"
-       from account where id = $1`,
-    [id],
-  )
-  return rows[0]
+  const { username, displayName, isDisabled } = (await storedAccount(t.db, { id })) ?? expect.fail()
+  return { username, displayName, isDisabled }
 }
 
 describe('an update of an account', () => {

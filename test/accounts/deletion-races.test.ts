@@ -1,30 +1,25 @@
-import pg from 'pg'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { aName, anAccount, aPersonalToken, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { storedGroup } from '../support/group-rows.ts'
+import { openTransaction, untilWaiting } from '../support/locks.ts'
+import { dropRows } from '../support/rows.ts'
 
 describe('a request whose account is deleted while it runs', () => {
   const t = useApp()
 
   /** Deletes an account in a transaction that ends when the request waits for it. */
   async function duringDeletion<Response>(id: string, send: () => Promise<Response>): Promise<Response> {
-    const deletion = new pg.Client(t.connection)
-    await deletion.connect()
+    const deletion = await openTransaction(t.db)
     try {
-      await deletion.query('begin')
-      await deletion.query('delete from account where id = $1', [id])
+      await dropRows(deletion.tx, 'account', { id })
       const response = send()
-      await vi.waitFor(async () => {
-        const { rowCount } = await t.db.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        expect(rowCount).toBe(1)
-      }, 60_000)
-      await deletion.query('commit')
+      await untilWaiting(t.db)
+      await deletion.commit()
       return await response
     } finally {
-      await deletion.end()
+      await deletion.rollback()
     }
   }
 
@@ -50,6 +45,6 @@ describe('a request whose account is deleted while it runs', () => {
       409,
       { errcode: 10, errmsg: 'something that belongs to it was deleted a moment ago' },
     ])
-    expect((await t.db.query('select from repository_group where name = $1', [name])).rowCount).toBe(0)
+    expect(await storedGroup(t.db, name)).toBeUndefined()
   })
 })

@@ -9,19 +9,15 @@ import { openLog } from '../../src/web/server/log.ts'
 import { aDeployToken, aGroupMember, anAccount, aRepository } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
+import { dropRows, expire } from '../support/rows.ts'
 import { ask } from '../support/token-client.ts'
+import { ageUseOfDeployToken, storedDeployToken } from '../support/token-rows.ts'
 
 const t = useApp()
 const operator = { author: commandLine, actor: commandActor }
-const rowOf = async (token: string) =>
-  (
-    await t.db.query(
-      'select id, group_id as "groupId", last_used_at from deploy_token where token_hash = $1',
-      [hashSecret(token)],
-    )
-  ).rows[0]
 const pull = async (path: string, authorization: string) =>
   (await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers: { authorization } })).statusCode
 const push = (path: string, authorization: string, version: string) =>
@@ -42,12 +38,11 @@ describe('a deploy token', () => {
     for (const authorization of [basic(token), basic(token, 'anything'), `Bearer ${token}`]) {
       expect(await pull(repository.path, authorization)).toBe(200)
     }
-    const { rows } = await t.db.query(
-      `select action, actor_id as account_id, token_kind, token_id from event where repository_id = $1 and version = '1.2.0'`,
-      [repository.id],
-    )
-    const { id } = await rowOf(token)
-    expect(rows).toEqual([{ action: 'publish', account_id: null, token_kind: 'deploy', token_id: id }])
+    const columns = ['action', 'actorId', 'tokenKind', 'tokenId'] as const
+    const { id } = (await storedDeployToken(t.db, token)) ?? expect.fail()
+    expect(await eventsOf(t.db, { repositoryId: repository.id, version: '1.2.0' }, columns)).toEqual([
+      { action: 'publish', actorId: null, tokenKind: 'deploy', tokenId: id },
+    ])
   })
 
   it('keeps working when the account that made it is disabled or deleted, and still names it', async () => {
@@ -74,12 +69,12 @@ describe('a deploy token', () => {
     expect(await revokeDeployToken(t.db, operator, place, { name: 'ci' })).toBeNull()
     const second = await aDeployToken(t.db, repository.group, { name: 'ci' })
     expect(await pull(repository.path, basic(second))).toBe(200)
-    await t.db.query('update deploy_token set expires_at = now() where token_hash = $1', [hashSecret(second)])
+    await expire(t.db, 'deploy_token', { tokenHash: hashSecret(second) })
     expect(await pull(repository.path, basic(second))).toBe(401)
     const third = await aDeployToken(t.db, repository.group)
     const other = await aRepository(t.db, { visibility: 'public' })
     expect(await pull(other.path, basic(third))).toBe(200)
-    await t.db.query('delete from repository_group where id = $1', [repository.group.id])
+    await dropRows(t.db, 'repository_group', { id: repository.group.id })
     expect(await pull(other.path, basic(third))).toBe(401)
   })
 
@@ -87,7 +82,7 @@ describe('a deploy token', () => {
     const repository = await aRepository(t.db)
     const sister = await aRepository(t.db, { group: repository.group })
     const token = await aDeployToken(t.db, repository.group, { repositories: [repository] })
-    await t.db.query('delete from repository where id = $1', [repository.id])
+    await dropRows(t.db, 'repository', { id: repository.id })
     expect(await pull(sister.path, basic(token))).toBe(404)
     expect((await callApi(t, token, 'GET', '/api/repositories')).json()).toEqual([])
   })
@@ -153,8 +148,8 @@ describe('a deploy token', () => {
   it('stores its last use, and notes the first one as an event', async () => {
     const { group } = await aRepository(t.db)
     const token = await aDeployToken(t.db, group, { name: 'ci' })
-    const { id, last_used_at } = await rowOf(token)
-    expect(last_used_at).toBeNull()
+    const { id, lastUsedAt } = (await storedDeployToken(t.db, token)) ?? expect.fail()
+    expect(lastUsedAt).toBeNull()
     const uses = openLastUse(t.db, openLog('silent'))
     for (let i = 0; i < 2; i += 1) {
       uses.note({ kind: 'deploy', tokenId: id, authorizationId: null }, () => ({
@@ -162,21 +157,23 @@ describe('a deploy token', () => {
         ip: '192.0.2.7',
       }))
       await uses.flush()
-      await t.db.query(
-        `update deploy_token set last_used_at = last_used_at - interval '1 hour' where id = $1`,
-        [id],
-      )
+      await ageUseOfDeployToken(t.db, { id })
     }
-    expect((await rowOf(token)).last_used_at).toBeInstanceOf(Date)
+    expect((await storedDeployToken(t.db, token))?.lastUsedAt).toBeInstanceOf(Date)
     await revokeDeployToken(t.db, operator, { groupId: group.id, repositoryId: null }, { id })
-    const { rows } = await t.db.query(
-      `select action, details ->> 'name' as name, details ->> 'group' as "group", host(address) as ip
-         from event
-        where details -> 'deploy_token' = to_jsonb($1::bigint) order by id`,
-      [id],
-    )
+    const events = await eventsOf(t.db, { details: { deploy_token: Number(id) } }, [
+      'action',
+      'details',
+      'ip',
+    ])
     const about = { name: 'ci', group: group.name }
-    expect(rows).toEqual([
+    const shown = events.map(({ action, details, ip }) => ({
+      action,
+      name: details['name'],
+      group: details['group'],
+      ip,
+    }))
+    expect(shown).toEqual([
       { action: 'deploy-token-created', ...about, ip: null },
       { action: 'deploy-token-first-used', ...about, ip: '192.0.2.7' },
       { action: 'deploy-token-revoked', ...about, ip: null },

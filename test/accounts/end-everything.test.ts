@@ -3,8 +3,8 @@ import { enableAccount, replacePassword } from '../../src/accounts/account-lifec
 import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
-import { hashSecret } from '../../src/domain/secrets.ts'
 import { commandLine } from '../../src/events/events.ts'
+import { addKnownBrowser, aSignInStep, knowsBrowser } from '../support/account-rows.ts'
 import {
   type AccountActor,
   aDeployToken,
@@ -22,8 +22,12 @@ import { anAdministrator } from '../support/admin-actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, submitConsent } from '../support/browse.ts'
+import { countEvents } from '../support/event-rows.ts'
+import { lockRow, untilWaiting } from '../support/locks.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
+import { countRows } from '../support/rows.ts'
+import { liveTokenOf } from '../support/token-rows.ts'
 
 const t = useApp()
 const chosen = 'a new and longer password'
@@ -34,10 +38,7 @@ async function aPerson() {
   const group = await aGroup(t.db)
   await aGroupMember(t.db, account, group, 'admin')
   const cookie = await signIn(t.app, account)
-  await t.db.query(
-    `insert into sign_in_origin (account_id, origin_hash) values ($1, sha256('another browser'))`,
-    [account.id],
-  )
+  await addKnownBrowser(t.db, account, 'another browser')
   const byPerson = { accountId: account.id, token: null, ip: null }
   const tokens = {
     personal: await aPersonalToken(t.db, account),
@@ -51,10 +52,7 @@ async function aPerson() {
   const working = async () => {
     const found: string[] = []
     for (const [kind, token] of Object.entries(tokens)) {
-      const { rowCount } = await t.db.query('select from live_token where token_hash = $1', [
-        hashSecret(token),
-      ])
-      if (rowCount === 1) found.push(kind)
+      if (await liveTokenOf(t.db, token)) found.push(kind)
     }
     if ((await open(t, '/settings/account', cookie)).statusCode === 200) found.push('session')
     if (
@@ -62,8 +60,7 @@ async function aPerson() {
       200
     )
       found.push('invitation')
-    const known = `select from sign_in_origin where account_id = $1 and origin_hash = sha256('another browser')`
-    if ((await t.db.query(known, [account.id])).rowCount === 1) found.push('known browser')
+    if (await knowsBrowser(t.db, account, 'another browser')) found.push('known browser')
     return found
   }
   return { ...account, group, cookie, tokens, working }
@@ -131,11 +128,8 @@ describe('a password reset and the disabling of an account', () => {
     await enableAccount(t.db, commandActor, person.id)
     expect(await person.working()).toEqual([])
     expect(await other.working()).toEqual(everything)
-    const { rows } = await t.db.query(
-      `select details ->> 'name' from event where group_id = $1 and action = 'revoke-deploy-token'`,
-      [person.group.id],
-    )
-    expect(rows).toHaveLength(1)
+    const revoked = { groupId: person.group.id, action: 'revoke-deploy-token' }
+    expect(await countEvents(t.db, revoked)).toBe(1)
   })
 
   it.each<[string, (account: AccountActor) => Promise<unknown>, string[], string[]]>([
@@ -168,20 +162,12 @@ describe('a password reset and the disabling of an account', () => {
   it('end reset links, sign-ins that wait for a second factor, and consent pages, which enabling revives not', async () => {
     const person = await aPerson()
     const link = (await makeResetToken(t.db, commandActor, person.id)) ?? ''
-    await t.db.query(
-      `insert into sign_in_step (id_hash, account_id, credential_hash, expires_at)
-       select sha256('step'), id, sha256(convert_to(password_hash, 'UTF8')), now() + interval '5 minutes'
-         from account where id = $1`,
-      [person.id],
-    )
+    await aSignInStep(t.db, person)
     await open(t, authorizeLink(await anApplication(t.db)), person.cookie)
     const waiting = async () => {
-      const { rows } = await t.db.query(
-        `select (select count(*)::int from sign_in_step where account_id = $1) as steps,
-                (select count(*)::int from authorization_request where account_id = $1) as requests`,
-        [person.id],
-      )
-      return { ...rows[0], link: (await open(t, `/password-reset?token=${link}`)).statusCode }
+      const steps = await countRows(t.db, 'sign_in_step', { accountId: person.id })
+      const requests = await countRows(t.db, 'authorization_request', { accountId: person.id })
+      return { steps, requests, link: (await open(t, `/password-reset?token=${link}`)).statusCode }
     }
     expect(await waiting()).toEqual({ steps: 1, requests: 1, link: 200 })
     await onPage(person.username, { act: 'disable' })
@@ -245,7 +231,7 @@ describe('a request that waits while everything of its account ends', () => {
   it.each<
     [
       string,
-      string,
+      (id: string) => Promise<number>,
       (
         person: Awaited<ReturnType<typeof aPerson>>,
       ) => Promise<{ send: () => Promise<{ statusCode: number }> }>,
@@ -253,7 +239,7 @@ describe('a request that waits while everything of its account ends', () => {
   >([
     [
       'a personal access token',
-      'select count(*)::int from personal_token where account_id = $1 and revoked_at is null',
+      (id) => countRows(t.db, 'personal_token', { accountId: id, revokedAt: null }),
       async (person) => {
         const form = await open(t, '/settings/tokens', person.cookie)
         const fields = {
@@ -270,7 +256,7 @@ describe('a request that waits while everything of its account ends', () => {
     ],
     [
       'a deploy token',
-      'select count(*)::int from deploy_token where made_by = $1 and revoked_at is null',
+      (id) => countRows(t.db, 'deploy_token', { madeBy: id, revokedAt: null }),
       async (person) => {
         const token = await aPersonalToken(t.db, person, {
           scopes: ['group-manage:rw', 'registry-package:rw', 'repo-basic-info:r'],
@@ -283,7 +269,7 @@ describe('a request that waits while everything of its account ends', () => {
     ],
     [
       'a deploy token on its page',
-      'select count(*)::int from deploy_token where made_by = $1 and revoked_at is null',
+      (id) => countRows(t.db, 'deploy_token', { madeBy: id, revokedAt: null }),
       async (person) => {
         const url = `/${person.group.name}/-/deploy-tokens`
         const form = await open(t, url, person.cookie)
@@ -293,7 +279,7 @@ describe('a request that waits while everything of its account ends', () => {
     ],
     [
       'an invitation',
-      'select count(*)::int from invitation where inviter_id = $1 and withdrawn_at is null',
+      (id) => countRows(t.db, 'invitation', { inviterId: id, withdrawnAt: null }),
       async (person) => {
         const token = await aPersonalToken(t.db, person, { scopes: ['group-manage:rw'] })
         return {
@@ -304,7 +290,7 @@ describe('a request that waits while everything of its account ends', () => {
     ],
     [
       'an authorization',
-      'select count(*)::int from account_authorization where account_id = $1 and ended_at is null',
+      (id) => countRows(t.db, 'account_authorization', { accountId: id, endedAt: null }),
       async (person) => {
         const page = await open(t, authorizeLink(await anApplication(t.db)), person.cookie)
         return { send: () => submitConsent(t, page, person.cookie, 'approve') }
@@ -317,14 +303,12 @@ describe('a request that waits while everything of its account ends', () => {
     const { send } = await prepare(person)
     let response: Promise<{ statusCode: number }> | undefined
     await transaction(t.db, async (tx) => {
-      await tx.query('select from account where id = $1 for no key update', [person.id])
+      await lockRow(tx, 'account', person)
       response = send()
-      const isWaiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
+      await untilWaiting(t.db)
       await replacePassword(tx, person.id, 'another hash', commandLine)
     })
     expect([401, 403]).toContain((await response)?.statusCode)
-    const { rows } = await t.db.query(count, [person.id])
-    expect(rows[0]).toEqual({ count: 0 })
+    expect(await count(person.id)).toBe(0)
   })
 })

@@ -9,6 +9,7 @@ import { commandLine } from '../../src/events/events.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { listGroupMembers } from '../../src/groups/members.ts'
 import { findReturn } from '../../src/web/pages/sign-in/return-path.ts'
+import { forgetFailures, setFailures, storedAccount, verifyEmail } from '../support/account-rows.ts'
 import {
   aGroup,
   aGroupMember,
@@ -23,6 +24,7 @@ import {
 import { type TestApp, useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'
 import { sendMails, useMailServer } from '../support/mail-server.ts'
+import { countRows, dropRows, expire, textOf } from '../support/rows.ts'
 
 const server = await useMailServer()
 const t = useApp({ ...server.environment, SIGN_UP: 'open' })
@@ -33,7 +35,7 @@ const chosen = 'a new and longer password'
 beforeEach(async () => {
   await sendMails(t)
   server.received.length = 0
-  for (const { db } of [t, invited]) await db.query('delete from auth_failure')
+  for (const { db } of [t, invited]) await forgetFailures(db)
 })
 
 /** A group with an admin who is signed in. */
@@ -97,8 +99,7 @@ describe('an invitation to a group', () => {
     expect(mail?.text).toContain(
       `${admin.username} invites you to the group ${group.name} on svc.test, as developer.`,
     )
-    const { rows: queued } = await t.db.query('select data from job')
-    expect(JSON.stringify(queued)).not.toContain(mail?.token)
+    expect(await textOf(t.db, 'job')).not.toContain(mail?.token)
 
     const page = await open(t, `/invitations?token=${mail?.token}`)
     expect([page.statusCode, page.body.includes(email)]).toEqual([200, true])
@@ -106,11 +107,11 @@ describe('an invitation to a group', () => {
     const accepted = await asNew(t, mail?.token ?? '', { username, email: 'other@example.com' })
     expect([accepted.statusCode, accepted.headers.location]).toEqual([303, `/${group.name}`])
     expect((await open(t, `/${group.name}`, cookiesOf(accepted))).statusCode).toBe(200)
-    const { rows } = await t.db.query(
-      'select email, email_verified_at is not null as verified, is_admin from account where username = $1',
-      [username],
-    )
-    expect(rows).toEqual([{ email, verified: true, is_admin: false }])
+    expect(await storedAccount(t.db, { username })).toMatchObject({
+      email,
+      emailVerifiedAt: expect.any(Date),
+      isAdmin: false,
+    })
     expect(await rolesIn(t, group)).toEqual({ [admin.username]: 'admin', [username]: 'developer' })
     // There is no notice of the first sign-in, and no mail to verify the email: the link has verified it.
     await sendMails(t)
@@ -181,16 +182,13 @@ describe('an invitation to a group', () => {
   })
 
   it.each<[string, (about: { admin: { id: string }; group: { id: string } }) => Promise<unknown>]>([
-    ['after 7 days', () => invited.db.query('update invitation set expires_at = now()')],
+    ['after 7 days', () => expire(invited.db, 'invitation')],
     ['when its inviter is disabled', ({ admin }) => disableAccount(invited.db, commandActor, admin.id)],
     [
       'when its inviter is no admin any more',
       ({ admin, group }) => aGroupMember(invited.db, admin, group, 'developer'),
     ],
-    [
-      'when its inviter is deleted',
-      ({ admin }) => invited.db.query('delete from account where id = $1', [admin.id]),
-    ],
+    ['when its inviter is deleted', ({ admin }) => dropRows(invited.db, 'account', { id: admin.id })],
   ])('does not work %s', async (_when, change) => {
     const { group, admin } = await aManagedGroup(invited)
     await aGroupMember(invited.db, await anAccount(invited.db), group, 'admin')
@@ -241,13 +239,12 @@ describe('an invitation to a group', () => {
     const { id } = await aToken(t, group, admin)
     const isThere = async () => {
       await deleteExpiredInvitations(t.db, 2000)
-      return (await t.db.query('select from invitation where id = $1', [id])).rowCount === 1
+      return (await countRows(t.db, 'invitation', { id })) === 1
     }
-    const expire = (interval: string) =>
-      t.db.query('update invitation set expires_at = now() - $2::interval where id = $1', [id, interval])
-    await expire('29 days')
+    const expireAgo = (ago: string) => expire(t.db, 'invitation', { id }, ago)
+    await expireAgo('29 days')
     expect(await isThere()).toBe(true)
-    await expire('31 days')
+    await expireAgo('31 days')
     expect(await isThere()).toBe(false)
   })
 
@@ -294,7 +291,7 @@ describe('an invitation to a group', () => {
     expect((await send(invited, url, session, { role: 'admin' })).statusCode).toBe(403)
     expect((await send(invited, url, cookie, { email: 'nonsense', role: 'guest' })).statusCode).toBe(400)
     expect((await send(invited, url, cookie, { role: 'owner' })).statusCode).toBe(400)
-    await invited.db.query('update auth_failure set failures = 100')
+    await setFailures(invited.db, 100)
     expect((await send(invited, url, cookie, { role: 'guest' })).statusCode).toBe(429)
   })
 
@@ -341,11 +338,10 @@ describe('/admin/invitations', () => {
     expect((await send(invited, '/invitations/account', cookie, { token })).statusCode).toBe(409)
     const username = aName('new')
     expect((await asNew(invited, token, { username, email: 'new@example.com' })).headers.location).toBe('/')
-    const { rows } = await invited.db.query(
-      'select email, email_verified_at from account where username = $1',
-      [username],
-    )
-    expect(rows).toEqual([{ email: 'new@example.com', email_verified_at: null }])
+    expect(await storedAccount(invited.db, { username })).toMatchObject({
+      email: 'new@example.com',
+      emailVerifiedAt: null,
+    })
     const other = await aManagedGroup(invited)
     const { id } = await aToken(invited, other.group, other.admin)
     expect((await open(invited, '/admin/invitations', cookie)).body).toContain(
@@ -393,18 +389,17 @@ describe('SIGN_UP=open', () => {
     expect(mail?.headers.get('subject')).toEqual(['Your new account on svc.test'])
     const username = aName('ann')
     expect((await asNew(t, mail?.token ?? '', { username })).headers.location).toBe('/')
-    const { rows } = await t.db.query(
-      'select email, email_verified_at is not null as verified from account where username = $1',
-      [username],
-    )
-    expect(rows).toEqual([{ email, verified: true }])
+    expect(await storedAccount(t.db, { username })).toMatchObject({
+      email,
+      emailVerifiedAt: expect.any(Date),
+    })
     expect((await asNew(t, mail?.token ?? '')).statusCode).toBe(410)
   })
 
   it('gets the same response for the email of an account, whose owner gets a mail', async () => {
     const email = `${aName('ann')}@example.com`
     const { id, username } = await anAccount(t.db, { email })
-    await t.db.query('update account set email_verified_at = now() where id = $1', [id])
+    await verifyEmail(t.db, { id })
     await sendMails(t)
     server.received.length = 0
     const bare = (body: string, typed: string) => body.replaceAll(typed, '').replace(/value="[^"]*"/g, '')
@@ -425,14 +420,8 @@ describe('SIGN_UP=open', () => {
     await sendMails(t)
     const username = aName('ann')
     expect((await asNew(t, server.received[0]?.token ?? '', { username })).statusCode).toBe(303)
-    const { rows } = await t.db.query(
-      'select username, email from account where username = any($1) order by id',
-      [[squatter.username, username]],
-    )
-    expect(rows).toEqual([
-      { username: squatter.username, email: null },
-      { username, email },
-    ])
+    expect(await storedAccount(t.db, squatter)).toMatchObject({ email: null })
+    expect(await storedAccount(t.db, { username })).toMatchObject({ email })
   })
 
   it('is limited for a network and for an email, and rejects an invalid email', async () => {
@@ -449,13 +438,8 @@ describe('SIGN_UP=open', () => {
   it('leaves nothing behind when the link is never opened', async () => {
     await signUp(`${aName('ann')}@example.com`)
     await sendMails(t)
-    await t.db.query(
-      `update invitation set expires_at = now() - interval '1 second' where made_by = 'sign-up'`,
-    )
+    await expire(t.db, 'invitation', { madeBy: 'sign-up' }, '1 second')
     expect(await deleteExpiredInvitations(t.db, 1000)).toBeGreaterThan(0)
-    const { rows } = await t.db.query(
-      `select from invitation where made_by = 'sign-up' and accepted_at is null`,
-    )
-    expect(rows).toEqual([])
+    expect(await countRows(t.db, 'invitation', { madeBy: 'sign-up', acceptedAt: null })).toBe(0)
   })
 })

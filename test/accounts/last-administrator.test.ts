@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { commandActor } from '../../src/database/database.ts'
+import { countAdministrators, removeAdministrators } from '../support/account-rows.ts'
 import { anAccount, anAdminToken, password, post } from '../support/actors.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
 import { callApi, type Method } from '../support/api-actors.ts'
@@ -9,10 +10,7 @@ import { useApp } from '../support/app.ts'
 describe('the last site administrator', () => {
   const t = useApp()
 
-  /** Leaves the site without administrators. */
-  const removeAll = () => t.db.query('update account set is_admin = false')
-  const countAdministrators = async () =>
-    (await t.db.query('select from account where is_admin and disabled_at is null')).rowCount
+  const removeAll = () => removeAdministrators(t.db)
 
   async function anAdministratorWithToken() {
     const account = await anAccount(t.db, { isAdmin: true })
@@ -34,7 +32,7 @@ describe('the last site administrator', () => {
         one.call(method, `/api/accounts/${other.username}`, body),
         other.call(method, `/api/accounts/${one.username}`, body),
       ])
-      expect(await countAdministrators()).toBe(1)
+      expect(await countAdministrators(t.db)).toBe(1)
       const statuses = responses.map(({ statusCode }) => statusCode)
       expect(statuses.filter((status) => status === success)).toHaveLength(1)
       expect(statuses.filter((status) => refusals.includes(status))).toHaveLength(1)
@@ -51,7 +49,7 @@ describe('the last site administrator', () => {
           act: 'unmake-admin',
         })
       const responses = await Promise.all([demote(one, other), demote(other, one)])
-      expect(await countAdministrators()).toBe(1)
+      expect(await countAdministrators(t.db)).toBe(1)
       const statuses = responses.map(({ statusCode }) => statusCode)
       expect(statuses.filter((status) => status === 303)).toHaveLength(1)
       expect(statuses.filter((status) => refusals.includes(status))).toHaveLength(1)
@@ -67,13 +65,13 @@ describe('the last site administrator', () => {
     expect(refused.body).toContain('Make another account a site administrator first.')
     await anAccount(t.db, { isAdmin: true })
     expect((await post(t.app, '/settings/account/delete', cookie, form)).statusCode).toBe(303)
-    expect(await countAdministrators()).toBe(1)
+    expect(await countAdministrators(t.db)).toBe(1)
   })
 
   it('can be disabled by an operator', async () => {
     await removeAll()
     const { id } = await anAccount(t.db, { isAdmin: true })
     await disableAccount(t.db, commandActor, id)
-    expect(await countAdministrators()).toBe(0)
+    expect(await countAdministrators(t.db)).toBe(0)
   })
 })

@@ -2,11 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { deflateRawSync } from 'node:zlib'
 import argon2 from 'argon2'
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import { setDisabled, setPasswordHash } from '../../src/accounts/accounts.ts'
 import { hashPassword } from '../../src/accounts/passwords.ts'
 import { findReturn, signAuthorizationLink, signPage } from '../../src/web/pages/sign-in/return-path.ts'
+import { removePassword, storedAccount } from '../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { countRows, dropRows } from '../support/rows.ts'
 
 /** A browser with the sign-in form open. Returns the fields of the form and the cookies. */
 async function anOpenForm({ app }: TestApp, username: string) {
@@ -102,7 +105,7 @@ describe('POST /login', () => {
 
   it('does the same work for an unknown account as for a known one', async () => {
     const [{ username }, person] = [await anAccount(t.db), await anAccount(t.db)]
-    await t.db.query('update account set password_hash = null where id = $1', [person.id])
+    await removePassword(t.db, person)
     const { cookie, fields } = await anOpenForm(t, username)
     const verify = vi.spyOn(argon2, 'verify')
     for (const name of [username, 'nobody', person.username])
@@ -115,18 +118,17 @@ describe('POST /login', () => {
   })
 
   it('refuses a disabled account like an unknown one', async () => {
-    const { username } = await anAccount(t.db)
-    await t.db.query('update account set disabled_at = now() where username = $1', [username])
+    const { id, username } = await anAccount(t.db)
+    await setDisabled(t.db, id, true)
     const { cookie, fields } = await anOpenForm(t, username)
     expect((await post(t.app, '/login', cookie, fields)).statusCode).toBe(403)
   })
 
   it('hashes a password again when its parameters are outdated', async () => {
     const { id, username } = await anAccount(t.db)
-    const readHash = async () =>
-      (await t.db.query('select password_hash from account where id = $1', [id])).rows[0].password_hash
+    const readHash = async () => (await storedAccount(t.db, { id }))?.passwordHash ?? expect.fail()
     const weak = await argon2.hash(password, { timeCost: 2, memoryCost: 1024, parallelism: 1 })
-    await t.db.query('update account set password_hash = $2 where id = $1', [id, weak])
+    await setPasswordHash(t.db, id, weak)
     await signIn(t.app, { username })
     expect(costOf(await readHash())).toBe(costOf(await hashPassword(password)))
     await signIn(t.app, { username })
@@ -227,7 +229,7 @@ describe('a form whose session has ended', () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
     const csrf_token = csrfTokenIn(await t.app.inject({ url: '/settings/account', headers: { cookie } }))
-    await t.db.query('delete from session where account_id = $1', [account.id])
+    await dropRows(t.db, 'session', { accountId: account.id })
     const asked = await post(t.app, action, cookie, { csrf_token })
     expect(asked.statusCode).toBe(303)
     const form = await t.app.inject({ url: String(asked.headers.location), headers: { cookie } })
@@ -246,7 +248,7 @@ describe('a sign-in under way', () => {
     const { id, username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
     vi.spyOn(argon2, 'verify').mockImplementationOnce(async () => {
-      await t.db.query('update account set password_hash = null where id = $1', [id])
+      await removePassword(t.db, { id })
       return true
     })
     const response = await post(t.app, '/login', cookie, fields)
@@ -254,7 +256,7 @@ describe('a sign-in under way', () => {
     expect(response.statusCode).toBe(403)
     expect(response.body).toContain('The password was changed')
     expect(response.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
-    expect((await t.db.query('select from session where account_id = $1', [id])).rowCount).toBe(0)
+    expect(await countRows(t.db, 'session', { accountId: id })).toBe(0)
   })
 })
 

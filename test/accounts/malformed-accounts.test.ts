@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import { changeAccount, insertAccount, type NewAccount } from '../../src/accounts/accounts.ts'
+import { storedAccount } from '../support/account-rows.ts'
 import { aName, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
@@ -54,7 +55,6 @@ describe('an account with a malformed value', () => {
     }
     const id = await insertAccount(db, { ...values, isAdmin: true, passwordHash })
     await changeAccount(db, id, { username: 'a-b_c.d', displayName: '', email: null })
-    const { rows } = await db.query('select username, email, is_admin from account where id = $1', [id])
-    expect(rows).toEqual([{ username: 'a-b_c.d', email: null, is_admin: true }])
+    expect(await storedAccount(db, { id })).toMatchObject({ username: 'a-b_c.d', email: null, isAdmin: true })
   })
 })

@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
+import { setPasswordHash } from '../../src/accounts/accounts.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { commandActor } from '../../src/database/database.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { aName, anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { expire } from '../support/rows.ts'
 
 const chosen = 'a new and longer password'
 
@@ -108,12 +110,9 @@ describe('/password-reset', () => {
   })
 
   it.each<[string, (account: { id: string }) => Promise<unknown>]>([
-    ['after an hour', () => t.db.query(`update password_reset set expires_at = now()`)],
+    ['after an hour', () => expire(t.db, 'password_reset')],
     ['after a newer link was made', ({ id }) => makeResetToken(t.db, commandActor, id)],
-    [
-      'after the password was changed',
-      ({ id }) => t.db.query(`update account set password_hash = 'another' where id = $1`, [id]),
-    ],
+    ['after the password was changed', ({ id }) => setPasswordHash(t.db, id, 'another')],
     ['for a disabled account', ({ id }) => disableAccount(t.db, commandActor, id)],
   ])('refuses a link %s', async (_when, change) => {
     const { account, token, open } = await aLink()

@@ -7,6 +7,7 @@ import { makeProgram } from '../../src/commands/program.ts'
 import { commandActor } from '../../src/database/database.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { storedAccount } from '../support/account-rows.ts'
 import {
   type AccountActor,
   aName,
@@ -147,8 +148,8 @@ describe('the password rule', () => {
       const name = username()
       const { status } = await enter('é ∞ 12 ñ x 9', name)
       expect(status).toBeLessThan(400)
-      const { rows } = await t.db.query('select id from account where username = $1', [name])
-      const events = await listIdentityEvents(t.db, { accountId: rows[0].id }, { after: null, limit: 9 })
+      const { id } = (await storedAccount(t.db, { username: name })) ?? expect.fail()
+      const events = await listIdentityEvents(t.db, { accountId: id }, { after: null, limit: 9 })
       expect(events.map(({ action }) => action)).toEqual(
         expect.arrayContaining([expect.stringMatching(/^(?:password-changed|account-created)$/)]),
       )

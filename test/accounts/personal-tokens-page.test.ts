@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { listPersonalTokens } from '../../src/accounts/personal-tokens.ts'
-import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
+import { kindOfSecret } from '../../src/domain/secrets.ts'
 import {
   aMember,
   anAccount,
@@ -11,6 +11,8 @@ import {
   signIn,
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { addRepositories } from '../support/group-rows.ts'
+import { addPersonalTokens, liveTokenOf } from '../support/token-rows.ts'
 
 const dayMilliseconds = 86_400_000
 
@@ -40,13 +42,7 @@ describe('/settings/tokens', () => {
 
   it('offers 50 repositories, and finds the others by a search that keeps the entered values', async () => {
     const { account, repository, cookie, fields } = await anOpenPage()
-    await t.db.query(
-      `with made as (
-         insert into repository (group_id, name) select group_id, 'repo' || i from repository, generate_series(1, 200) i
-          where id = $1 returning id)
-       insert into repository_member (repository_id, account_id, role) select id, $2, 'guest' from made`,
-      [repository.id, account.id],
-    )
+    await addRepositories(t.db, repository, 200, account)
     const offered = (body: string) =>
       Array.from(body.matchAll(/name="repository" value="([^"]+)"( checked)?/g), ([, path, checked]) => [
         path,
@@ -78,12 +74,7 @@ describe('/settings/tokens', () => {
 
   it('shows 50 tokens at once, the newest first, and links to the older ones', async () => {
     const { account, cookie } = await anOpenPage()
-    await t.db.query(
-      `insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
-       select $1, 'token number ' || i, sha256((i || $2)::bytea), '{registry-package:r}', 'all', 'infinity'
-         from generate_series(1, 70) i`,
-      [account.id, account.username],
-    )
+    await addPersonalTokens(t.db, account, 70)
     const open = async (url: string) => (await t.app.inject({ url, headers: { cookie } })).body
     const names = (body: string) =>
       Array.from(body.matchAll(/class="title">token number (\d+)</g), ([, number]) => Number(number))
@@ -103,10 +94,7 @@ describe('/settings/tokens', () => {
     expect(kindOfSecret(token)).toBe('personal')
     expect(response.body).toContain(`composer config -g http-basic.svc.test:8080 svc ${token}`)
     expect(response.body).toContain(`machine svc.test\nlogin svc\npassword ${token}`)
-    const live = await t.db.query('select account_id, scopes from live_token where token_hash = $1', [
-      hashSecret(token),
-    ])
-    expect(live.rows).toEqual([{ account_id: account.id, scopes: ['registry-package:r'] }])
+    expect(await liveTokenOf(t.db, token)).toEqual({ accountId: account.id, scopes: ['registry-package:r'] })
     const list = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
     expect(list.body).toContain('Build server')
     expect(list.body).not.toContain(token)
@@ -239,8 +227,7 @@ describe('/settings/tokens', () => {
     const { csrf_token } = fields
     const response = await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token, id })
     expect(response.statusCode).toBe(303)
-    const live = await t.db.query('select from live_token where token_hash = $1', [hashSecret(token)])
-    expect(live.rowCount).toBe(0)
+    expect(await liveTokenOf(t.db, token)).toBeUndefined()
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
   })
 

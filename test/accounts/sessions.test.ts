@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { findCredentials, replacePasswordHash } from '../../src/accounts/accounts.ts'
+import { findCredentials, replacePasswordHash, setDisabled } from '../../src/accounts/accounts.ts'
 import {
   deleteAllSessions,
   findSession,
@@ -8,8 +8,11 @@ import {
 } from '../../src/accounts/sessions.ts'
 import { transaction } from '../../src/database/database.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { ageSession, listStoredSessions } from '../support/account-rows.ts'
 import { type AccountActor, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { untilWaiting } from '../support/locks.ts'
+import { expire } from '../support/rows.ts'
 
 describe('a session', () => {
   const t = useDatabase()
@@ -25,16 +28,16 @@ describe('a session', () => {
     const account = await anAccount(t.db)
     const id = await aSession(account)
     expect((await findSession(t.db, id))?.account).toMatchObject(account)
-    const { rows } = await t.db.query('select id_hash from session where account_id = $1', [account.id])
-    expect(rows).toEqual([{ id_hash: hashSecret(id) }])
+    const sessions = await listStoredSessions(t.db, account)
+    expect(sessions.map(({ idHash }) => idHash)).toEqual([hashSecret(id)])
   })
 
-  it.each([
-    ['30 days after the sign-in', `expires_at = now()`],
-    ['after a week without a request', `last_seen_at = now() - interval '8 days'`],
+  it.each<[string, (session: string) => Promise<void>]>([
+    ['30 days after the sign-in', (session) => expire(t.db, 'session', { idHash: hashSecret(session) })],
+    ['after a week without a request', (session) => ageSession(t.db, session, '8 days')],
   ])('ends %s', async (_when, age) => {
     const id = await aSession(await anAccount(t.db))
-    await t.db.query(`update session set ${age} where id_hash = $1`, [hashSecret(id)])
+    await age(id)
     expect(await findSession(t.db, id)).toBeNull()
   })
 
@@ -44,7 +47,7 @@ describe('a session', () => {
     expect(await replacePasswordHash(t.db, checked, 'another hash')).toBe(true)
     expect(await insertSession(t.db, checked, { network: '192.0.2.1' })).toBeNull()
     const current = { ...checked, passwordHash: 'another hash' }
-    await t.db.query('update account set disabled_at = now() where id = $1', [id])
+    await setDisabled(t.db, id, true)
     expect(await insertSession(t.db, current, { network: '192.0.2.1' })).toBeNull()
   })
 
@@ -57,9 +60,7 @@ describe('a session', () => {
       await deleteAllSessions(tx, checked.accountId)
       starting = insertSession(t.db, checked, { network: '192.0.2.1' })
       // Wait until the statement of the session runs. Only then is the change committed.
-      const isWaiting = `select from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into session%'`
-      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
+      await untilWaiting(t.db, 1, 'insert into session')
     })
     expect(await starting).toBeNull()
   })
@@ -67,7 +68,7 @@ describe('a session', () => {
   it('ends with its account', async () => {
     const account = await anAccount(t.db)
     const id = await aSession(account)
-    await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
+    await setDisabled(t.db, account.id, true)
     expect(await findSession(t.db, id)).toBeNull()
   })
 
@@ -75,35 +76,22 @@ describe('a session', () => {
     const account = await anAccount(t.db)
     const keys: string[] = []
     for (let i = 0; i < 6; i += 1) {
-      const idHash = hashSecret(await aSession(account))
-      keys.push(idHash.toString('hex'))
-      await t.db.query(
-        `update session set last_seen_at = now() - make_interval(mins => $2) where id_hash = $1`,
-        [idHash, i],
-      )
+      const id = await aSession(account)
+      keys.push(hashSecret(id).toString('hex'))
+      await ageSession(t.db, id, `${i} minutes`)
     }
     const latest = await listLatestSessions(t.db, account.id, 3)
     expect(latest.map(({ key }) => key)).toEqual(keys.slice(0, 3))
   })
 
   it('notes once a minute that it was seen', async () => {
-    const id = await aSession(await anAccount(t.db))
-    const idHash = hashSecret(id)
-    const readAge = async () => {
-      const { rows } = await t.db.query<{ age: number }>(
-        'select extract(epoch from now() - last_seen_at)::float8 as age from session where id_hash = $1',
-        [idHash],
-      )
-      return rows[0]?.age ?? Number.NaN
-    }
-    await t.db.query(`update session set last_seen_at = now() - interval '50 seconds' where id_hash = $1`, [
-      idHash,
-    ])
+    const account = await anAccount(t.db)
+    const id = await aSession(account)
+    const readAge = async () => (await listStoredSessions(t.db, account))[0]?.age ?? Number.NaN
+    await ageSession(t.db, id, '50 seconds')
     await findSession(t.db, id)
     expect(await readAge()).toBeGreaterThan(49)
-    await t.db.query(`update session set last_seen_at = now() - interval '1 day' where id_hash = $1`, [
-      idHash,
-    ])
+    await ageSession(t.db, id, '1 day')
     await findSession(t.db, id)
     expect(await readAge()).toBeLessThan(3600)
   })

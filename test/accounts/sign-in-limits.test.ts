@@ -1,13 +1,22 @@
 import argon2 from 'argon2'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  addSignInOrigins,
+  describeSignInOrigins,
+  endFailureWindows,
+  forgetFailures,
+  setFailures,
+} from '../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { countEvents } from '../support/event-rows.ts'
+import { countRows, dropRows } from '../support/rows.ts'
 
 describe('POST /login after wrong passwords', () => {
   const t = useApp({ TRUST_PROXY: 'true' })
 
   beforeEach(async () => {
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
   })
   afterEach(() => void vi.restoreAllMocks())
 
@@ -22,7 +31,7 @@ describe('POST /login after wrong passwords', () => {
   /** Counts this many failed attempts without sending them. */
   async function fail(username: string, ip: string, times: number) {
     await attempt(username, 'wrong', ip)
-    await t.db.query('update auth_failure set failures = $1', [times])
+    await setFailures(t.db, times)
   }
 
   /** Signs a browser in and out again, and returns its device cookie. */
@@ -106,7 +115,7 @@ describe('POST /login after wrong passwords', () => {
 
   it('writes no more rows for a network that is blocked, whatever usernames it tries', async () => {
     await fail('nobody', '192.0.2.1', 100)
-    const rows = async () => (await t.db.query('select from auth_failure')).rowCount
+    const rows = () => countRows(t.db, 'auth_failure')
     const before = await rows()
     for (let n = 0; n < 5; n++) await attempt(`nobody-${n}`, 'wrong', '192.0.2.1')
     expect(await rows()).toBe(before)
@@ -133,11 +142,7 @@ describe('POST /login after wrong passwords', () => {
   it('writes one event for the lock of an IPv6 site, from whichever of its networks the attempts come', async () => {
     const { id, username } = await anAccount(t.db)
     for (let n = 0; n < 45; n++) await attempt(username, 'wrong', `2001:db8:9:${n.toString(16)}::1`)
-    const { rows } = await t.db.query(
-      `select count(*)::int from event where account_id = $1 and action = 'sign-in-locked'`,
-      [id],
-    )
-    expect(rows).toEqual([{ count: 1 }])
+    expect(await countEvents(t.db, { accountId: id, action: 'sign-in-locked' })).toBe(1)
   })
 
   it('blocks an IPv6 site for every account after four hundred wrong passwords', async () => {
@@ -162,7 +167,7 @@ describe('POST /login after wrong passwords', () => {
     const { username } = await anAccount(t.db)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
     // After signing out, the network is still known.
-    await t.db.query('delete from session')
+    await dropRows(t.db, 'session')
     await fail(username, '192.0.2.1', 100)
     expect((await attempt(username, password, '203.0.113.9')).statusCode).toBe(429)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
@@ -179,7 +184,7 @@ describe('POST /login after wrong passwords', () => {
   it('counts a browser that signed in before separately, and only for its own account', async () => {
     const [ann, bea] = [await anAccount(t.db), await anAccount(t.db)]
     const cookie = await aKnownBrowser(ann.username, '192.0.2.1')
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
     for (let n = 0; n < 10; n++) await attempt(ann.username, 'wrong', `192.0.2.${n}`, cookie)
     expect((await attempt(ann.username, password, '192.0.2.1', cookie)).statusCode).toBe(429)
     expect((await attempt(ann.username, password, '192.0.2.1')).statusCode).toBe(303)
@@ -204,23 +209,16 @@ describe('POST /login after wrong passwords', () => {
   it('checks passwords again after the wait', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '192.0.2.1', 10)
-    await t.db.query('update auth_failure set window_ends_at = now()')
+    await endFailureWindows(t.db)
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
   })
 
   it('keeps fifty browsers and networks of an account, the most recent ones', async () => {
     const { id, username } = await anAccount(t.db)
-    await t.db.query(
-      `insert into sign_in_origin (account_id, origin_hash, last_used_at)
-       select $1, sha256(i::text::bytea), now() - make_interval(mins => i) from generate_series(1, 60) as i`,
-      [id],
-    )
+    await addSignInOrigins(t.db, { id }, 60)
     await attempt(username, password, '192.0.2.1')
-    const { rows } = await t.db.query(
-      `select count(*)::integer as kept, min(last_used_at) > now() - interval '50 minutes' as "areRecent"
-         from sign_in_origin where account_id = $1`,
-      [id],
-    )
-    expect(rows).toEqual([{ kept: 50, areRecent: true }])
+    const { count, oldestMinutes } = await describeSignInOrigins(t.db, { id })
+    expect(count).toBe(50)
+    expect(oldestMinutes).toBeLessThan(50)
   })
 })

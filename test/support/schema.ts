@@ -40,8 +40,8 @@ export async function describeSchema(db: Queryable): Promise<string[]> {
   return rows.map(({ line }) => line)
 }
 
-/** Counts the rows of each table. */
-export async function countRows(db: Queryable): Promise<Record<string, number>> {
+/** Counts the rows of every table. */
+export async function countEveryTable(db: Queryable): Promise<Record<string, number>> {
   const { rows: tables } = await db.query<{ name: string }>(
     `select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by 1`,
   )

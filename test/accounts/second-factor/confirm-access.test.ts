@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { setProofAge } from '../../support/account-rows.ts'
 import {
   type AccountActor,
   aGroupMember,
@@ -12,6 +13,7 @@ import {
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPersonWithTotp, codeOf, forgetCodes } from '../../support/factor-actors.ts'
+import { countRows } from '../../support/rows.ts'
 
 const t = useApp()
 
@@ -20,10 +22,7 @@ async function anOldSession(account: AccountActor, cookie?: string) {
   const signedIn = cookie ?? (await signIn(t.app, account))
   const get = (url: string) => t.app.inject({ url, headers: { cookie: signedIn } })
   const csrf_token = csrfTokenIn(await get('/settings/account'))
-  const age = () =>
-    t.db.query(`update session set proved_at = now() - interval '16 minutes' where account_id = $1`, [
-      account.id,
-    ])
+  const age = () => setProofAge(t.db, account, '16 minutes')
   await age()
   return {
     cookie: signedIn,
@@ -59,9 +58,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
       headers: { cookie: `${cookie}; ${cookiesOf(confirmed)}` },
     })
     expect(form.body).toContain('Nothing was done yet')
-    expect(
-      (await t.db.query('select from personal_token where account_id = $1', [account.id])).rowCount,
-    ).toBe(0)
+    expect(await countRows(t.db, 'personal_token', { accountId: account.id })).toBe(0)
     expect((await send('/settings/tokens', token)).statusCode).toBe(200)
   })
 

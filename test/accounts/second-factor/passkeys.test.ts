@@ -7,9 +7,12 @@ import {
   spendChallenge,
 } from '../../../src/accounts/second-factor/passkey-challenges.ts'
 import { commandActor } from '../../../src/database/database.ts'
+import { aStoredPasskey, forgetPasskeyKind, removePassword } from '../../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { countEvents } from '../../support/event-rows.ts'
 import { aPersonWithTotp, codeOf, halfSignIn } from '../../support/factor-actors.ts'
+import { countExpired, countRows, expire } from '../../support/rows.ts'
 
 /** Returns a new passkey of an authenticator as JSON, without attestation (WebAuthn §6.5, §8.7). */
 function aNewPasskey(challenge: string, credentialId: Buffer): string {
@@ -84,10 +87,8 @@ describe('GET /login/passkey', () => {
       await t.app.inject('/login/passkey')
       await t.app.inject({ url: '/login/passkey', headers: { cookie } })
     }
-    const { rows } = await t.db.query(
-      'select (select count(*) from passkey_challenge) + (select count(*) from spent_challenge) as count',
-    )
-    expect(rows).toEqual([{ count: '0' }])
+    const counts = [await countRows(t.db, 'passkey_challenge'), await countRows(t.db, 'spent_challenge')]
+    expect(counts).toEqual([0, 0])
     expect(await spendChallenge(t.db, challenge, owner)).toBe(true)
   })
 
@@ -105,11 +106,8 @@ describe('GET /login/passkey', () => {
       expect(refused.statusCode).toBe(403)
       expect(refused.body).toContain('Your passkey was not checked. Try again.')
     }
-    const events = await t.db.query(
-      `select from event where action = 'second-factor-failed' and account_id = $1`,
-      [person.id],
-    )
-    expect(events.rowCount).toBe(0)
+    const failed = { action: 'second-factor-failed', accountId: person.id }
+    expect(await countEvents(t.db, failed)).toBe(0)
     expect((await half.send({ code: codeOf(person.secret) })).statusCode).toBe(303)
   })
 
@@ -181,17 +179,17 @@ describe('a challenge', () => {
     prolonged.writeDoubleBE(Date.now() / 1000 + 300, 16)
     for (const forged of [prolonged, randomBytes(56), randomBytes(32), Buffer.alloc(0)])
       expect(await spendChallenge(t.db, forged.toString('base64url'), owner)).toBe(false)
-    expect((await t.db.query('select from spent_challenge where expires_at < now()')).rowCount).toBe(0)
+    expect(await countExpired(t.db, 'spent_challenge')).toBe(0)
   })
 
   it('is forgotten some time after it expired', async () => {
     const challenge = (await makeChallenge(t.db, owner)).toString('base64url')
     await spendChallenge(t.db, challenge, owner)
-    const count = async () => (await t.db.query('select from spent_challenge')).rowCount ?? 0
+    const count = () => countRows(t.db, 'spent_challenge')
     const before = await count()
     await deleteExpiredChallenges(t.db, 100)
     expect(await count()).toBe(before)
-    await t.db.query('update spent_challenge set expires_at = now()')
+    await expire(t.db, 'spent_challenge')
     await deleteExpiredChallenges(t.db, 100)
     expect(await count()).toBe(0)
   })
@@ -241,11 +239,7 @@ describe('an account', () => {
   it('has at most 20 passkeys, also when the last ones are added at once', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
-    await t.db.query(
-      `insert into passkey (account_id, credential_id, public_key, sign_count, name)
-       select $1, decode(md5('key ' || n), 'hex'), '\\x01', 0, 'Key ' || n from generate_series(1, 18) as n`,
-      [account.id],
-    )
+    for (let n = 0; n < 18; n += 1) await aStoredPasskey(t.db, account, { name: `Key ${n}` })
     const forms = []
     for (let n = 0; n < 6; n += 1) {
       const page = await t.app.inject({ url: '/settings/second-factor/passkeys/new', headers: { cookie } })
@@ -259,8 +253,7 @@ describe('an account', () => {
     const statuses = added.map(({ statusCode }) => statusCode)
     expect(statuses.filter((status) => status === 200 || status === 303)).toHaveLength(2)
     expect(statuses.filter((status) => status === 409)).toHaveLength(4)
-    const stored = await t.db.query('select from passkey where account_id = $1', [account.id])
-    expect(stored.rowCount).toBe(20)
+    expect(await countRows(t.db, 'passkey', { accountId: account.id })).toBe(20)
   })
 })
 
@@ -272,43 +265,32 @@ describe('the passkeys of a person without a password', () => {
     const cookie = await signIn(t.app, account)
     const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
     const csrf_token = csrfTokenIn(page)
-    const { rows } = await t.db.query<{ id: string }>(
-      `insert into passkey (account_id, credential_id, public_key, sign_count, name, can_sign_in)
-       select $1, decode(md5(name), 'hex'), '\\x01', 0, name, true from unnest(array['one', 'two']) as name
-       returning id`,
-      [account.id],
-    )
-    await t.db.query('update account set password_hash = null where id = $1', [account.id])
+    const ids = [
+      await aStoredPasskey(t.db, account, { name: 'one', canSignIn: true }),
+      await aStoredPasskey(t.db, account, { name: 'two', canSignIn: true }),
+    ]
+    await removePassword(t.db, account)
     const removed = await Promise.all(
-      rows.map(({ id }) =>
-        post(t.app, '/settings/second-factor/passkeys/remove', cookie, { csrf_token, id }),
-      ),
+      ids.map((id) => post(t.app, '/settings/second-factor/passkeys/remove', cookie, { csrf_token, id })),
     )
     expect(removed.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '409'])
     expect(removed.find(({ statusCode }) => statusCode === 409)?.body).toContain('only way to sign in')
-    const left = await t.db.query('select from passkey where account_id = $1', [account.id])
-    expect(left.rowCount).toBe(1)
+    expect(await countRows(t.db, 'passkey', { accountId: account.id })).toBe(1)
   })
 
   it('are no way to sign in if they cannot replace the password, or are not known to', async () => {
     const { id: accountId } = await anAccount(t.db)
-    const add = async (name: string, canSignIn: boolean | null) => {
-      const { rows } = await t.db.query<{ id: string }>(
-        `insert into passkey (account_id, credential_id, public_key, name, can_sign_in)
-         values ($1, $2, '\\x01', $3, $4) returning id`,
-        [accountId, randomBytes(16), name, canSignIn],
-      )
-      return (rows[0] as { id: string }).id
-    }
+    const add = (name: string, canSignIn: boolean | null) =>
+      aStoredPasskey(t.db, { id: accountId }, { name, canSignIn })
     const [laptop, key, old] = [await add('laptop', true), await add('key', false), await add('old', null)]
-    await t.db.query('update account set password_hash = null where id = $1', [accountId])
+    await removePassword(t.db, { id: accountId })
     const remove = (id: string) => removePasskey(t.db, commandActor, accountId, id, t.config, null)
     expect(await remove(laptop)).toBe('only-way')
     expect(await remove(key)).toBe('removed')
     // It may be a way to sign in, while the other one is not removed.
     expect(await remove(old)).toBe('removed')
     const unknown = [await add('first', null), await add('second', null)]
-    await t.db.query('update passkey set can_sign_in = null where id = $1', [laptop])
+    await forgetPasskeyKind(t.db, laptop)
     for (const id of [laptop, ...unknown]) expect(await remove(id)).toBe('only-way')
   })
 })

@@ -1,5 +1,3 @@
-import { randomBytes } from 'node:crypto'
-import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
 import { acceptInvitation } from '../../../src/accounts/invitation-acceptance.ts'
 import { invite } from '../../../src/accounts/invite.ts'
@@ -11,6 +9,7 @@ import { listRecentPackageEvents } from '../../../src/packages/tables/dashboard.
 import { listDependents } from '../../../src/packages/tables/dependencies.ts'
 import { searchAllPackages } from '../../../src/packages/tables/found-packages.ts'
 import { findReturn } from '../../../src/web/pages/sign-in/return-path.ts'
+import { aStoredPasskey, hasSecondFactor, setProofAge } from '../../support/account-rows.ts'
 import {
   aGroup,
   aGroupMember,
@@ -27,6 +26,8 @@ import {
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
 import { aPersonWithTotp, codeOf, enrol, halfSignIn, secretIn } from '../../support/factor-actors.ts'
+import { becomeDeveloper } from '../../support/group-rows.ts'
+import { countWaiting, lockWholeRow, openTransaction } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
@@ -77,9 +78,7 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
   it('lets a person whose sign-in is older than 15 minutes confirm it, and then set up a factor', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
-    await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [
-      account.id,
-    ])
+    await setProofAge(t.db, account, '1 hour')
     const get = (url: string) => t.app.inject({ url, headers: { cookie } })
     const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
     const start = () => post(t.app, '/settings/second-factor/totp', cookie, { csrf_token })
@@ -155,13 +154,12 @@ describe('REQUIRE_SECOND_FACTOR=admins', () => {
       removals.push(() => remove('totp', { current_password: password, code: codeOf(secret) }))
     }
     while (removals.length < 2) {
-      const id = await aStoredPasskey(account)
+      const id = await aStoredPasskey(t.db, account)
       removals.push(() => remove('passkeys', { id }))
     }
     const responses = await whileLocked(account, removals)
     expect(responses.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '409'])
-    const { rows } = await t.db.query('select has_second_factor($1) as left', [account.id])
-    expect(rows).toEqual([{ left: true }])
+    expect(await hasSecondFactor(t.db, account)).toBe(true)
   })
 
   it('does not count an app that was never confirmed as the other factor', async () => {
@@ -171,45 +169,28 @@ describe('REQUIRE_SECOND_FACTOR=admins', () => {
     const csrf_token = csrfTokenIn(home)
     const started = await post(t.app, '/settings/second-factor/totp', cookie, { csrf_token })
     expect(started.statusCode).toBe(303)
-    const id = await aStoredPasskey(account)
+    const id = await aStoredPasskey(t.db, account)
     const form = { csrf_token, id }
     const removed = await post(t.app, '/settings/second-factor/passkeys/remove', cookie, form)
     expect(removed.statusCode).toBe(409)
   })
 
-  /** A passkey without a device: enough for a removal. */
-  async function aStoredPasskey({ id }: { id: string }): Promise<string> {
-    const { rows } = await t.db.query<{ id: string }>(
-      `insert into passkey (account_id, credential_id, public_key, sign_count, transports, name)
-       values ($1, $2, $2, 0, '{}', 'Laptop') returning id`,
-      [id, randomBytes(32)],
-    )
-    return rows[0]?.id ?? ''
-  }
-
   /** Sends the requests while another transaction holds the account, so that all of them meet in the database. */
-  async function whileLocked<Response>({ id }: { id: string }, sends: (() => Promise<Response>)[]) {
-    const holder = new pg.Client(t.connection)
-    await holder.connect()
+  async function whileLocked<Response>(account: { id: string }, sends: (() => Promise<Response>)[]) {
+    const holder = await openTransaction(t.db)
     try {
-      await holder.query('begin')
-      await holder.query('select from account where id = $1 for update', [id])
+      await lockWholeRow(holder.tx, 'account', account)
       let done = 0
       const responses = sends.map(async (send) => {
         const response = await send()
         done += 1
         return response
       })
-      await vi.waitFor(async () => {
-        const { rowCount } = await t.db.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        expect(done + (rowCount ?? 0)).toBe(sends.length)
-      }, 60_000)
-      await holder.query('commit')
+      await vi.waitFor(async () => expect(done + (await countWaiting(t.db))).toBe(sends.length), 60_000)
+      await holder.commit()
       return await Promise.all(responses)
     } finally {
-      await holder.end()
+      await holder.rollback()
     }
   }
 
@@ -342,11 +323,7 @@ describe('a group that requires a second factor', () => {
       second_factor: 'required',
     })
     expect(refused.statusCode).toBe(409)
-    const { rowCount } = await t.db.query(
-      `update group_member set role = 'developer' where account_id = $1`,
-      [other.id],
-    )
-    expect(rowCount).toBe(1)
+    await becomeDeveloper(t.db, other)
     const denied = await post(t.app, `${url}/second-factor`, cookie, {
       csrf_token,
       second_factor: 'required',

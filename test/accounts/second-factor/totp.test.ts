@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
 import { startEnrolment } from '../../../src/accounts/second-factor/totp.ts'
 import {
   confirmTotpFactor,
@@ -7,6 +8,15 @@ import {
 } from '../../../src/accounts/second-factor/totp-factors.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { listIdentityEvents } from '../../../src/events/identity-events.ts'
+import {
+  copyFactor,
+  endFailureWindows,
+  forgetFailures,
+  loseKeyOfFactor,
+  removePassword,
+  sealedSecretOf,
+  setProofAge,
+} from '../../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
@@ -19,6 +29,7 @@ import {
   secretIn,
 } from '../../support/factor-actors.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
+import { countRows, dropRows, expire, textOf } from '../../support/rows.ts'
 
 const t = useApp({ TRUST_PROXY: 'true' })
 
@@ -48,9 +59,10 @@ describe('the page of the second factor', () => {
     const secret = secretIn(page)
     // The secret stays the same while the page is open, and is not in the database.
     expect(secretIn(await get('/settings/second-factor/totp'))).toBe(secret)
-    const { rows } = await t.db.query('select * from totp_factor where account_id = $1', [account.id])
-    expect(JSON.stringify(rows)).not.toContain(secret)
-    expect(Buffer.from(rows[0].sealed_secret).toString('latin1')).not.toContain(secret)
+    expect(await textOf(t.db, 'totp_factor', { accountId: account.id })).not.toContain(secret)
+    const sealed = await sealedSecretOf(t.db, account)
+    expect(sealed.length).toBeGreaterThan(0)
+    expect(sealed.toString('latin1')).not.toContain(secret)
 
     // The app is not confirmed yet, so the sign-in does not ask for a code.
     expect(await signIn(t.app, account)).toContain('svc_session')
@@ -62,10 +74,7 @@ describe('the page of the second factor', () => {
     const codes = recoveryCodesIn(confirmed)
     expect(new Set(codes).size).toBe(10)
     expect(codes[0]).toMatch(/^[a-z2-9]{4}(-[a-z2-9]{4}){3}$/)
-    const { rows: stored } = await t.db.query('select code_hash from recovery_code where account_id = $1', [
-      account.id,
-    ])
-    expect(stored).toHaveLength(10)
+    expect(await countRows(t.db, 'recovery_code', { accountId: account.id })).toBe(10)
 
     // Secret and codes are shown once: no page has them now.
     expect((await get('/settings/second-factor/totp')).headers.location).toBe('/settings/second-factor')
@@ -122,11 +131,7 @@ describe('the page of the second factor', () => {
       ),
     )
     expect(sets.map(({ statusCode }) => statusCode)).toEqual(Array(10).fill(200))
-    const { rows } = await t.db.query<{ count: number }>(
-      'select count(*)::int as count from recovery_code where account_id = $1',
-      [person.id],
-    )
-    expect(rows).toEqual([{ count: 10 }])
+    expect(await countRows(t.db, 'recovery_code', { accountId: person.id })).toBe(10)
   })
 
   it('makes no recovery codes for an account without a factor', async () => {
@@ -153,9 +158,7 @@ describe('the page of the second factor', () => {
       expect((await remove(password, '')).statusCode).toBe(403)
       expect((await remove(password, right)).statusCode).toBe(303)
       expect(await signIn(t.app, person)).toContain('svc_session')
-      expect(
-        (await t.db.query('select from recovery_code where account_id = $1', [person.id])).rowCount,
-      ).toBe(0)
+      expect(await countRows(t.db, 'recovery_code', { accountId: person.id })).toBe(0)
       expect(await actionsOf(person.id)).toContain('second-factor-removed totp')
     }
   })
@@ -164,9 +167,8 @@ describe('the page of the second factor', () => {
 describe('a person without a password', () => {
   it('removes the app with a code, after confirming the session', async () => {
     const { id, cookie, secret } = await aPersonWithTotp(t)
-    await t.db.query('update account set password_hash = null where id = $1', [id])
-    const age = (interval: string) =>
-      t.db.query('update session set proved_at = now() - $2::interval where account_id = $1', [id, interval])
+    await removePassword(t.db, { id })
+    const age = (interval: string) => setProofAge(t.db, { id }, interval)
     const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })
     expect(page.body).not.toContain('current_password')
     const remove = (code: string) =>
@@ -207,7 +209,7 @@ describe('the second step of a sign-in', () => {
     expect(responses.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
     // The counter of wrong codes refuses the last ones.
     expect(responses.filter(({ statusCode }) => [403, 429].includes(statusCode))).toHaveLength(19)
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
     const { send } = await halfSignIn(t.app, person)
     expect((await send({ code: before })).statusCode).toBe(403)
   })
@@ -260,17 +262,17 @@ describe('the second step of a sign-in', () => {
     expect(again.headers.location).toBe('/login')
 
     const late = await halfSignIn(t.app, person)
-    await t.db.query('update sign_in_step set expires_at = now() where account_id = $1', [person.id])
+    await expire(t.db, 'sign_in_step', { accountId: person.id })
     expect((await late.send({ code: codeOf(person.secret) })).headers.location).toBe('/login')
   })
 
-  it.each([
-    ['a change of the password', `update account set password_hash = password_hash || 'x' where id = $1`],
-    ['disabling the account', 'update account set disabled_at = now() where id = $1'],
-  ])('does not survive %s', async (_what, sql) => {
+  it.each<[string, (id: string) => Promise<unknown>]>([
+    ['a change of the password', (id) => setPasswordHash(t.db, id, 'another hash')],
+    ['disabling the account', (id) => setDisabled(t.db, id, true)],
+  ])('does not survive %s', async (_what, change) => {
     const person = await aPersonWithTotp(t)
     const { send } = await halfSignIn(t.app, person)
-    await t.db.query(sql, [person.id])
+    await change(person.id)
     const response = await send({ code: codeOf(person.secret) })
     expect(response.headers.location).toBe('/login')
     expect(response.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
@@ -302,7 +304,7 @@ describe('the second step of a sign-in', () => {
     const owner = await halfSignIn(t.app, person, '/login', device)
     for (let n = 0; n < 10; n++) expect((await owner.send({ code: '000000' })).statusCode).toBe(403)
     expect((await owner.send({ code: codeOf(person.secret) })).statusCode).toBe(429)
-    await t.db.query('update auth_failure set window_ends_at = now() where failures <> 12')
+    await endFailureWindows(t.db, { except: 12 })
     expect((await owner.send({ code: codeOf(person.secret) })).statusCode).toBe(303)
   })
 
@@ -355,7 +357,7 @@ describe('an administrator', () => {
 
   it('deletes an account with its factors, without an event of a removal', async () => {
     const person = await aPersonWithTotp(t)
-    await t.db.query('delete from account where id = $1', [person.id])
+    await dropRows(t.db, 'account', { id: person.id })
     expect((await actionsOf(person.id))[0]).toBe('account-deleted')
   })
 })
@@ -365,9 +367,7 @@ describe('a server with another key', () => {
 
   it('explains the error when a code is checked, and still accepts recovery codes', async () => {
     const person = await aPersonWithTotp(other)
-    await other.db.query(`update totp_factor set key_id = '\\x0102030405060708' where account_id = $1`, [
-      person.id,
-    ])
+    await loseKeyOfFactor(other.db, person)
     const { send } = await halfSignIn(other.app, person)
     const response = await send({ code: codeOf(person.secret) })
     expect(response.statusCode).toBe(503)
@@ -378,11 +378,7 @@ describe('a server with another key', () => {
 
   it('decrypts no secret that was copied from another account', async () => {
     const [ann, bob] = [await aPersonWithTotp(other), await aPersonWithTotp(other)]
-    await other.db.query(
-      `update totp_factor f set sealed_secret = o.sealed_secret from totp_factor o
-        where f.account_id = $1 and o.account_id = $2`,
-      [ann.id, bob.id],
-    )
+    await copyFactor(other.db, bob, ann)
     const { send } = await halfSignIn(other.app, ann)
     expect((await send({ code: codeOf(bob.secret) })).statusCode).toBe(503)
   })

@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { addProviderSignIns, setProofAge, storedAccount } from '../../support/account-rows.ts'
 import { aName, anAccount, csrfTokenIn, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import {
@@ -12,6 +13,7 @@ import {
 } from '../../support/identity-provider.ts'
 import { anotherKey, type Lies, useLyingProvider } from '../../support/lying-provider.ts'
 import { freePort } from '../../support/program.ts'
+import { countRows, expire } from '../../support/rows.ts'
 
 const [realPort, liarPort] = [await freePort(), await freePort()]
 const acme = useIdentityProvider('acme', realPort, 'http://svc.test')
@@ -71,11 +73,7 @@ describe('an ID token', () => {
     liar.tell({ claims: { sub: username }, userInfo: { sub: username, preferred_username: username } })
     const browser = new Walker(t)
     await signInAtLiar(browser)
-    await t.db.query(
-      `update session set proved_at = now() - interval '1 hour'
-        where account_id = (select id from account where username = $1)`,
-      [username],
-    )
+    await setProofAge(t.db, (await storedAccount(t.db, { username })) ?? expect.fail(), '1 hour')
     const confirm = async (auth_time: number | undefined) => {
       liar.tell({ claims: { sub: username, auth_time }, userInfo: { sub: username } })
       const csrf_token = csrfTokenIn(await browser.open('/settings/confirm-access'))
@@ -210,10 +208,8 @@ describe('a provider that does not keep to the protocol', () => {
     })
     const browser = new Walker(t)
     await signInAtLiar(browser)
-    const { rows } = await t.db.query('select email from account where username = $1', [
-      await usernameOf(browser),
-    ])
-    expect(rows).toEqual([{ email: 'own@acme.example' }])
+    const account = await storedAccount(t.db, { username: await usernameOf(browser) })
+    expect(account).toMatchObject({ email: 'own@acme.example' })
   })
 })
 
@@ -339,7 +335,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
 
   it('refuses a sign-in that took too long', async () => {
     const { browser, callback } = await aCallback()
-    await t.db.query(`update provider_sign_in set expires_at = now() - interval '1 second'`)
+    await expire(t.db, 'provider_sign_in')
     expect(problemOf(await browser.open(callback))).toBe(outOfDate)
   })
 
@@ -415,15 +411,9 @@ describe('GET /login/oidc/<provider>', () => {
   )
 
   it('keeps a bounded number of sign-ins for a network', async () => {
-    await t.db.query(
-      `insert into provider_sign_in
-              (state_hash, browser_hash, provider, nonce, code_verifier, return_id, network, expires_at)
-       select sha256(n::text::bytea), sha256('x'), 'acme', 'n', 'v', '', '127.0.0.1', now() + interval '5 minutes'
-         from generate_series(1, 1200) n`,
-    )
+    await addProviderSignIns(t.db, 'acme', '127.0.0.1', 1200)
     await t.app.inject('/login/oidc/acme')
-    const { rows } = await t.db.query('select count(*)::int from provider_sign_in')
-    expect(rows[0].count).toBeLessThanOrEqual(1000)
+    expect(await countRows(t.db, 'provider_sign_in')).toBeLessThanOrEqual(1000)
   })
 })
 

@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
 import { setGroupMember } from '../../../src/groups/members.ts'
+import { storedAccount } from '../../support/account-rows.ts'
 import { aGroup, aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { countEvents, eventsOf } from '../../support/event-rows.ts'
+import { groupRolesOf, storedGroup } from '../../support/group-rows.ts'
 import { openSignUp, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
 import { freePort } from '../../support/program.ts'
 
@@ -15,11 +18,7 @@ const t = useApp({ ...openSignUp, ...acme.environment })
 
 /** Returns the group with this name. The tests of this file share it. */
 async function theGroup(name: string) {
-  const { rows } = await t.db.query<{ id: string; name: string }>(
-    'select id, name from repository_group where name = $1',
-    [name],
-  )
-  return rows[0] ?? (await aGroup(t.db, name))
+  return (await storedGroup(t.db, name)) ?? (await aGroup(t.db, name))
 }
 
 /** Signs in a person with these groups. Returns the browser. */
@@ -34,20 +33,11 @@ async function signInWith(subject: string, groups: unknown, more: Record<string,
 }
 
 /** Returns the roles of an account, by group. */
-async function rolesOf(username: string): Promise<Record<string, Role>> {
-  const { rows } = await t.db.query<{ name: string; role: Role }>(
-    `select g.name, m.role from group_member m
-       join repository_group g on g.id = m.group_id
-       join account a on a.id = m.account_id
-      where a.username = $1`,
-    [username],
-  )
-  return Object.fromEntries(rows.map(({ name, role }) => [name, role]))
-}
+const rolesOf = (username: string) => groupRolesOf(t.db, username)
 
 async function setByHand(username: string, group: string, role: Role): Promise<void> {
-  const { rows } = await t.db.query('select id from account where username = $1', [username])
-  await setGroupMember(t.db, (await theGroup(group)).id, rows[0].id, role)
+  const { id } = (await storedAccount(t.db, { username })) ?? expect.fail()
+  await setGroupMember(t.db, (await theGroup(group)).id, id, role)
 }
 
 describe('the groups of a provider', () => {
@@ -69,20 +59,14 @@ describe('the groups of a provider', () => {
     await signInWith(eve, ['admins'])
     await signInWith(eve, [])
     await signInWith(eve, [])
-    const { rows } = await t.db.query(
-      `select details from event
-        where action = 'groups-changed' and account_id = (select id from account where username = $1) order by id`,
-      [eve],
-    )
-    expect(rows.map(({ details }) => details)).toEqual([
+    const { id: accountId } = (await storedAccount(t.db, { username: eve })) ?? expect.fail()
+    const changes = await eventsOf(t.db, { action: 'groups-changed', accountId }, ['details'])
+    expect(changes.map(({ details }) => details)).toEqual([
       { provider: 'acme', added: [`${blue}:guest`, `${red}:admin`].toSorted(), removed: [] },
       { provider: 'acme', added: [], removed: [blue, red].toSorted() },
     ])
-    const { rows: registry } = await t.db.query(
-      `select e.action, e.details from event e join repository_group g on g.id = e.group_id
-        where g.name = $1 and e.details ->> 'username' = $2 order by e.id`,
-      [red, eve],
-    )
+    const { id: groupId } = await theGroup(red)
+    const registry = await eventsOf(t.db, { groupId, details: { username: eve } }, ['action', 'details'])
     expect(registry).toEqual([
       { action: 'set-group-member', details: { username: eve, role: 'admin', provider: 'acme' } },
       { action: 'remove-group-member', details: { username: eve, provider: 'acme' } },
@@ -135,12 +119,8 @@ describe('the groups of a provider', () => {
     const browsers = [new Walker(t), new Walker(t)]
     const ends = await Promise.all(browsers.map((browser) => browser.signIn(acme, eve)))
     expect(ends.map(({ statusCode }) => statusCode)).toEqual([303, 303])
-    const { rows } = await t.db.query(
-      `select count(*)::int from event
-        where action = 'groups-changed' and account_id = (select id from account where username = $1)`,
-      [eve],
-    )
-    expect(rows).toEqual([{ count: 1 }])
+    const { id: accountId } = (await storedAccount(t.db, { username: eve })) ?? expect.fail()
+    expect(await countEvents(t.db, { action: 'groups-changed', accountId })).toBe(1)
   })
 
   it('are removed when the account is unlinked from the provider', async () => {

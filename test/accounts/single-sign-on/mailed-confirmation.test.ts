@@ -1,5 +1,12 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { deleteExpiredConfirmationLinks } from '../../../src/accounts/second-factor/confirmation-links.ts'
+import {
+  forgetFailures,
+  setProofAge,
+  storedAccount,
+  unverifyEmail,
+  verifyEmail,
+} from '../../support/account-rows.ts'
 import { aName, anAccount, csrfTokenIn, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { enrol } from '../../support/factor-actors.ts'
@@ -7,6 +14,7 @@ import { problemOf, providerEnvironment, Walker } from '../../support/identity-p
 import { useLyingProvider } from '../../support/lying-provider.ts'
 import { sendMails, useMailServer } from '../../support/mail-server.ts'
 import { freePort } from '../../support/program.ts'
+import { countRows, expire, textOf } from '../../support/rows.ts'
 
 const port = await freePort()
 /** It never says when somebody signed in there. */
@@ -17,7 +25,7 @@ const t = useApp({ ...server.environment, ...providerEnvironment('silent', port)
 beforeEach(async () => {
   await sendMails(t)
   server.received.length = 0
-  await t.db.query('delete from auth_failure')
+  await forgetFailures(t.db)
 })
 
 /** A person without a password who has just signed in, on the page that asks for a proof. */
@@ -30,8 +38,7 @@ async function anUnprovenSession() {
   })
   const walker = new Walker(t)
   await walker.signIn(silent, name)
-  const { rows } = await t.db.query<{ id: string }>('select id from account where username = $1', [name])
-  const account = { ...(rows[0] as { id: string }), username: name }
+  const account = (await storedAccount(t.db, { username: name })) ?? expect.fail()
   const asks = async () => (await walker.open('/login/oidc/silent/link')).statusCode === 303
   const question = await walker.open(String((await walker.open('/login/oidc/silent/link')).headers.location))
   const [, returnId = ''] = /name="return" value="([^"]+)"/.exec(question.body) ?? []
@@ -72,8 +79,7 @@ describe('a person whose provider does not say when they signed in', () => {
     expect(racing.filter(({ statusCode }) => statusCode === 410)).toHaveLength(4)
     expect(confirmed?.headers.location).toBe('/login/oidc/silent/link')
     expect(await asks()).toBe(false)
-    const { rows } = await t.db.query('select data from job')
-    expect(JSON.stringify(rows)).not.toContain(token)
+    expect(await textOf(t.db, 'job')).not.toContain(token)
     expect(t.log()).not.toContain(token)
   })
 
@@ -92,31 +98,31 @@ describe('a person whose provider does not say when they signed in', () => {
     }
     const later = await aLink()
     expect((await follow(token)).statusCode).toBe(410)
-    await t.db.query('update confirmation_link set expires_at = now()')
+    await expire(t.db, 'confirmation_link')
     expect((await follow(later.token)).statusCode).toBe(410)
     expect(await asks()).toBe(true)
     await deleteExpiredConfirmationLinks(t.db, 100)
-    expect((await t.db.query('select from confirmation_link')).rowCount).toBe(0)
+    expect(await countRows(t.db, 'confirmation_link')).toBe(0)
   })
 
   it('gets no link with a password, a second factor or an unverified email, and ten an hour', async () => {
     const { account, walker, request } = await anUnprovenSession()
     for (let n = 0; n < 10; n++) expect((await request()).statusCode).toBe(303)
     expect((await request()).statusCode).toBe(429)
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
 
-    await t.db.query('update account set email_verified_at = null where id = $1', [account.id])
+    await unverifyEmail(t.db, account)
     expect((await request()).statusCode).toBe(409)
-    await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+    await verifyEmail(t.db, account)
     expect((await request()).statusCode).toBe(303)
-    await t.db.query('update session set proved_at = now() where account_id = $1', [account.id])
+    await setProofAge(t.db, account, '0 seconds')
     await enrol(t, account, walker.cookie)
     const refused = await request()
     expect(refused.statusCode).toBe(409)
     expect(refused.body).not.toContain('Send a link')
 
     const ann = await anAccount(t.db, { email: `${aName('ann')}@example.com` })
-    await t.db.query('update account set email_verified_at = now() where id = $1', [ann.id])
+    await verifyEmail(t.db, ann)
     const hers = new Walker(t, await signIn(t.app, ann))
     const page = await hers.open('/settings/confirm-access')
     expect(page.body).not.toContain('Send a link')

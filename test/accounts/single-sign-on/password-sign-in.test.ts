@@ -1,11 +1,12 @@
 import argon2 from 'argon2'
 import { describe, expect, it, vi } from 'vitest'
-import { findCredentialsById } from '../../../src/accounts/accounts.ts'
+import { changeAccount, findCredentialsById } from '../../../src/accounts/accounts.ts'
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { insertSession } from '../../../src/accounts/sessions.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import { commandLine } from '../../../src/events/events.ts'
+import { storedAccount } from '../../support/account-rows.ts'
 import {
   aGroup,
   anAccount,
@@ -29,6 +30,7 @@ import {
   Walker,
 } from '../../support/identity-provider.ts'
 import { freePort } from '../../support/program.ts'
+import { dropRows } from '../../support/rows.ts'
 
 const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test')
 
@@ -44,7 +46,7 @@ async function passwordSignIn({ app }: TestApp, username: string, given = passwo
 /** An account with a password that nobody can sign in with. */
 async function anAccountOf({ db }: TestApp, username: string): Promise<string> {
   const { id } = await anAccount(db)
-  await db.query('update account set username = $2 where id = $1', [id, username])
+  await changeAccount(db, id, { username })
   return id
 }
 
@@ -85,8 +87,7 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     verify.mockRestore()
     expect(new Set(hashes).size).toBe(1)
     expect(hashes).toHaveLength(2)
-    const { rows } = await t.db.query('select password_hash as hash from account where id = $1', [ann.id])
-    expect(hashes).not.toContain(rows[0].hash)
+    expect(hashes).not.toContain((await storedAccount(t.db, ann))?.passwordHash ?? expect.fail())
   })
 
   it('hides and refuses the password form of the account page for everybody else', async () => {
@@ -223,7 +224,7 @@ describe('PASSWORD_SIGN_IN=off', () => {
     const send = (csrf_token: string) =>
       walker.post('/login/second-factor', { csrf_token, code: codeOf(secret) })
     const first = await linkTo(walker)
-    await t.db.query('delete from proven_identity')
+    await dropRows(t.db, 'proven_identity')
     expect((await send(first)).statusCode).toBe(410)
     expect(await usernameOf(walker)).toBeNull()
     await forgetCodes(t, { id })

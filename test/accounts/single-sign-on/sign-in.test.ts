@@ -1,11 +1,32 @@
 import { describe, expect, it } from 'vitest'
+import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
 import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
-import { commandActor } from '../../../src/database/database.ts'
+import { commandActor, type Queryable } from '../../../src/database/database.ts'
 import { signPage } from '../../../src/web/pages/sign-in/return-path.ts'
-import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
+import {
+  aStoredPasskey,
+  emailAtProvider,
+  listUsernames,
+  minutesOfProof,
+  setProofAge,
+  shortenProofs,
+  storedAccount,
+  verifyEmail,
+} from '../../support/account-rows.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aName,
+  anAccount,
+  csrfTokenIn,
+  password,
+  signIn,
+} from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'
+import { eventsOf } from '../../support/event-rows.ts'
 import { aPersonWithTotp, codeOf } from '../../support/factor-actors.ts'
+import { requireSecondFactor } from '../../support/group-rows.ts'
 import {
   openSignUp,
   problemOf,
@@ -13,8 +34,10 @@ import {
   usernameOf,
   Walker,
 } from '../../support/identity-provider.ts'
+import { countWaiting, openTransaction } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { freePort } from '../../support/program.ts'
+import { countRows, expire } from '../../support/rows.ts'
 
 const baseUrl = 'http://svc.test'
 const acme = useIdentityProvider('acme', await freePort(), baseUrl, { LABEL: 'Acme & Co' })
@@ -38,16 +61,9 @@ function aPerson(provider = acme, claims: Record<string, unknown> = {}) {
   return { subject: name, ...person }
 }
 
-const accountOf = async (username: string | null) =>
-  (await t.db.query('select * from account where username = $1', [username])).rows[0]
+const accountOf = (username: string | null) => storedAccount(t.db, { username })
 const actionsOf = async (username: string | null) =>
-  (
-    await t.db.query(
-      `select action, details from event
-        where account_id = (select id from account where username = $1) order by id`,
-      [username],
-    )
-  ).rows
+  eventsOf(t.db, { accountId: (await accountOf(username))?.id ?? expect.fail() }, ['action', 'details'])
 
 describe('GET /login with providers', () => {
   it('links to each of them, and keeps the page to return to', async () => {
@@ -68,11 +84,11 @@ describe('a first sign-in with a provider', () => {
     expect([end.statusCode, end.headers.location]).toEqual([303, '/settings/tokens'])
     expect(await usernameOf(browser)).toBe(eve.subject)
     expect(await accountOf(eve.subject)).toMatchObject({
-      display_name: eve.name,
+      displayName: eve.name,
       email: eve.email,
-      email_verified_at: expect.any(Date),
-      password_hash: null,
-      is_admin: false,
+      emailVerifiedAt: expect.any(Date),
+      passwordHash: null,
+      isAdmin: false,
     })
     const events = await actionsOf(eve.subject)
     expect(events.map(({ action }) => action)).toEqual(['account-created', 'identity-linked', 'sign-in'])
@@ -108,16 +124,15 @@ describe('a first sign-in with a provider', () => {
     const browser = new Walker(t)
     expect((await browser.signIn(acme, eve.subject)).statusCode).toBe(303)
     expect(await usernameOf(browser)).toBe(eve.subject)
-    expect(await accountOf(eve.subject)).toMatchObject({ email: eve.email, display_name: eve.name })
-    const { rows } = await t.db.query('select email from account_identity where subject = $1', [eve.subject])
-    expect(rows).toEqual([{ email: 'new@acme.example' }])
+    expect(await accountOf(eve.subject)).toMatchObject({ email: eve.email, displayName: eve.name })
+    expect(await emailAtProvider(t.db, eve.subject)).toBe('new@acme.example')
   })
 
   it('does not use an email that the provider has not verified', async () => {
     const eve = aPerson(acme, { email_verified: false })
     const browser = new Walker(t)
     await browser.signIn(acme, eve.subject)
-    expect(await accountOf(await usernameOf(browser))).toMatchObject({ email: null, email_verified_at: null })
+    expect(await accountOf(await usernameOf(browser))).toMatchObject({ email: null, emailVerifiedAt: null })
   })
 
   it('derives a valid username from any claim, and one that is free', async () => {
@@ -153,14 +168,13 @@ describe('a first sign-in with a provider', () => {
   it('refuses a disabled account, and a new person with the verified email of a disabled account', async () => {
     const eve = aPerson()
     await new Walker(t).signIn(acme, eve.subject)
-    await t.db.query('update account set disabled_at = now() where username = $1', [eve.subject])
+    await setDisabled(t.db, (await accountOf(eve.subject))?.id ?? expect.fail(), true)
     const end = await new Walker(t).signIn(acme, eve.subject)
     expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('disabled')])
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })
-    await t.db.query('update account set disabled_at = now(), email_verified_at = now() where id = $1', [
-      ann.id,
-    ])
+    await verifyEmail(t.db, ann)
+    await setDisabled(t.db, ann.id, true)
     const other = await new Walker(t).signIn(acme, aPerson(acme, { email }).subject)
     expect([other.statusCode, problemOf(other)]).toEqual([403, expect.stringContaining('disabled')])
   })
@@ -174,7 +188,7 @@ describe('an email that another account never verified', () => {
     const browser = new Walker(t)
     const { headers } = await browser.signIn(acme, eve.subject)
     await choose(browser, String(headers.location), { decision: 'new' })
-    expect(await accountOf(eve.subject)).toMatchObject({ email, email_verified_at: expect.any(Date) })
+    expect(await accountOf(eve.subject)).toMatchObject({ email, emailVerifiedAt: expect.any(Date) })
     expect(await accountOf(squatter.username)).toMatchObject({ email: null })
     expect((await actionsOf(squatter.username)).at(-1)).toEqual({
       action: 'email-changed',
@@ -185,16 +199,13 @@ describe('an email that another account never verified', () => {
   it('belongs to one of the people who race for it', async () => {
     const email = `${aName('eve')}@acme.example`
     const squatter = await anAccount(t.db, { email })
-    await t.db.query('update account set disabled_at = now() where id = $1', [squatter.id])
+    await setDisabled(t.db, squatter.id, true)
     const people = [1, 2, 3, 4].map(() => aPerson(acme, { email }))
     const ends = await Promise.all(people.map(({ subject }) => new Walker(t).signIn(acme, subject)))
     expect(ends.map(({ statusCode }) => statusCode)).toEqual(people.map(() => 303))
-    const { rows } = await t.db.query(
-      'select username, email_verified_at is not null as "isVerified" from account where email = $1',
-      [email],
-    )
-    expect(rows).toEqual([{ username: expect.any(String), isVerified: true }])
-    expect(people.map(({ subject }) => subject)).toContain(rows[0].username)
+    const owner = (await storedAccount(t.db, { email })) ?? expect.fail()
+    expect(owner.emailVerifiedAt).toBeInstanceOf(Date)
+    expect(people.map(({ subject }) => subject)).toContain(owner.username)
   })
 })
 
@@ -202,7 +213,7 @@ describe('a disabled account with an email that it never verified', () => {
   it('does not keep the owner of the email out', async () => {
     const email = `${aName('eve')}@acme.example`
     const other = await anAccount(t.db, { email })
-    await t.db.query('update account set disabled_at = now() where id = $1', [other.id])
+    await setDisabled(t.db, other.id, true)
     const eve = aPerson(acme, { email })
     const browser = new Walker(t)
     expect((await browser.signIn(acme, eve.subject)).headers.location).toBe('/')
@@ -272,7 +283,7 @@ describe('a person with the email or name of an account', () => {
     const linked = await choose(browser, String(headers.location), { decision: 'link', password })
     expect([linked.statusCode, linked.headers.location]).toEqual([303, '/settings/tokens'])
     expect(await usernameOf(browser)).toBe(ann.username)
-    expect(await accountOf(ann.username)).toMatchObject({ email: null, display_name: '' })
+    expect(await accountOf(ann.username)).toMatchObject({ email: null, displayName: '' })
     const again = new Walker(t)
     await again.signIn(acme, eve.subject)
     expect(await usernameOf(again)).toBe(ann.username)
@@ -280,9 +291,9 @@ describe('a person with the email or name of an account', () => {
     expect(events.map(({ action }) => action)).toContain('identity-linked')
   })
 
-  it.each([
-    ['its password is changed', `password_hash = 'the hash of another password'`],
-    ['it is disabled', 'disabled_at = now()'],
+  it.each<[string, (tx: Queryable, id: string) => Promise<void>]>([
+    ['its password is changed', (tx, id) => setPasswordHash(tx, id, 'the hash of another password')],
+    ['it is disabled', (tx, id) => setDisabled(tx, id, true)],
   ])('does not link it when %s while the password is checked', async (_what, change) => {
     const ann = await anAccount(t.db)
     const eve = aPerson(acme, { preferred_username: ann.username })
@@ -291,35 +302,25 @@ describe('a person with the email or name of an account', () => {
     const url = String(headers.location)
     const csrf_token = csrfTokenIn(await browser.open(url))
     const proof = new URL(url, baseUrl).searchParams.get('proof') ?? ''
-    const changing = await t.db.connect()
-    await changing.query('begin')
-    await changing.query(`update account set ${change} where id = $1`, [ann.id])
+    const changing = await openTransaction(t.db)
+    await change(changing.tx, ann.id)
     const fields = { csrf_token, proof, decision: 'link', password }
     const linking = browser.post('/login/oidc/acme/account', fields)
     let isLinking = true
     void linking.finally(() => {
       isLinking = false
     })
-    await expect
-      .poll(async () => {
-        const { rowCount } = await t.db.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        return rowCount === 1 || !isLinking
-      })
-      .toBe(true)
-    await changing.query('commit')
-    changing.release()
+    await expect.poll(async () => (await countWaiting(t.db)) === 1 || !isLinking).toBe(true)
+    await changing.commit()
     expect((await linking).statusCode).toBe(409)
-    const linked = await t.db.query('select from account_identity where account_id = $1', [ann.id])
-    expect(linked.rowCount).toBe(0)
+    expect(await countRows(t.db, 'account_identity', { accountId: ann.id })).toBe(0)
     expect(await usernameOf(browser)).toBeNull()
   })
 
   it('may make a new account instead, without the email that the other account has verified', async () => {
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })
-    await t.db.query('update account set email_verified_at = now() where id = $1', [ann.id])
+    await verifyEmail(t.db, ann)
     const { subject } = aPerson(acme, { email, preferred_username: ann.username })
     const browser = new Walker(t)
     const { headers } = await browser.signIn(acme, subject)
@@ -446,8 +447,7 @@ describe('SIGN_UP=invited', () => {
     const [, proof = ''] = /name="proof" value="([^"]+)"/.exec(question.body) ?? []
     const fields = { csrf_token: csrfTokenIn(question), proof, decision: 'new', password: '' }
     expect((await theirs.post('/login/oidc/acme/account', fields)).statusCode).toBe(403)
-    const { rows } = await invited.db.query('select username from account')
-    expect(rows).toEqual([{ username: ann.username }])
+    expect(await listUsernames(invited.db)).toEqual([ann.username])
     // An account that exists can be linked, and then signs in.
     const linked = await theirs.post('/login/oidc/acme/account', { ...fields, decision: 'link', password })
     expect(linked.statusCode).toBe(303)
@@ -468,14 +468,8 @@ describe('the only provider of a person with a passkey', () => {
   it('can be unlinked where passkeys sign in, and stays linked where they do not', async () => {
     const eve = aPerson()
     await new Walker(t).signIn(acme, eve.subject)
-    const { rows } = await t.db.query<{ id: string; username: string }>(
-      `with owner as (select id, username from account where username = $1),
-            made as (insert into passkey (account_id, credential_id, public_key, sign_count, name, can_sign_in)
-                     select id, decode(md5(username), 'hex'), '\\x01', 0, 'key', true from owner)
-       select id, username from owner`,
-      [eve.subject],
-    )
-    const account = rows[0] as { id: string; username: string }
+    const account = (await accountOf(eve.subject)) ?? expect.fail()
+    await aStoredPasskey(t.db, account, { name: 'key', canSignIn: true })
     const unlink = (baseUrl: string, passwordSignIn: 'on' | 'admins' | 'off' = 'on') =>
       unlinkAccount(t.db, commandActor, account, acme.issuer, { ...t.config, baseUrl, passwordSignIn })
     expect(await unlink('http://svc.test')).toBe('only-way')
@@ -491,11 +485,7 @@ describe('a person without a password', () => {
     const eve = aPerson()
     const browser = new Walker(t)
     await browser.signIn(acme, eve.subject)
-    await t.db.query(
-      `update session set proved_at = now() - interval '1 hour'
-        where account_id = (select id from account where username = $1)`,
-      [eve.subject],
-    )
+    await setProofAge(t.db, (await accountOf(eve.subject)) ?? expect.fail(), '1 hour')
     return { eve, browser }
   }
 
@@ -543,8 +533,7 @@ describe('a person without a password', () => {
     const { browser } = await anOldSession()
     expect((await browser.open('/login/oidc/acme/confirm')).statusCode).toBe(405)
     expect((await browser.post('/login/oidc/acme/confirm', { return: '' })).statusCode).toBe(403)
-    const { rows } = await t.db.query('select from provider_sign_in where is_confirmation')
-    expect(rows).toEqual([])
+    expect(await countRows(t.db, 'provider_sign_in', { isConfirmation: true })).toBe(0)
   })
 
   it('confirms a sensitive act by signing in at the provider again', async () => {
@@ -563,14 +552,9 @@ describe('a person without a password', () => {
 
   it('confirms it too, before a second factor that a group requires is set up', async () => {
     const { eve, browser } = await anOldSession()
-    await t.db.query(
-      `with strict as (
-         insert into repository_group (name, requires_second_factor) values ($2, true) returning id
-       )
-       insert into group_member (group_id, account_id, role)
-       select strict.id, a.id, 'developer' from strict, account a where a.username = $1`,
-      [eve.subject, aName('strict')],
-    )
+    const strictGroup = await aGroup(t.db, aName('strict'))
+    await requireSecondFactor(t.db, strictGroup)
+    await aGroupMember(t.db, (await accountOf(eve.subject)) ?? expect.fail(), strictGroup, 'developer')
     const csrf_token = csrfTokenIn(await browser.open('/settings/second-factor'))
     const setUp = () => browser.post('/settings/second-factor/totp', { csrf_token })
     const question = await browser.open(String((await setUp()).headers.location))
@@ -615,7 +599,7 @@ describe('a link with an account that has a second factor', () => {
     const returnId = (await signPage(t.db, '/settings/tokens')) ?? ''
     const { headers } = await browser.signIn(acme, eve.subject, returnId)
     // The second step renews the proof, so that a long thought about the password spends no recovery code in vain.
-    await t.db.query(`update proven_identity set expires_at = now() + interval '1 minute'`)
+    await shortenProofs(t.db, '1 minute')
     const asked = await choose(browser, String(headers.location), { decision: 'link', password })
     expect([asked.statusCode, asked.headers.location]).toEqual([
       303,
@@ -623,19 +607,14 @@ describe('a link with an account that has a second factor', () => {
     ])
     expect(await usernameOf(browser)).toBeNull()
     expect(String(asked.headers['set-cookie'])).toContain('svc_provider=')
-    const { rows } = await t.db.query(
-      `select bool_and(expires_at > now() + interval '9 minutes') as renewed from proven_identity where person->>'subject' = $1`,
-      [eve.subject],
-    )
-    expect(rows).toEqual([{ renewed: true }])
+    expect(await minutesOfProof(t.db, eve.subject)).toBeGreaterThan(9)
     const step = await browser.open(String(asked.headers.location))
     const fields = { csrf_token: csrfTokenIn(step), return: returnId }
     const send = (typed: Record<string, string>) =>
       browser.post('/login/second-factor', { ...fields, ...typed })
     return { ann, eve, browser, step, send }
   }
-  const identitiesOf = async ({ id }: { id: string }) =>
-    (await t.db.query('select from account_identity where account_id = $1', [id])).rowCount
+  const identitiesOf = ({ id }: { id: string }) => countRows(t.db, 'account_identity', { accountId: id })
 
   it('asks for the second factor after the password, and links then', async () => {
     const { ann, eve, browser, step, send } = await aLinker()
@@ -663,16 +642,12 @@ describe('a link with an account that has a second factor', () => {
     expect(await usernameOf(browser)).toBe(ann.username)
   })
 
-  it.each([
-    ['the proof of the provider has expired', 'update proven_identity set expires_at = now()', 410],
-    [
-      'the password was changed',
-      `update account set password_hash = password_hash || 'x' where username like 'ann-%'`,
-      303,
-    ],
+  it.each<[string, (id: string) => Promise<unknown>, number]>([
+    ['the proof of the provider has expired', () => expire(t.db, 'proven_identity'), 410],
+    ['the password was changed', (id) => setPasswordHash(t.db, id, 'another hash'), 303],
   ])('signs nobody in when %s', async (_when, change, status) => {
     const { ann, browser, send } = await aLinker()
-    await t.db.query(change)
+    await change(ann.id)
     expect((await send({ code: codeOf(ann.secret) })).statusCode).toBe(status)
     expect(await identitiesOf(ann)).toBe(0)
     expect(await usernameOf(browser)).toBeNull()
