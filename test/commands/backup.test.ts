@@ -447,16 +447,24 @@ describe('svc backup', () => {
     await collectGarbage(t.db, volume)
   })
 
-  it('names a missing archive, and keeps the file', async () => {
+  it('names a missing and a damaged archive, and keeps the file, which can be restored', async () => {
     const { db, environment, dataDir } = await anEmptyInstallation()
     await runSvc(['restore', await anEarlierBackup()], environment)
-    const [first = ''] = (await archivesOf(dataDir)).keys()
+    const [first = '', second = ''] = (await archivesOf(dataDir)).keys()
     await rm(join(dataDir, 'archives', first))
+    const bytes = await readFile(join(dataDir, 'archives', second))
+    await writeFile(join(dataDir, 'archives', second), bytes.fill(0, 0, 10))
     const file = join(folder, 'less.tar')
     const { code, stdout } = await runSvc(['backup', file], environment)
     expect([code, existsSync(file)]).toEqual([1, true])
     expect(stdout).toContain(`${first.slice(3, -4)} is missing.`)
+    expect(stdout).toContain(`${second.slice(3, -4)} is damaged.`)
     await db.end()
+    const other = await anEmptyInstallation()
+    const restored = await runSvc(['restore', file], other.environment)
+    expect(restored.stderr + restored.stdout).not.toContain('has other bytes')
+    expect(Object.keys(await contentOf(other.db)).length).toBeGreaterThan(0)
+    await other.db.end()
   })
 
   it('does not replace a file, and leaves none behind when it fails', async () => {
@@ -643,13 +651,20 @@ describe('svc restore', () => {
   it('refuses a backup of a newer release', async () => {
     const file = await anEarlierBackup()
     const { db, environment } = await anEmptyInstallation()
-    const name = '0150_store_claim.sql'
-    const newer = (await readFile(file)).toString('latin1').replace(name, '0941_store_claim.sql')
-    await writeFile(join(folder, 'newer.tar'), Buffer.from(newer, 'latin1'))
-    const { stderr } = await runSvc(['restore', join(folder, 'newer.tar')], environment)
-    expect(stderr).toBe(
-      'svc: The backup was made by a newer release, which has the migration 0941_store_claim.sql: restore it with that release.\n',
+    const text = (await readFile(file)).toString('latin1')
+    const renamed = text.replace('0150_store_claim.sql', '0941_store_claim.sql')
+    const changed = text.replace(/(?<="0150_store_claim\.sql",\s*"checksum": ")[0-9a-f]/, (digit) =>
+      (Number.parseInt(digit, 16) ^ 1).toString(16),
     )
+    expect(changed).not.toBe(text)
+    const newer = { '0941_store_claim.sql': renamed, '0150_store_claim.sql': changed }
+    for (const [name, content] of Object.entries(newer)) {
+      await writeFile(join(folder, 'newer.tar'), Buffer.from(content, 'latin1'))
+      const { stderr } = await runSvc(['restore', join(folder, 'newer.tar')], environment)
+      expect(stderr).toBe(
+        `svc: The backup was made by a newer release, which has the migration ${name}: restore it with that release.\n`,
+      )
+    }
     await db.end()
   })
 
