@@ -1,14 +1,16 @@
--- Renders a repository's filter.json from its current quarantines and the upstreams' malware flags. Its last_modified
--- grows by at least a second. It is later than the creation time of the repository, which is the Last-Modified of a
--- repository without this document.
+-- Renders a repository's filter.json from its current quarantines and the upstreams' malware flags. If the bytes
+-- changed, its last_modified grows by at least a second. The first one is later than the creation time of the
+-- repository, which is the Last-Modified of a repository without this document.
 create or replace function render_filter_document(the_repository_id bigint) returns void
 language plpgsql as $$
 declare
   content bytea;
-  next_revision constant bigint := nextval('document_revision');
+  next_revision bigint;
 begin
   -- The next statement begins after the lock is held, so it sees what another transaction has just committed.
   perform from repository where id = the_repository_id for no key update;
+  -- After the lock, so that revisions grow in the order of the renderings.
+  next_revision := nextval('document_revision');
 
   select convert_to(json_build_object('filter', json_build_object('malware', coalesce(q.constraints, '{}')))::text, 'UTF8')
     into content
@@ -33,6 +35,7 @@ begin
    where r.id = the_repository_id
       on conflict (repository_id) do update
          set plain = excluded.plain, revision = excluded.revision, content_tag = excluded.content_tag,
-             last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second');
+             last_modified = case when d.plain = excluded.plain then d.last_modified
+               else greatest(excluded.last_modified, d.last_modified + interval '1 second') end;
 end
 $$;

@@ -1,4 +1,6 @@
 import type pg from 'pg'
+import type { Queryable } from '../database/database.ts'
+import { hasOldFormat } from './stored-documents.ts'
 
 /** The job that renders outdated documents again. packages/documents/rerender.ts does the work. */
 export const renderOutdated = { name: 'render-outdated-documents', singleton: true } as const
@@ -18,4 +20,44 @@ export async function markDocumentsOutdated(
      update package_document set base_url = '' where repository_id = any($1)`,
     [repositoryIds],
   )
+}
+
+/** SQL: whether the document `d` has links of another base URL, the first parameter, or an older format. */
+const isOutdated = (kind: 'package' | 'root') => `(d.base_url <> $1 or ${hasOldFormat(kind)})`
+
+/**
+ * Lists packages with a document that has links of another base URL, or an older format. Returns the next thousand
+ * after an id, in the order of their ids.
+ */
+export async function listOutdatedPackages(db: Queryable, baseUrl: string, after: string): Promise<string[]> {
+  const { rows } = await db.query<{ packageId: string }>(
+    `select distinct d.package_id as "packageId" from package_document d
+      where d.package_id > $2 and ${isOutdated('package')} order by d.package_id limit 1000`,
+    [baseUrl, after],
+  )
+  return rows.map(({ packageId }) => packageId)
+}
+
+/**
+ * Lists the documents of a package that have links of another base URL, or an older format. Returns `isDev` of each.
+ */
+export async function listOutdatedDocuments(
+  db: Queryable,
+  packageId: string,
+  baseUrl: string,
+): Promise<boolean[]> {
+  const { rows } = await db.query<{ isDev: boolean }>(
+    `select d.is_dev as "isDev" from package_document d where d.package_id = $2 and ${isOutdated('package')}`,
+    [baseUrl, packageId],
+  )
+  return rows.map(({ isDev }) => isDev)
+}
+
+/** Lists the repositories whose packages.json has links of another base URL, or an older format. */
+export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise<string[]> {
+  const { rows } = await db.query<{ repositoryId: string }>(
+    `select d.repository_id as "repositoryId" from root_document d where ${isOutdated('root')}`,
+    [baseUrl],
+  )
+  return rows.map(({ repositoryId }) => repositoryId)
 }

@@ -10,10 +10,9 @@ import { isInline, mayKnow, metadataUrlOf } from './client/upstream-root.ts'
 import type { PackedDocument } from './documents/packed-content.ts'
 import { readInlineDocument, readPackageDocument } from './documents/run-task.ts'
 import { freshRoot, inlinePackages, type RootContext, rootContextOf } from './fresh-root.ts'
-import { type CheckedDocument, sizeOfDocument, storeDocuments } from './store-documents.ts'
+import { type CheckedDocument, type SavedMirror, sizeOfDocument, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { findBoundPackage } from './tables/mirrored-packages.ts'
-import type { SavedMirror } from './tables/rendered-mirrors.ts'
 import {
   type CheckTurn,
   type DocumentKey,

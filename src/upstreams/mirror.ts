@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isPackageName } from '../composer/package-name.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
-import type { EncodedDocument } from '../documents/encodings.ts'
+import type { StoredDocument } from '../documents/stored-documents.ts'
 import type { Log } from '../domain/log.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { singleFlight } from '../domain/single-flight.ts'
@@ -32,14 +32,9 @@ const pollMilliseconds = 50
 
 /** A document of a mirrored package for a response. */
 export interface MirrorDocument {
-  revision: string
-  contentTag: string | null
-  lastModified: Date
-  packageId: string
+  document: StoredDocument
   /** A warning that the upstream fails and the document is old. Null when the upstream works. */
   warning: string | null
-  /** The bytes, if this request has stored them. Otherwise they are read from the database. */
-  encoded: EncodedDocument | null
 }
 
 /**
@@ -160,35 +155,25 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
       // Send no other names to upstreams.
       if (!isPackageName(wanted.packageName)) return null
       let found = await read(wanted, given)
-      const result = found.revision === null ? 'miss' : 'hit'
+      const result = found.document === null ? 'miss' : 'hit'
       if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
       if (found.verdict === 'contested') return hidden(wanted)
       if (found.verdict !== 'upstream') return null
-      if (found.revision === null) {
+      if (found.document === null) {
         const { outcome, saved } = await resolve(found, wanted, author)
         if (outcome === 'failed' || outcome === 'busy') throw unavailable()
         if (outcome === 'missing') return null
         if (saved?.verdict === 'upstream') {
           await noteUsed(found, 'miss')
-          const { revision, contentTag, lastModified, packageId } = saved
-          return { revision, contentTag, lastModified, packageId, warning: null, encoded: saved }
+          return { document: saved.document, warning: null }
         }
         found = await read(wanted)
-        if (found.verdict !== 'upstream' || found.revision === null) return null
+        if (found.verdict !== 'upstream') return null
       } else if (!found.isFresh && !found.isResting) {
         refreshLater(found, wanted)
       }
       await noteUsed(found, result)
-      const { revision, contentTag, lastModified, packageId } = found
-      if (revision === null || packageId === null) return null
-      return {
-        revision,
-        contentTag,
-        lastModified,
-        packageId,
-        warning: warningOf(found, wanted),
-        encoded: null,
-      }
+      return found.document && { document: found.document, warning: warningOf(found, wanted) }
     },
 
     async refresh(upstreamId, packageName, isDev) {

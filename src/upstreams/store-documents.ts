@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { together, transaction } from '../database/database.ts'
+import { type Rendering, type StoredDocument, saveDocuments } from '../documents/stored-documents.ts'
 import { limitConcurrency, makePause } from '../domain/time-slices.ts'
 import { commandLine, insertEvents, type NewEvent } from '../events/events.ts'
 import { registryUrl } from '../groups/repositories.ts'
@@ -7,7 +8,12 @@ import type { ContentSummary, PackedDocument } from './documents/packed-content.
 import { renderPacked, summarizePacked } from './documents/run-task.ts'
 import { settleShasums } from './settle-shasums.ts'
 import { setGone } from './tables/mirrored-documents.ts'
-import { type BoundPackage, bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
+import {
+  type BoundPackage,
+  bindPackages,
+  listOwnNames,
+  type OriginVerdict,
+} from './tables/mirrored-packages.ts'
 import {
   describeMirrors,
   findMirrorContent,
@@ -16,9 +22,6 @@ import {
   lockMirror,
   type MirrorRules,
   noteArchives,
-  type RenderedMirror,
-  type SavedMirror,
-  saveMirrors,
 } from './tables/rendered-mirrors.ts'
 import { saveContents } from './tables/upstream-documents.ts'
 import type { Upstream } from './tables/upstreams.ts'
@@ -135,6 +138,13 @@ interface MirrorSource {
   summary: ContentSummary
 }
 
+/** A stored document of an upstream. */
+export interface SavedMirror {
+  /** Whether it may be served. */
+  verdict: OriginVerdict
+  document: StoredDocument
+}
+
 /** Renders documents, stores them, and returns them in their order. */
 async function renderAll(
   tx: pg.PoolClient,
@@ -162,10 +172,10 @@ async function renderAll(
   const [inTurn, pause] = [limitConcurrency(2), makePause()]
   const rendered = await Promise.all(
     sources.map(({ packageId, isDev, packed }, i) =>
-      inTurn(async (): Promise<RenderedMirror> => {
+      inTurn(async (): Promise<Rendering> => {
         await pause()
         const rule = rules[i] as MirrorRules
-        const { verdict, repositoryId, path } = rule
+        const { repositoryId, path } = rule
         const offered = await renderPacked({ owner: packageId, isUrgent: true }, packed, {
           ...rule,
           ownNames: ownNames.get(repositoryId) ?? [],
@@ -173,12 +183,17 @@ async function renderAll(
           shasums: shasums.get(i) ?? {},
           registryUrl: registryUrl(baseUrl, path),
         })
-        return { verdict, packageId, isDev, baseUrl, ...offered }
+        return { ownerId: packageId, isDev, baseUrl, revision: null, ...offered }
       }),
     ),
   )
   // `describeMirrors` may lock the repository. It comes first, because a rename locks the repository before its documents.
-  return saveMirrors(tx, rendered)
+  const saved = await saveDocuments(tx, 'mirror', rendered)
+  // The rows of the packages are locked, so each document is stored.
+  return saved.map((document, i) => ({
+    verdict: (rules[i] as MirrorRules).verdict,
+    document: document as StoredDocument,
+  }))
 }
 
 /** Returns the replaced and provided names that are a repository's own, by repository. */

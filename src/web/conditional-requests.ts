@@ -14,6 +14,21 @@ export function hasTag(header: string | undefined, etag: string): boolean {
 }
 
 /**
+ * Returns whether the client has the current document. Composer sends the exact text of Last-Modified, and no entity
+ * tags. Comparing with "not later than" would be wrong for a restored document. An entity tag takes precedence (RFC
+ * 9110 §13.2.2).
+ */
+export function isUnchanged(
+  headers: IncomingHttpHeaders,
+  current: { etag: string | null; lastModified: string },
+): boolean {
+  const tags = headers['if-none-match']
+  if (tags !== undefined) return current.etag === null ? tags.trim() === '*' : hasTag(tags, current.etag)
+  const since = headers['if-modified-since']
+  return since !== undefined && since === current.lastModified
+}
+
+/**
  * Returns the Range header. Ignores it if the client's If-Range header does not match the entity tag (RFC 9110
  * §13.1.5).
  */

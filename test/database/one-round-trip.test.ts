@@ -98,7 +98,7 @@ describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
       'note-mirrored-archives',
       'describe-mirrors',
       'insert-events',
-      'save-mirrored-documents',
+      'save-mirror-documents',
       'commit',
     ])
   })

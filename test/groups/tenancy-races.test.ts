@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import { encodeDocument } from '../../src/documents/encodings.ts'
+import { saveDocuments } from '../../src/documents/stored-documents.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { changePaths } from '../../src/groups/path-locks.ts'
 import {
@@ -9,7 +10,6 @@ import {
   removeGroup,
   removeRepository,
 } from '../../src/groups/tenancy.ts'
-import { saveRootDocument } from '../../src/packages/documents/documents.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { findListing } from '../../src/packages/tables/packages.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
@@ -96,11 +96,15 @@ describe('a rename beside a change of a package', () => {
     await push('1.0.0')
     const late = await findListing(t.db, repository.id, 1000)
     await rename(what, repository)
-    await saveRootDocument(
-      t.db,
-      { repositoryId: repository.id, baseUrl: t.config.baseUrl, revision: String(late?.revision) },
-      await encodeDocument(Buffer.from(`{"metadata-url":"/${repository.path}/p2"}`)),
-    )
+    await saveDocuments(t.db, 'root', [
+      {
+        ownerId: repository.id,
+        isDev: false,
+        baseUrl: t.config.baseUrl,
+        revision: String(late?.revision),
+        ...(await encodeDocument(Buffer.from(`{"metadata-url":"/${repository.path}/p2"}`))),
+      },
+    ])
     const { rows } = await t.db.query<{ path: string }>(
       `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
         where r.id = $1`,

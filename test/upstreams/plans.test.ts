@@ -1,8 +1,9 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
+import { listDocumentPieces } from '../../src/documents/stored-documents.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import type { RegistryRequest } from '../../src/groups/access.ts'
-import { listAnyDocuments } from '../../src/packages/documents/documents.ts'
+import { listAnyDocuments } from '../../src/packages/documents/find-documents.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument } from '../../src/upstreams/documents/read-document.ts'
 import { storeDocuments } from '../../src/upstreams/store-documents.ts'
@@ -13,7 +14,7 @@ import {
   saveFetchedArchives,
   takeFetchTurns,
 } from '../../src/upstreams/tables/mirrored-archives.ts'
-import { listFoundMirrors, listMirrorBytes } from '../../src/upstreams/tables/mirrored-documents.ts'
+import { listFoundMirrors } from '../../src/upstreams/tables/mirrored-documents.ts'
 import { takeCheckTurns } from '../../src/upstreams/tables/upstream-documents.ts'
 import { listUpstreamsById } from '../../src/upstreams/tables/upstreams.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
@@ -70,10 +71,10 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       const wanted = { repositoryId: repository.id, packageName, isDev: false }
       const [found] = await listFoundMirrors(db, [wanted], terms)
       expect(await listAnyDocuments(db, [{ target, packageName, isDev: false }], terms)).toMatchObject([
-        { revision: found?.revision, verdict: 'upstream' },
+        { mirror: { verdict: 'upstream', document: found?.document } },
       ])
-      const packageId = found?.packageId ?? ''
-      expect(await listMirrorBytes(db, [{ packageId, isDev: false, encoding: 'gzip' }])).not.toEqual([null])
+      const piece = { ownerId: found?.packageId ?? '', isDev: false, encoding: 'gzip', start: 0 } as const
+      expect(await listDocumentPieces(db, 'mirror', [piece])).not.toEqual([null])
       const { versionPath = '', reference = '', type = '' } = checked.content.versions[0]?.dist ?? {}
       const archive = { packageName, version: versionPath, reference, type }
       const [download] = await listMirroredDownloads(db, [{ target, ...archive }])

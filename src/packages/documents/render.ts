@@ -3,12 +3,12 @@ import { isReadableJson } from '../../composer/manifest-fields.ts'
 import { difference } from '../../composer/minify.ts'
 import type { Queryable } from '../../database/database.ts'
 import { encodeDocument } from '../../documents/encodings.ts'
+import { saveDocuments } from '../../documents/stored-documents.ts'
 import { makePause } from '../../domain/time-slices.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import { listAdvisories, listQuarantined } from '../tables/package-warnings.ts'
 import { findListing, type LockedPackage } from '../tables/packages.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
-import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { type EntrySource, entryOf, relinkArchives } from './entry.ts'
 import { maxNamesInRoot, rootText } from './packages-json.ts'
 import { warningsOf } from './warnings.ts'
@@ -84,7 +84,8 @@ export async function renderDocument(
     ...entries,
     Buffer.from(`]},"minified":"composer/2.0",${warnings}}`),
   ])
-  await savePackageDocument(tx, { packageId: held.id, isDev, baseUrl }, await encodeDocument(text))
+  const encoded = await encodeDocument(text)
+  await saveDocuments(tx, 'package', [{ ownerId: held.id, isDev, baseUrl, revision: null, ...encoded }])
   return text.length
 }
 
@@ -137,7 +138,8 @@ export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: 
   if (!listing) return
   const text = rootText(registryUrl(baseUrl, listing.path), listing)
   const { revision } = listing
-  await saveRootDocument(db, { repositoryId, baseUrl, revision }, await encodeDocument(Buffer.from(text)))
+  const encoded = await encodeDocument(Buffer.from(text))
+  await saveDocuments(db, 'root', [{ ownerId: repositoryId, isDev: false, baseUrl, revision, ...encoded }])
 }
 
 /**

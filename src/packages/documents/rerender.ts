@@ -1,10 +1,14 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { noteListingChange } from '../../documents/listing.ts'
-import { renderOutdated } from '../../documents/outdated.ts'
+import {
+  listOutdatedDocuments,
+  listOutdatedPackages,
+  listOutdatedRoots,
+  renderOutdated,
+} from '../../documents/outdated.ts'
 import type { Job } from '../../jobs/job.ts'
 import { lockPackage } from '../tables/packages.ts'
-import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
 import { refreshRoot, renderDocument } from './render.ts'
 
 /**

@@ -3,12 +3,12 @@ import type { Queryable } from '../../database/database.ts'
 import { lazily } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
 import {
-  type DocumentBytes,
-  type DocumentPiece,
-  joinPieces,
-  pieceBytes,
-} from '../../documents/document-bytes.ts'
-import type { Encoding } from '../../documents/encodings.ts'
+  type DocumentRow,
+  documentColumns,
+  documentOf,
+  hasOldFormat,
+  type StoredDocument,
+} from '../../documents/stored-documents.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
@@ -22,10 +22,8 @@ export interface WantedMirror {
 
 /** A document of a mirrored package, and the facts that decide whether it is served. */
 export interface FoundMirror extends Origin {
-  /** Null when there is no such document. */
-  revision: string | null
-  contentTag: string | null
-  lastModified: Date
+  /** Null when none is stored, or it may not be served. */
+  document: StoredDocument | null
   /** True when the document must be rendered before it is served. */
   isDue: boolean
   /** True when the last response of the upstream is recent enough. */
@@ -41,6 +39,18 @@ export interface FoundMirror extends Origin {
   isUnusedToday: boolean
 }
 
+/** A row of `selectMirror`. */
+export type MirrorRow = Omit<FoundMirror, 'document'> & DocumentRow
+
+/** Returns what a row of `selectMirror` says about a document. */
+export function foundMirrorOf(row: MirrorRow, isDev: boolean): FoundMirror {
+  const { verdict, packageId, isBound, upstreamIds, isDue, isFresh, isResting, isFound } = row
+  const { failure, failedAt, isUnusedToday } = row
+  const document = documentOf({ kind: 'mirror', ownerId: packageId, isDev }, row)
+  const state = { isDue, isFresh, isResting, isFound, failure, failedAt, isUnusedToday }
+  return { verdict, packageId, isBound, upstreamIds, document, ...state }
+}
+
 /** The values that the state of a mirrored document depends on. */
 export interface MirrorTerms {
   baseUrl: string
@@ -48,13 +58,13 @@ export interface MirrorTerms {
 }
 
 /**
- * SQL: reads a `FoundMirror` for the package name and `is_dev` of the call, in the repository of the expression.
+ * SQL: reads a `MirrorRow` for the package name and `is_dev` of the call, in the repository of the expression.
  * `baseUrl` and `freshSeconds` are the parameters with these values.
  */
 export function selectMirror(repositoryId: string, baseUrl: string, freshSeconds: string): string {
   return `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
-                 d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified",
-                 coalesce(d.due_at <= now() or d.base_url <> ${baseUrl}, false) as "isDue",
+                 ${documentColumns},
+                 coalesce(d.due_at <= now() or d.base_url <> ${baseUrl} or ${hasOldFormat('mirror')}, false) as "isDue",
                  ${isFreshColumn('s', freshSeconds)} as "isFresh",
                  coalesce(s.retry_at > now(), false) as "isResting",
                  s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
@@ -80,7 +90,7 @@ export async function listFoundMirrors(
   wanted: readonly WantedMirror[],
   { baseUrl, freshSeconds }: MirrorTerms,
 ): Promise<FoundMirror[]> {
-  const { rows } = await db.query<FoundMirror>({
+  const { rows } = await db.query<MirrorRow>({
     name: 'list-found-mirrors',
     text: selectFoundMirrors,
     values: [
@@ -91,62 +101,7 @@ export async function listFoundMirrors(
       freshSeconds,
     ],
   })
-  return rows
-}
-
-/** A request for the bytes of a document in a content coding. */
-export interface WantedBytes {
-  packageId: string
-  isDev: boolean
-  encoding: Encoding
-}
-
-const columnOf = `case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end`
-
-/** SQL: reads a piece of a document. `offset` is an expression. */
-function selectPiece(offset: string): string {
-  return `select d.revision, d.content_tag as "contentTag", d.last_modified as "lastModified", octet_length(${columnOf}) as size,
-                 substring(${columnOf} from ${offset} + 1 for ${pieceBytes}) as bytes
-            from mirrored_document d where d.package_id = call.package_id and d.is_dev = call.is_dev`
-}
-
-/** Reads the bytes of documents, in the order of the calls. Null for a document that does not exist. */
-export async function listMirrorBytes(
-  db: Queryable,
-  wanted: readonly WantedBytes[],
-): Promise<(DocumentBytes | null)[]> {
-  const { rows } = await db.query<DocumentPiece | { revision: null }>({
-    name: 'list-mirror-bytes',
-    text: forEachCall({ package_id: 'bigint', is_dev: 'boolean', encoding: 'text' }, selectPiece('0')),
-    values: [
-      wanted.map(({ packageId }) => packageId),
-      wanted.map(({ isDev }) => isDev),
-      wanted.map(({ encoding }) => encoding),
-    ],
-  })
-  return Promise.all(
-    rows.map(async (row, i) => {
-      if (row.revision === null) return null
-      return row.bytes.length === row.size ? row : findMirrorBytes(db, wanted[i] as WantedBytes)
-    }),
-  )
-}
-
-/** Reads the bytes of a large document. Null when it does not exist. */
-function findMirrorBytes(
-  db: Queryable,
-  { packageId, isDev, encoding }: WantedBytes,
-): Promise<DocumentBytes | null> {
-  return joinPieces(async (offset) => {
-    const { rows } = await db.query<DocumentPiece>({
-      name: 'find-mirror-bytes',
-      text: `select piece.*
-               from (select $1::bigint as package_id, $2::boolean as is_dev, $3::text as encoding) call
-              cross join lateral (${selectPiece('$4::integer')}) piece`,
-      values: [packageId, isDev, encoding, offset],
-    })
-    return rows[0] ?? null
-  })
+  return rows.map((row, i) => foundMirrorOf(row, wanted[i]?.isDev === true))
 }
 
 /** Stores whether the upstream still serves packages. Returns whether that changed for any of them. */

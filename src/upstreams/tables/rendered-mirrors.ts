@@ -1,6 +1,5 @@
 import type pg from 'pg'
 import { byteaArray } from '../../database/shared-statements.ts'
-import type { EncodedDocument } from '../../documents/encodings.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import type { MalwareFlag } from '../documents/read-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
@@ -211,74 +210,6 @@ export async function listFirstSeen(
   })
   const seenOf = new Map(needed.map((list, i) => [list, rows[i]?.seen ?? null]))
   return lists.map((list) => seenOf.get(list) ?? null)
-}
-
-/**
- * A rendered document. `dueAt` is the time at which it must be rendered again. Null when only a change makes that
- * necessary.
- */
-export interface RenderedMirror extends EncodedDocument {
-  /** Whether the document may be served. */
-  verdict: OriginVerdict
-  packageId: string
-  isDev: boolean
-  baseUrl: string
-  dueAt: Date | null
-}
-
-/** A stored document, and the values that identify its state. */
-export interface SavedMirror extends RenderedMirror {
-  revision: string
-  contentTag: string
-  lastModified: Date
-}
-
-/**
- * Replaces documents. If the bytes of a document changed, its Last-Modified grows by at least a second. Otherwise
- * clients still get 304. Returns the documents in their order.
- */
-export async function saveMirrors(
-  tx: pg.PoolClient,
-  documents: readonly RenderedMirror[],
-): Promise<SavedMirror[]> {
-  const { rows } = await tx.query<
-    Pick<SavedMirror, 'packageId' | 'isDev' | 'revision' | 'contentTag' | 'lastModified'>
-  >({
-    name: 'save-mirrored-documents',
-    text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli,
-                                                revision, content_tag)
-           select n.package_id, n.is_dev, n.base_url, coalesce(n.due_at, 'infinity'), date_trunc('second', now()),
-                  n.plain, n.gzip, n.brotli, n.revision, content_tag_of(n.revision, n.plain)
-             from (select *, nextval('document_revision') as revision
-                     from unnest((select $1::bigint[]), (select $2::boolean[]), (select $3::text[]),
-                                 (select $4::timestamptz[]), (select $5::bytea[]), (select $6::bytea[]),
-                                 (select $7::bytea[]))
-                            as u (package_id, is_dev, base_url, due_at, plain, gzip, brotli)) n
-           on conflict (package_id, is_dev) do update
-              set base_url = excluded.base_url, due_at = excluded.due_at, plain = excluded.plain, gzip = excluded.gzip,
-                  brotli = excluded.brotli,
-                  revision = case when d.plain = excluded.plain then d.revision else excluded.revision end,
-                  content_tag = case when d.plain = excluded.plain then content_tag_of(d.revision, d.plain)
-                    else excluded.content_tag end,
-                  last_modified = case when d.plain = excluded.plain then d.last_modified
-                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
-           returning package_id as "packageId", is_dev as "isDev", revision, content_tag as "contentTag",
-                     last_modified as "lastModified"`,
-    values: [
-      documents.map(({ packageId }) => packageId),
-      documents.map(({ isDev }) => isDev),
-      documents.map(({ baseUrl }) => baseUrl),
-      documents.map(({ dueAt }) => dueAt),
-      byteaArray(documents.map(({ identity }) => identity)),
-      byteaArray(documents.map(({ gzip }) => gzip)),
-      byteaArray(documents.map(({ br }) => br)),
-    ],
-  })
-  const saved = new Map(rows.map((row) => [`${row.packageId} ${row.isDev}`, row]))
-  return documents.flatMap((document) => {
-    const row = saved.get(`${document.packageId} ${document.isDev}`)
-    return row ? [{ ...document, ...row }] : []
-  })
 }
 
 /**

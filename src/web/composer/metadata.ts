@@ -1,36 +1,25 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import { findServerUrls } from '../../database/installation.ts'
-import { shareStatements } from '../../database/shared-statements.ts'
-import {
-  type DocumentBytes,
-  findFilterBytes,
-  findPackageBytes,
-  findRootBytes,
-} from '../../documents/document-bytes.ts'
-import { chooseEncoding, compress, type Encoding } from '../../documents/encodings.ts'
+import { openDocumentCache } from '../../documents/document-cache.ts'
+import { chooseEncoding } from '../../documents/encodings.ts'
+import { type StoredDocument, type Validators, validatorsOf } from '../../documents/stored-documents.ts'
 import type { Visibility } from '../../domain/permissions.ts'
-import { openReadCache } from '../../domain/read-cache.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { singleFlight } from '../../domain/single-flight.ts'
 import type { RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import {
-  type FoundDocument,
+  type FoundPackageDocument,
   type FoundRoot,
-  listAnyDocuments,
-  listFilterDocuments,
-  listPackageDocuments,
-  listRootDocuments,
+  openDocumentFinder,
   type WantedDocument,
-} from '../../packages/documents/documents.ts'
+} from '../../packages/documents/find-documents.ts'
 import { emptyFilterText, emptyRootText } from '../../packages/documents/packages-json.ts'
 import { refreshRoot } from '../../packages/documents/render.ts'
 import { rerenderPackage, rerenderRoot } from '../../packages/documents/rerender.ts'
 import { withWarning } from '../../upstreams/documents/offer.ts'
 import type { HiddenDocument, MirrorDocument } from '../../upstreams/mirror.ts'
-import { listMirrorBytes, type WantedBytes } from '../../upstreams/tables/mirrored-documents.ts'
-import { hasTag, tagOf } from '../conditional-requests.ts'
+import { isUnchanged, tagOf } from '../conditional-requests.ts'
 import {
   jsonType,
   param,
@@ -41,29 +30,16 @@ import {
 } from './http.ts'
 
 /**
- * How many bytes of documents the cache keeps. Responses to clients that read slowly share its buffers. They can hold
- * documents that the cache has evicted beyond that. Unlike archives, these are not limited.
- */
-const maxCachedBytes = 64 * 1024 * 1024
-
-/** Reads a document's bytes from the database in a content coding. Null when the document does not exist. */
-type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
-
-/**
  * packages.json, filter.json and p2 (COMPOSER A2, A3, A5, A8). Each request runs one indexed statement that checks the
- * permission and finds the document. The bytes come from a cache, whose key has the document, its revision and the hash of
- * its content. Concurrent requests share one read of bytes that are not cached.
+ * permission and finds the document. Its bytes come from the cache, or from a second statement that concurrent requests
+ * share.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
   const { config, changes, requireAccess, mirror } = context
   const db = context.pools.pull
   const { baseUrl } = config
-  const terms = { baseUrl, freshSeconds: config.upstreams.freshSeconds }
-
-  const keyOf = ({ target }: WantedDocument) => target.key
-  const findRoot = shareStatements((targets: RegistryRequest[]) => listRootDocuments(db, targets, baseUrl), {
-    keyOf: ({ key }) => key,
-  })
+  const finder = openDocumentFinder(db, { baseUrl, freshSeconds: config.upstreams.freshSeconds })
+  const cache = openDocumentCache(db)
   /** A document is rendered once for all requests that wait for it. */
   const renderings = singleFlight<void>()
   /** The base URL of the server that had started last when this one started. */
@@ -73,105 +49,72 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const former = await findServerUrls(context.db).catch(() => null)
     formerBaseUrl = former?.baseUrl
   })
-  const findFilter = shareStatements(listFilterDocuments.bind(null, db), { keyOf: ({ key }) => key })
-  const findPackage = shareStatements(
-    (wanted: WantedDocument[]) => listPackageDocuments(db, wanted, baseUrl),
-    { keyOf },
-  )
-  const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms), {
-    keyOf,
-  })
-  /** Paths of repositories that had upstreams at their last request. They only choose between two correct statements. */
-  const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
-  const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
-  const cache = openReadCache<SentDocument, ReadBytes>({
-    maxSize: maxCachedBytes,
-    sizeOf: ({ bytes }) => bytes.length + 1,
-    read: async (key, read) => {
-      const stored = await read(key.split(' ')[0] as Encoding)
-      return stored ? { ...validatorsOf(stored), bytes: stored.bytes } : undefined
-    },
-  })
 
   app.get('/packages.json', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const { found, repositoryId } = await findCurrentRoot(target)
-    const emptyText = () => emptyRootText(registryUrl(baseUrl, `${target.group}/${target.name}`))
-    const read: ReadBytes = (encoding) => findRootBytes(db, repositoryId, encoding)
-    const subject = `root ${repositoryId}`
-    return sendDocument(request, reply, found, {
-      visibility: found.access.visibility,
-      subject,
-      read,
-      emptyText,
-    })
+    const { access, document, createdAt } = await findCurrentRoot(target)
+    if (document) return sendDocument(request, reply, document, access.visibility)
+    const empty = emptyRootText(registryUrl(baseUrl, `${target.group}/${target.name}`))
+    return sendText(request, reply, empty, { lastModified: createdAt, visibility: access.visibility })
   })
 
   app.get('/filter.json', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const found = await findFilter(target)
-    const { repositoryId } = requireAccess(target, found.access, 'pull')
-    const read = async (encoding: Encoding) => {
-      const plain = await findFilterBytes(db, repositoryId)
-      return plain && { ...plain, bytes: await compress(plain.bytes, encoding) }
-    }
+    const { access, document, createdAt } = await finder.findFilter(target)
+    requireAccess(target, access, 'pull')
+    if (document) return sendDocument(request, reply, document, access.visibility)
     // Never send 404. Composer treats a 404 as an error and installs nothing (COMPOSER A8).
-    const { visibility } = found.access
-    const subject = `filter ${repositoryId}`
-    return sendDocument(request, reply, found, {
-      visibility,
-      subject,
-      read,
-      emptyText: () => emptyFilterText,
+    return sendText(request, reply, emptyFilterText, {
+      lastModified: createdAt,
+      visibility: access.visibility,
     })
   })
 
   app.get('/p2/:vendor/:file', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
-    const path = `${target.group}/${target.name}`
-    const known = withUpstreams.has(path) ? await findAny({ target, ...wanted }) : null
-    let found = known ?? (await findPackage({ target, ...wanted }))
+    const wanted = { target, ...readDocumentName(param(request, 'vendor'), param(request, 'file')) }
+    const found = await finder.findPackage(wanted)
     const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
-    const packageId = found.subjectId
-    if (packageId !== null && found.isMisdirected && (await isLatestServer())) {
-      await renderings
-        .share(`package ${packageId}`, () => rerenderPackage(changes, packageId, baseUrl))
-        .catch(
-          // The stored document is better than none.
-          (error: unknown) => request.log.error({ err: error }, 'a document could not be rendered again'),
-        )
-      found = await findPackage({ target, ...wanted })
-    }
-    if ('mayMirror' in found ? found.mayMirror : found.verdict !== null) {
-      withUpstreams.set(path, true)
+    if (found.mirror) {
       const author = { accountId: actor?.accountId ?? null, token: actor, ip: request.ip }
-      const state = known?.verdict ? known : undefined
-      const document = await mirror.findDocument({ repositoryId, ...wanted }, author, state)
-      return sendMirrored(request, reply, document, wanted)
+      const { packageName, isDev } = wanted
+      const mirrored = await mirror.findDocument({ repositoryId, packageName, isDev }, author, found.mirror)
+      return sendMirrored(request, reply, mirrored, packageName)
     }
-    const read = (encoding: Encoding) =>
-      findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
-    const subject = `package ${found.subjectId} ${wanted.isDev}`
-    return sendDocument(request, reply, found, { visibility: found.access.visibility, subject, read })
+    const document = found.isMisdirected ? await rerendered(request, wanted, found) : found.document
+    return document ? sendDocument(request, reply, document, found.access.visibility) : sendNoPackage(reply)
   })
 
   /** Finds packages.json. If names or BASE_URL have changed after it was stored, it is rendered again first. */
-  async function findCurrentRoot(
-    target: RegistryRequest,
-  ): Promise<{ found: FoundRoot; repositoryId: string }> {
-    let found = await findRoot(target)
+  async function findCurrentRoot(target: RegistryRequest): Promise<FoundRoot> {
+    let found = await finder.findRoot(target)
     const wanted = BigInt(found.listingRevision ?? 0)
     for (let attempt = 0; ; attempt += 1) {
       const { repositoryId } = requireAccess(target, found.access, 'pull')
       const isCurrent =
-        BigInt(found.revision ?? 0) >= wanted && !(found.isMisdirected && (await isLatestServer()))
+        BigInt(found.document?.revision ?? 0) >= wanted && !(found.isMisdirected && (await isLatestServer()))
       // A rendering that was already running may be too old for this request, but the next one is not.
-      if (isCurrent || attempt === 3) return { found, repositoryId }
+      if (isCurrent || attempt === 3) return found
       const render = found.isMisdirected ? rerenderRoot : refreshRoot
       await renderings.share(`root ${repositoryId}`, () => render(db, repositoryId, baseUrl))
-      found = await findRoot(target)
+      found = await finder.findRoot(target)
     }
+  }
+
+  /** Renders the document of a package again, whose links have another base URL, and returns it. */
+  async function rerendered(
+    request: FastifyRequest,
+    wanted: WantedDocument,
+    { document }: FoundPackageDocument,
+  ): Promise<StoredDocument | null> {
+    if (!document || !(await isLatestServer())) return document
+    const { ownerId } = document
+    await renderings
+      .share(`package ${ownerId}`, () => rerenderPackage(changes, ownerId, baseUrl))
+      // The stored document is better than none.
+      .catch((error: unknown) => request.log.error({ err: error }, 'a document could not be rendered again'))
+    const found = await finder.findPackage(wanted)
+    return found.document
   }
 
   /**
@@ -188,23 +131,16 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     request: FastifyRequest,
     reply: FastifyReply,
     found: MirrorDocument | HiddenDocument | null,
-    { packageName, isDev }: { packageName: string; isDev: boolean },
+    packageName: string,
   ): Promise<FastifyReply> {
     if (!found) return sendNoPackage(reply)
+    // Shared caches must not store these responses, because an administrator may deny the package at any moment.
     if ('isHidden' in found) {
       setDocumentCaching(reply, 'private')
       return sendRegistryJson(reply, 200, { warning: found.warning, packages: { [packageName]: [] } })
     }
-    const { packageId, revision, contentTag, lastModified, encoded } = found
-    const subject = `mirror ${packageId} ${isDev}`
-    const read: ReadBytes = async (encoding) =>
-      encoded
-        ? { revision, contentTag, lastModified, bytes: encoded[encoding] }
-        : findMirrorBytes({ packageId, isDev, encoding })
-    // Shared caches must not store this response, because an administrator may deny the package at any moment.
-    if (found.warning === null)
-      return sendDocument(request, reply, found, { visibility: 'private', subject, read })
-    const stored = await read('identity')
+    if (found.warning === null) return sendDocument(request, reply, found.document, 'private')
+    const stored = await cache.read(found.document, 'identity')
     if (!stored) return sendNoPackage(reply)
     // Send no validators, so that clients fetch the document again when the upstream works again.
     setDocumentCaching(reply, 'private')
@@ -212,34 +148,37 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
 
-  /**
-   * Sends a stored document. When none is stored, sends the empty text, or errcode 5 when there is no such text.
-   */
+  /** Sends a stored document, or 304 if the client has it. */
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
-    { revision, contentTag, lastModified }: DocumentState,
-    { visibility, subject, read, emptyText }: SentAs,
+    document: StoredDocument,
+    visibility: Visibility,
   ): Promise<FastifyReply> {
-    if (revision === null && !emptyText) return sendNoPackage(reply)
     setDocumentCaching(reply, visibility)
-    if (revision === null && emptyText) {
-      const bytes = Buffer.from(emptyText())
-      const empty = { state: '', etag: `W/${tagOf(bytes)}`, lastModified: lastModified.toUTCString() }
-      if (isUnchanged(request, empty)) return setValidators(reply, empty).code(304).send()
-      return sendBytes(reply, { ...empty, bytes }, 'identity')
-    }
-    const current = validatorsOf({ revision: revision ?? '', contentTag, lastModified })
-    if (isUnchanged(request, current)) return setValidators(reply, current).code(304).send()
+    const current = validatorsOf(document)
+    if (isUnchanged(request.headers, current)) return setValidators(reply, current).code(304).send()
     const encoding = chooseEncoding(request.headers['accept-encoding'])
-    const key = `${encoding} ${subject} ${current.state}`
-    const stored = await cache.fetch(key, { context: read })
+    const stored = await cache.read(document, encoding)
     if (!stored) return sendNoPackage(reply)
-    // The document changed after it was found. Another request may look for the former state: after a restore, revisions
-    // come again.
-    if (stored.state !== current.state) cache.delete(key)
-    return sendBytes(reply, stored, encoding)
+    if (encoding !== 'identity') reply.header('content-encoding', encoding)
+    return setValidators(reply, stored).header('content-type', jsonType).send(stored.bytes)
   }
+}
+
+/** Sends the text of a document that is not stored, or 304 if the client has it. */
+function sendText(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  text: string,
+  { lastModified, visibility }: { lastModified: Date; visibility: Visibility },
+): FastifyReply {
+  setDocumentCaching(reply, visibility)
+  const bytes = Buffer.from(text)
+  const current = { etag: `W/${tagOf(bytes)}`, lastModified: lastModified.toUTCString() }
+  setValidators(reply, current)
+  if (isUnchanged(request.headers, current)) return reply.code(304).send()
+  return reply.header('content-type', jsonType).send(bytes)
 }
 
 /** Reads a file name such as `lib.json` or `lib~dev.json`. An invalid name gets the same response as an unknown one. */
@@ -254,70 +193,7 @@ function sendNoPackage(reply: FastifyReply): FastifyReply {
   return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
 }
 
-/** A document as it was found. */
-type DocumentState = Pick<FoundDocument, 'revision' | 'contentTag' | 'lastModified'>
-
-/** How a document is sent. */
-interface SentAs {
-  visibility: Visibility
-  /** The kind of the document, and the ids of what it describes. */
-  subject: string
-  read: ReadBytes
-  /** Returns the content when no document is stored. */
-  emptyText?: () => string
-}
-
-/** The values that identify a state of a document. */
-interface Validators {
-  /** Revision, content and time. No other state of the same document has the same ones, not even after a restore. */
-  state: string
-  /** Null for a document that an earlier release rendered. */
-  etag: string | null
-  /** The text of the header. */
-  lastModified: string
-}
-
-/** Returns the values that identify a state of a document. The entity tag is weak: it is the same in every coding. */
-function validatorsOf({
-  revision,
-  contentTag,
-  lastModified,
-}: DocumentState & { revision: string }): Validators {
-  const time = lastModified.toUTCString()
-  const prefix = `${revision}-`
-  // A process of the previous release changes the revision, but not the tag.
-  const hash = contentTag?.startsWith(prefix) ? contentTag.slice(prefix.length) : null
-  return {
-    state: `${revision} ${hash ?? ''} ${time}`,
-    etag: hash === null ? null : `W/"${hash}"`,
-    lastModified: time,
-  }
-}
-
-/** A document's bytes in one content coding, as they are sent. */
-interface SentDocument extends Validators {
-  bytes: Buffer
-}
-
-/**
- * Returns whether the client has the current document. Composer sends the exact text of Last-Modified, and no entity
- * tags. Comparing with "not later than" would be wrong for a restored document. An entity tag takes precedence (RFC
- * 9110 §13.2.2).
- */
-function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean {
-  const tags = headers['if-none-match']
-  if (tags !== undefined) return current.etag === null ? tags.trim() === '*' : hasTag(tags, current.etag)
-  const since = headers['if-modified-since']
-  return since !== undefined && since === current.lastModified
-}
-
-function setValidators(reply: FastifyReply, current: Validators): FastifyReply {
-  if (current.etag !== null) reply.header('etag', current.etag)
-  return reply.header('last-modified', current.lastModified)
-}
-
-function sendBytes(reply: FastifyReply, stored: SentDocument, encoding: Encoding): FastifyReply {
-  setValidators(reply, stored).header('content-type', jsonType)
-  if (encoding !== 'identity') reply.header('content-encoding', encoding)
-  return reply.send(stored.bytes)
+function setValidators(reply: FastifyReply, { etag, lastModified }: Omit<Validators, 'state'>): FastifyReply {
+  if (etag !== null) reply.header('etag', etag)
+  return reply.header('last-modified', lastModified)
 }

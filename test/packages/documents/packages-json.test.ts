@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { encodeDocument } from '../../../src/documents/encodings.ts'
 import { noteListingChange } from '../../../src/documents/listing.ts'
-import { saveRootDocument } from '../../../src/packages/documents/documents.ts'
+import { saveDocuments } from '../../../src/documents/stored-documents.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
 
@@ -86,8 +86,10 @@ describe('packages.json while names are published', () => {
     await publisher.push('1.0.0', { name: 'acme/b' })
     const after = await readRoot(publisher)
     expect([before.names, after.names]).toEqual([['acme/a'], ['acme/a', 'acme/b']])
-    const late = { repositoryId, baseUrl: 'http://svc.test', revision: earlier?.revision as string }
-    await saveRootDocument(t.db, late, await encodeDocument(earlier?.plain as Buffer))
+    const encoded = await encodeDocument(earlier?.plain as Buffer)
+    const key = { ownerId: repositoryId, isDev: false, baseUrl: 'http://svc.test' }
+    const late = { ...key, revision: earlier?.revision as string, ...encoded }
+    expect(await saveDocuments(t.db, 'root', [late])).toEqual([null])
     // A request would render the document again, and hide an earlier one behind a new Last-Modified.
     expect(await readRoot(publisher)).toEqual(after)
   })

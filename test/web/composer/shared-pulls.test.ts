@@ -167,7 +167,7 @@ describe('pulls that come together', () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const read = async (path: string, expected: string) => {
-      const statement = path === 'packages.json' ? 'find-root-bytes-identity' : 'find-package-bytes-identity'
+      const statement = path === 'packages.json' ? 'list-root-pieces' : 'list-package-pieces'
       return countStatements(statement, async () => {
         const responses = await Promise.all(Array.from({ length: 16 }, () => ask(path)))
         expect(responses.filter(({ body }) => body.includes(expected))).toHaveLength(16)

@@ -1,0 +1,242 @@
+import type { Queryable } from '../database/database.ts'
+import { byteaArray, forEachCall } from '../database/shared-statements.ts'
+import type { EncodedDocument, Encoding } from './encodings.ts'
+
+interface DocumentTable {
+  table: string
+  /** The column with the id of the owner. */
+  owner: string
+  /** Whether an owner has two documents: one of them is for development versions. */
+  hasDev: boolean
+  /**
+   * The version of the format that this release renders. When you change the content of a document, raise its number, so
+   * that stored documents are rendered again.
+   */
+  format: number
+}
+
+/** The kinds of stored documents. Their tables have the same columns for the document, and differ in its owner. */
+const tables = {
+  /** packages.json of a repository. */
+  root: { table: 'root_document', owner: 'repository_id', hasDev: false, format: 3 },
+  /** filter.json of a repository. The SQL function `render_filter_document` writes it, without compressed bytes. */
+  filter: { table: 'filter_document', owner: 'repository_id', hasDev: false, format: 1 },
+  /** p2 of a package of the repository itself. */
+  package: { table: 'package_document', owner: 'package_id', hasDev: true, format: 1 },
+  /** p2 of a package of an upstream. */
+  mirror: { table: 'mirrored_document', owner: 'package_id', hasDev: true, format: 1 },
+} as const satisfies Record<string, DocumentTable>
+
+export type DocumentKind = keyof typeof tables
+
+/** A rendered document, as it is stored: its key, and what identifies its state. The bytes are read when they are sent. */
+export interface StoredDocument {
+  kind: DocumentKind
+  /** The id of the repository, the package or the mirrored package that the document describes. */
+  ownerId: string
+  isDev: boolean
+  /** Grows with every rendering. An older rendering never replaces a newer one. */
+  revision: string
+  /** The revision and a hash of the content: see `content_tag_of`. Null before the document is rendered again. */
+  contentTag: string | null
+  /** The time of the last change of the bytes. It only grows, by at least a second, the resolution of an HTTP date. */
+  lastModified: Date
+  /** The bytes, if this process has just stored them. Otherwise they are read from the database. */
+  encoded?: EncodedDocument
+}
+
+/** SQL: the columns of a `StoredDocument`, for a document `d`. They are null when none is stored. */
+export const documentColumns = 'd.revision, d.content_tag as "contentTag", d.last_modified as "lastModified"'
+
+type DocumentState = Pick<StoredDocument, 'revision' | 'contentTag' | 'lastModified'>
+
+/** A row with `documentColumns`. */
+export type DocumentRow = DocumentState | { revision: null; contentTag: null; lastModified: null }
+
+/** Returns the document of a row. Null when none is stored. */
+export function documentOf(
+  key: Pick<StoredDocument, 'kind' | 'isDev'> & { ownerId: string | null },
+  row: DocumentRow,
+): StoredDocument | null {
+  const { kind, ownerId, isDev } = key
+  if (ownerId === null || row.revision === null) return null
+  const { revision, contentTag, lastModified } = row
+  return { kind, ownerId, isDev, revision, contentTag, lastModified }
+}
+
+/** SQL: whether the document `d` has an older format than this release renders. */
+export function hasOldFormat(kind: DocumentKind): string {
+  return `d.format < ${tables[kind].format}`
+}
+
+/** The values that identify a state of a document. */
+export interface Validators {
+  /** Revision, content and time. No other state of the same document has the same ones, not even after a restore. */
+  state: string
+  /** Null for a document that an earlier release rendered. */
+  etag: string | null
+  /** The text of the header. */
+  lastModified: string
+}
+
+/** Returns the values that identify a state of a document. The entity tag is weak: it is the same in every coding. */
+export function validatorsOf({ revision, contentTag, lastModified }: DocumentState): Validators {
+  const time = lastModified.toUTCString()
+  const prefix = `${revision}-`
+  // A process of the previous release changes the revision, but not the tag.
+  const hash = contentTag?.startsWith(prefix) ? contentTag.slice(prefix.length) : null
+  return {
+    state: `${revision} ${hash ?? ''} ${time}`,
+    etag: hash === null ? null : `W/"${hash}"`,
+    lastModified: time,
+  }
+}
+
+/** A document to store. */
+export interface Rendering extends EncodedDocument {
+  ownerId: string
+  isDev: boolean
+  /** The base URL of its links. */
+  baseUrl: string
+  /**
+   * The revision of the content that was rendered. Null when the transaction holds the lock of the owner: then nothing
+   * newer can be stored.
+   */
+  revision: string | null
+  /** Only for `mirror`: when it must be rendered again. Null when only a change makes that necessary. */
+  dueAt?: Date | null
+}
+
+/**
+ * Stores documents, which all have different keys. Returns them in their order. Null for a document of which this
+ * revision or a newer one is stored, and for a repository that was deleted. If the bytes did not change, Last-Modified
+ * stays, so that clients still get 304.
+ */
+export async function saveDocuments(
+  db: Queryable,
+  kind: Exclude<DocumentKind, 'filter'>,
+  renderings: readonly Rendering[],
+): Promise<(StoredDocument | null)[]> {
+  const { rows } = await db.query<DocumentState & { ownerId: string; isDev: boolean }>({
+    name: `save-${kind}-documents`,
+    text: saveTexts[kind],
+    values: [
+      renderings.map(({ ownerId }) => ownerId),
+      renderings.map(({ isDev }) => isDev),
+      renderings.map(({ baseUrl }) => baseUrl),
+      renderings.map(({ revision }) => revision),
+      byteaArray(renderings.map(({ identity }) => identity)),
+      byteaArray(renderings.map(({ gzip }) => gzip)),
+      byteaArray(renderings.map(({ br }) => br)),
+      ...(kind === 'mirror' ? [renderings.map(({ dueAt }) => dueAt ?? null)] : []),
+    ],
+  })
+  return renderings.map(({ ownerId, isDev, identity, gzip, br }) => {
+    const saved = rows.find((row) => row.ownerId === ownerId && row.isDev === isDev)
+    return saved ? { kind, ...saved, encoded: { identity, gzip, br } } : null
+  })
+}
+
+const saveTexts = { root: saveText('root'), package: saveText('package'), mirror: saveText('mirror') }
+
+function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
+  const { table, owner, hasDev, format } = tables[kind]
+  const key = hasDev ? `${owner}, is_dev` : owner
+  const isTimed = kind === 'mirror'
+  // A repository without a document sends its creation time as Last-Modified.
+  const [firstTime, repository] =
+    kind === 'root'
+      ? [
+          `greatest(now(), r.created_at + interval '1 second')`,
+          'cross join lateral (select created_at from repository where id = n.owner_id limit 1) r',
+        ]
+      : ['now()', '']
+  return `
+    insert into ${table} as d (${key}, base_url, format, last_modified, plain, gzip, brotli, revision, content_tag
+                               ${isTimed ? ', due_at' : ''})
+    select n.owner_id, ${hasDev ? 'n.is_dev,' : ''} n.base_url, ${format}, date_trunc('second', ${firstTime}),
+           n.plain, n.gzip, n.brotli, n.revision, content_tag_of(n.revision, n.plain)
+           ${isTimed ? `, coalesce(n.due_at, 'infinity')` : ''}
+      from (select u.owner_id, u.is_dev, u.base_url, u.plain, u.gzip, u.brotli${isTimed ? ', u.due_at' : ''},
+                   -- The sequence may have gone back: a replica that takes over does not always know its value.
+                   coalesce(u.given_revision,
+                            greatest(nextval('document_revision'),
+                                     (select o.revision + 1 from ${table} o
+                                       where o.${owner} = u.owner_id ${hasDev ? 'and o.is_dev = u.is_dev' : ''}))) as revision
+              from unnest((select $1::bigint[]), (select $2::boolean[]), (select $3::text[]), (select $4::bigint[]),
+                          (select $5::bytea[]), (select $6::bytea[]), (select $7::bytea[])
+                          ${isTimed ? ', (select $8::timestamptz[])' : ''})
+                     as u (owner_id, is_dev, base_url, given_revision, plain, gzip, brotli ${isTimed ? ', due_at' : ''})
+           ) n ${repository}
+    on conflict (${key}) do update
+       set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain, gzip = excluded.gzip,
+           brotli = excluded.brotli, revision = excluded.revision, content_tag = excluded.content_tag,
+           ${isTimed ? 'due_at = excluded.due_at,' : ''}
+           last_modified = case when d.plain = excluded.plain then d.last_modified
+             else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
+     where d.revision < excluded.revision
+    returning ${owner} as "ownerId", ${hasDev ? 'is_dev' : 'false'} as "isDev", ${documentColumns}`
+}
+
+/**
+ * How many bytes of a document one statement reads. pg decodes them in one step, which takes about 10 ms for each MiB.
+ */
+const pieceBytes = 512 * 1024
+
+/** A part of a document in a content coding. */
+export interface WantedPiece {
+  ownerId: string
+  isDev: boolean
+  encoding: Encoding
+  /** The index of its first byte. */
+  start: number
+}
+
+/** A part of a document, and the size of the whole document in that coding. */
+export interface DocumentPiece extends DocumentState {
+  size: number
+  bytes: Buffer
+}
+
+/**
+ * Reads parts of documents, at most 512 KiB each. Returns them in their order. Null for a document that is not stored. A
+ * filter.json has only the coding `identity`.
+ */
+export async function listDocumentPieces(
+  db: Queryable,
+  kind: DocumentKind,
+  wanted: readonly WantedPiece[],
+): Promise<(DocumentPiece | null)[]> {
+  const { rows } = await db.query<DocumentPiece | { revision: null }>({
+    name: `list-${kind}-pieces`,
+    text: pieceTexts[kind],
+    values: [
+      wanted.map(({ ownerId }) => ownerId),
+      wanted.map(({ isDev }) => isDev),
+      wanted.map(({ encoding }) => encoding),
+      wanted.map(({ start }) => start),
+    ],
+  })
+  return rows.map((row) => (row.revision === null ? null : row))
+}
+
+const pieceTexts = {
+  root: pieceText('root'),
+  filter: pieceText('filter'),
+  package: pieceText('package'),
+  mirror: pieceText('mirror'),
+}
+
+function pieceText(kind: DocumentKind): string {
+  const { table, owner, hasDev } = tables[kind]
+  const bytes =
+    kind === 'filter'
+      ? 'd.plain'
+      : `case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end`
+  return forEachCall(
+    { owner_id: 'bigint', is_dev: 'boolean', encoding: 'text', start: 'integer' },
+    `select ${documentColumns}, octet_length(${bytes}) as size,
+            substring(${bytes} from call.start + 1 for ${pieceBytes}) as bytes
+       from ${table} d where d.${owner} = call.owner_id ${hasDev ? 'and d.is_dev = call.is_dev' : ''}`,
+  )
+}
