@@ -7,10 +7,14 @@ import { openArchiveStore } from './store-owner.ts'
 import { type CheckedArchive, listArchivesToCheck, noteArchiveCheck } from './tables/stored-archives.ts'
 
 const scrubSeconds = 60 * 60
-/** A scrub begins no other archive after this time. The next one continues there. */
-const maxMilliseconds = 10 * 60 * 1000
-/** So that pulls keep most of the disk. With ten minutes an hour, a month has time for about 7 TB. */
-const bytesPerSecond = 16 * 1024 ** 2
+/** How fast a scrub reads, so that pulls keep most of the disk. */
+export interface ScrubPace extends ReadPace {
+  /** It begins no other archive after this time. The next scrub continues there. */
+  maxMilliseconds: number
+}
+
+/** With ten minutes an hour, a month has time for about 7 TB. */
+const hourlyPace = { bytesPerSecond: 16 * 1024 ** 2, maxMilliseconds: 10 * 60 * 1000 }
 /** The number of archives that one statement lists. */
 const listedSize = 100
 
@@ -31,15 +35,15 @@ export const scrubArchivesJob: Job = {
   // It waits for the disk or the bucket most of the time.
   hasOwnSlots: true,
   async run({ config, db, log }, _data, signal) {
-    const scrubbed = await scrubArchives({ config, db, log }, { signal, bytesPerSecond })
+    const scrubbed = await scrubArchives({ config, db, log }, { signal, ...hourlyPace })
     if (scrubbed.archives > 0) log.info(scrubbed, 'stored archives were compared with their hashes')
   },
 }
 
-/** Compares the archives that are due with their hashes, for at most ten minutes, and stores the results. */
-export async function scrubArchives({ config, db, log }: JobContext, pace: ReadPace): Promise<Scrubbed> {
+/** Compares the archives that are due with their hashes, and stores the results. */
+export async function scrubArchives({ config, db, log }: JobContext, pace: ScrubPace): Promise<Scrubbed> {
   const store = await openMountedStore(db, config)
-  const end = performance.now() + maxMilliseconds
+  const end = performance.now() + pace.maxMilliseconds
   const scrubbed: Scrubbed = { archives: 0, problems: 0 }
   for (;;) {
     const batch = await listArchivesToCheck(db, config.archiveCheckDays, listedSize)

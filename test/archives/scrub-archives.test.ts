@@ -1,11 +1,11 @@
-import { appendFile, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { appendFile, readFile, rename, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { ArchiveStore } from '../../src/archives/archive-store.ts'
 import { keepArchive } from '../../src/archives/keep-archive.ts'
 import { receiveArchive } from '../../src/archives/local-store.ts'
-import { scrubArchivesJob } from '../../src/archives/scrub-archives.ts'
+import { scrubArchives, scrubArchivesJob } from '../../src/archives/scrub-archives.ts'
 import { openOwnStore } from '../../src/archives/store-owner.ts'
 import { listArchivesToCheck } from '../../src/archives/tables/stored-archives.ts'
 import { verifyArchives } from '../../src/archives/verify-archives.ts'
@@ -138,6 +138,19 @@ describe('the job scrub-archives', () => {
     await run()
     const checked = await Promise.all(hashes.map(problemOf))
     expect(checked.map((row) => row?.isRecent)).toEqual([false, true, true])
+  })
+
+  it('reads no faster than its pace, and begins no archive after its time', async () => {
+    const [sha256 = ''] = await published(1)
+    await age(31, [sha256])
+    const { size } = await stat(pathOf(sha256))
+    const ended = await scrubArchives({ ...t, log }, { bytesPerSecond: 1e9, maxMilliseconds: -1 })
+    expect(ended).toEqual({ archives: 0, problems: 0 })
+    const start = performance.now()
+    const slow = { bytesPerSecond: size * 4, maxMilliseconds: 60_000 }
+    expect(await scrubArchives({ ...t, log }, slow)).toEqual({ archives: 1, problems: 0 })
+    // Only the least time is certain. A timer may end a millisecond early.
+    expect(performance.now() - start).toBeGreaterThan(248)
   })
 
   it('looks at a damaged archive again, so that a repair by hand is noticed', async () => {
