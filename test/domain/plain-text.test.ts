@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { cleanLine, cleanText, isPlainText, revealText, shortenText } from '../../src/domain/plain-text.ts'
 import { useDatabase } from '../support/database.ts'
+import { isPlainTextInSql } from '../support/sql-rules.ts'
 
 const unsafe = ['\u0001', '\t', '\n', '\u007f', '\u009b', '\u061c', '\u200e', '\u200f', '\u2028', '\u2029']
 const bidirectional = [
@@ -21,8 +22,7 @@ describe('isPlainText', () => {
 
   it.each([...unsafe, ...bidirectional])('is false for %j, in the schema too', async (character) => {
     expect(isPlainText(`a${character}b`)).toBe(false)
-    const { rows } = await database.db.query('select is_plain_text($1) as plain', [`a${character}b`])
-    expect(rows).toEqual([{ plain: false }])
+    expect(await isPlainTextInSql(database.db, `a${character}b`)).toBe(false)
   })
 
   it.each(['\u0000', '\ud800', 'a\udc00'])('is false for %j, which PostgreSQL cannot store', (text) => {
@@ -31,8 +31,7 @@ describe('isPlainText', () => {
 
   it.each(safe)('is true for %j, in the schema too', async (text) => {
     expect(isPlainText(text)).toBe(true)
-    const { rows } = await database.db.query('select is_plain_text($1) as plain', [text])
-    expect(rows).toEqual([{ plain: true }])
+    expect(await isPlainTextInSql(database.db, text)).toBe(true)
   })
 })
 

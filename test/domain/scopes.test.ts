@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { allScopes, covers, coversAll, isScope, scopeDefinitions } from '../../src/domain/scopes.ts'
 import { useDatabase } from '../support/database.ts'
+import { areScopesInSql } from '../support/sql-rules.ts'
 
 describe('the scopes of SPEC 2.4', () => {
   const database = useDatabase()
@@ -27,10 +28,7 @@ describe('the scopes of SPEC 2.4', () => {
   )
 
   it('are the same for the schema', async () => {
-    const judge = async (scopes: readonly string[]) => {
-      const { rows } = await database.db.query('select are_scopes($1) as verdict', [scopes])
-      return rows[0].verdict
-    }
+    const judge = (scopes: readonly string[]) => areScopesInSql(database.db, scopes)
     expect(await judge(allScopes)).toBe(true)
     for (const { name } of scopeDefinitions) {
       for (const scope of [`${name}:r`, `${name}:rw`, name]) expect(await judge([scope])).toBe(isScope(scope))

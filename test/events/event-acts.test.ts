@@ -22,9 +22,11 @@ import {
 import { anAdministrator, postFile } from '../support/admin-actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, submitConsent } from '../support/browse.ts'
+import { lastEventId } from '../support/event-rows.ts'
 import { aPersonWithTotp, codeOf, halfSignIn } from '../support/factor-actors.ts'
-import { anApplication } from '../support/oauth-actors.ts'
+import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { anAuthorizedApplication, noteEveryExchange, pass } from '../support/token-client.ts'
+import { listDeployTokenIds, listPersonalTokenIds } from '../support/token-rows.ts'
 
 const t = useApp()
 
@@ -201,11 +203,8 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
     () =>
       bySignedIn(async (send, account) => {
         await aPersonalToken(t.db, account)
-        const { rows } = await t.db.query<{ id: string }>(
-          'select id from personal_token where account_id = $1',
-          [account.id],
-        )
-        return send('/settings/tokens/revoke', { id: rows[0]?.id ?? '' })
+        const [id = ''] = await listPersonalTokenIds(t.db, account)
+        return send('/settings/tokens/revoke', { id })
       }),
   ],
   [
@@ -216,10 +215,8 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
         const { group } = await aRepository(t.db)
         await aGroupMember(t.db, account, group, 'admin')
         await aDeployToken(t.db, group)
-        const { rows } = await t.db.query<{ id: string }>('select id from deploy_token where group_id = $1', [
-          group.id,
-        ])
-        return send(`/${group.name}/-/deploy-tokens/revoke`, { id: rows[0]?.id ?? '' })
+        const [id = ''] = await listDeployTokenIds(t.db, group)
+        return send(`/${group.name}/-/deploy-tokens/revoke`, { id })
       }),
   ],
   [
@@ -348,11 +345,7 @@ function changePassword(send: Send): Promise<unknown> {
 
 async function anAuthorizationOf({ id }: Account): Promise<void> {
   const application = await anApplication(t.db)
-  await t.db.query(
-    `insert into account_authorization (account_id, application_id, scopes, resource_scope)
-     values ($1, $2, '{account-profile:r}', 'all')`,
-    [id, application.id],
-  )
+  await anAuthorization(t.db, { id }, application, { scopes: ['account-profile:r'] })
 }
 
 async function byAdministrator(...steps: string[]): Promise<By> {
@@ -391,10 +384,10 @@ async function tryPassword(username: string, sent: string): Promise<void> {
 
 describe('each act writes its event, with actor, client IP, user agent and request id', () => {
   it.each(acts)('%s %j', async (action, details, act) => {
-    const { rows } = await t.db.query<{ last: string }>('select coalesce(max(id), 0) as last from event')
+    const last = await lastEventId(t.db)
     const by = await act()
     const events = await listIdentityEvents(t.db, { action }, { after: null, limit: 100 })
-    const [event] = events.filter(({ id }) => BigInt(id) > BigInt(rows[0]?.last ?? 0))
+    const [event] = events.filter(({ id }) => BigInt(id) > last)
     expect(event).toMatchObject({
       actor: by?.username ?? null,
       ip: '127.0.0.1',

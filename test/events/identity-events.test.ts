@@ -36,8 +36,19 @@ import {
   signIn,
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import {
+  ageCountedEvents,
+  asEventSweep,
+  changeEvents,
+  dateEvents,
+  eventsOf as storedEvents,
+} from '../support/event-rows.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { ageSupersededPairs, changeRegistration, setRedemptionAge } from '../support/oauth-rows.ts'
+import { dropRows, truncateTable } from '../support/rows.ts'
+import { useManyConnections } from '../support/statistics.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
+import { listPersonalTokenIds } from '../support/token-rows.ts'
 
 const agent = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0'
 
@@ -121,7 +132,7 @@ describe('identity events', () => {
     expect(failures(await eventsOf(ben.id))).toEqual([{ ip: '192.0.2.1', details: {} }])
 
     // The next hour begins.
-    await t.db.query(`update counted_event set hour = hour - interval '3 hours'`)
+    await ageCountedEvents(t.db, 3)
     await fail(ann.username, '192.0.2.1')
     expect(failures(await eventsOf(ann.id))).toHaveLength(4)
     expect(await deleteFormerCounts(t.db, 3)).toBe(3)
@@ -237,16 +248,17 @@ describe('identity events', () => {
     await setRole(former, { repositoryId: repository.id })
     await changeAccount(t.db, id, { username: `${username}-later`, email: `${username}@example.com` })
     // Another account has the former name now.
-    await t.db.query('delete from reserved_username')
+    await dropRows(t.db, 'reserved_username')
     await changeAccount(t.db, other.id, { username })
     await setRole({ id: other.id, username }, { repositoryId: repository.id })
     await setRole({ id, username: `${username}-later` }, { groupId: repository.group.id })
     await deleteAccount(t.db, commandActor, commandLine, { id, username: `${username}-later` }, 'refuse')
-    const { rows } = await t.db.query<{ details: { username?: string } }>(
-      `select details from event where details ? 'username' and (repository_id = $1 or group_id = $2) order by id`,
-      [repository.id, repository.group.id],
-    )
-    expect(rows.map(({ details }) => details.username)).toEqual([
+    const columns = ['id', 'details'] as const
+    const inRepository = await storedEvents(t.db, { repositoryId: repository.id }, columns)
+    const inGroup = await storedEvents(t.db, { groupId: repository.group.id }, columns)
+    const named = [...inRepository, ...inGroup].filter(({ details }) => 'username' in details)
+    const inOrder = named.toSorted((a, b) => Number(a.id) - Number(b.id))
+    expect(inOrder.map(({ details }) => details['username'])).toEqual([
       'deleted account',
       username,
       'deleted account',
@@ -270,12 +282,10 @@ describe('identity events', () => {
     await aPersonalToken(t.db, { id }, { name: 'laptop' })
     const cookie = await signIn(t.app, { username })
     const page = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
-    const { rows } = await t.db.query<{ id: string }>('select id from personal_token where account_id = $1', [
-      id,
-    ])
-    const form = { csrf_token: csrfTokenIn(page), id: rows[0]?.id ?? '' }
+    const [tokenId = ''] = await listPersonalTokenIds(t.db, { id })
+    const form = { csrf_token: csrfTokenIn(page), id: tokenId }
     await post(t.app, '/settings/tokens/revoke', cookie, form)
-    await Promise.all(Array.from({ length: 20 }, () => t.db.query('select 1')))
+    await useManyConnections(t.db, 20)
     await aPersonalToken(t.db, { id }, { name: 'desk' })
     const events = await eventsOf(id)
     expect(events.map(({ action, actor, details }) => [action, actor, details['name']])).toEqual([
@@ -293,11 +303,8 @@ describe('identity events', () => {
     const code = await client.newCode()
     const pair = (await client.exchange(code)).json<{ refresh_token: string }>()
     await client.refresh(pair.refresh_token)
-    await t.db.query(`update authorization_code set redeemed_at = now() - interval '1 minute'`)
-    await t.db.query(
-      `update token_pair set superseded_at = now() - interval '1 day', refresh_expires_at = now() - interval '1 day'
-        where superseded_at is not null`,
-    )
+    await setRedemptionAge(t.db, '1 minute')
+    await ageSupersededPairs(t.db)
     for (let n = 0; n < 2; n += 1) {
       await client.exchange(code)
       await client.refresh(pair.refresh_token)
@@ -333,7 +340,7 @@ describe('identity events', () => {
     await client.exchange(code)
     expect((await client.exchange(code)).json()).toMatchObject({ error: 'invalid_grant' })
     expect(await alarms()).toBe(0)
-    await t.db.query(`update authorization_code set redeemed_at = now() - interval '4 seconds'`)
+    await setRedemptionAge(t.db, '4 seconds')
     await client.exchange(code)
     expect(await alarms()).toBe(1)
   })
@@ -341,7 +348,7 @@ describe('identity events', () => {
   it('are written for an application, also when plain SQL changes it', async () => {
     const { id, clientId } = await anApplication(t.db, { status: 'pending' })
     await transaction(t.db, (tx) => setApplicationStatus(tx, clientId, 'approved'), commandActor)
-    await t.db.query(`update application set name = 'Other', exact_redirect = true where id = $1`, [id])
+    await changeRegistration(t.db, { id }, { name: 'Other', exactRedirect: true })
     await rotateClientSecret(t.db, clientId, hashSecret(makeSecret('client')), 0)
     const events = await listIdentityEvents(t.db, {}, { after: null, limit: 4 })
     expect(events.reverse().map(({ action, via, details }) => [action, via, details])).toEqual([
@@ -355,34 +362,26 @@ describe('identity events', () => {
   it('are append-only: only the sweep erases client IPs, and removes old events', async () => {
     const { id, username } = await anAccount(t.db)
     await tryPassword(username, 'a wrong password')
-    await expect(t.db.query('delete from event')).rejects.toThrow('append-only')
-    await expect(t.db.query('truncate event')).rejects.toThrow('append-only')
-    await expect(t.db.query('update event set action = $1', ['sign-in'])).rejects.toThrow('append-only')
-    const sweeping = (sql: string) =>
-      transaction(t.db, async (tx) => {
-        await tx.query(`set local svc.event_sweep = 'on'`)
-        await tx.query(sql)
-      })
+    await expect(dropRows(t.db, 'event')).rejects.toThrow('append-only')
+    await expect(truncateTable(t.db, 'event')).rejects.toThrow('append-only')
+    await expect(changeEvents(t.db, {}, { action: 'sign-in' })).rejects.toThrow('append-only')
     await tryPassword(username, 'a wrong password')
+    const failed = { accountId: id, action: 'sign-in-failed' }
     for (const change of [
-      `details = '{"attempts": 1}'`,
-      `details = '{"attempts": 3}', happened_at = now()`,
-      `details = '{}'`,
-      `details = '{"attempts": 3, "kind": "totp"}'`,
+      { details: { attempts: 1 } },
+      { details: { attempts: 3 }, happenedAt: new Date() },
+      { details: {} },
+      { details: { attempts: 3, kind: 'totp' } },
     ]) {
-      await expect(
-        sweeping(`update event set ${change} where account_id = ${id} and action = 'sign-in-failed'`),
-      ).rejects.toThrow('append-only')
+      await expect(asEventSweep(t.db, (tx) => changeEvents(tx, failed, change))).rejects.toThrow(
+        'append-only',
+      )
     }
+    const created = { accountId: id, action: 'account-created' }
     await expect(
-      sweeping(
-        `update event set details = '{"attempts": 9}' where account_id = ${id} and action <> 'sign-in-failed'`,
-      ),
+      asEventSweep(t.db, (tx) => changeEvents(tx, created, { details: { attempts: 9 } })),
     ).rejects.toThrow('append-only')
-    const age = (days: number) =>
-      t.db.query(`alter table event disable trigger user;
-        update event set happened_at = now() - interval '${days} days';
-        alter table event enable trigger user`)
+    const age = (days: number) => dateEvents(t.db, {}, new Date(Date.now() - days * 86_400_000))
     const sweep = async () => {
       await enqueue(t.db, sweepEventsJob, undefined)
       await runDueJobs({ config: t.config, db: t.db }, [sweepEventsJob], openLog('silent', new PassThrough()))
@@ -493,12 +492,11 @@ describe('/admin/events', () => {
     const acts = (events: { action: string }[]) => events.map(({ action }) => action)
     expect(acts(await read(`actor=${admin.username}&account=${ann.username}`))).toEqual(['account-disabled'])
     expect(acts(await read(`application=${clientId}`))).toEqual(['application-registered'])
-    await t.db.query(`alter table event disable trigger user`)
-    await t.db.query(
-      `update event set happened_at = '2001-02-03 04:05Z' where application_id = $1 and action = 'application-registered'`,
-      [id],
+    await dateEvents(
+      t.db,
+      { applicationId: id, action: 'application-registered' },
+      new Date('2001-02-03T04:05Z'),
     )
-    await t.db.query(`alter table event enable trigger user`)
     expect(acts(await read('until=2001-02-03T04:06'))).toEqual(['application-registered'])
     expect(await read('until=2001-02-03T04:05')).toEqual([])
     expect(await read('since=2001-02-03T04:05&until=2001-02-04')).toHaveLength(1)

@@ -37,7 +37,10 @@ import {
   aRepository,
 } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { listPaths } from '../support/group-rows.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { listGrantedIds } from '../support/oauth-rows.ts'
+import { coversInSql } from '../support/sql-rules.ts'
 
 const t = useDatabase()
 let application: ApplicationActor | undefined
@@ -223,22 +226,16 @@ describe('approving a request', () => {
     // An application never has the right of a site administrator.
     const role = roleOf({ ...one, isAdmin: false })
     expect(decision !== null).toBe(role !== null)
-    const { rows } = await t.db.query(
-      'select repository_ids as ids from authorization_grant where account_id = $1',
-      [account.id],
-    )
-    expect(rows).toEqual(role === null ? [] : [{ ids: [repository.id] }])
+    expect(await listGrantedIds(t.db, account)).toEqual(role === null ? [] : [[repository.id]])
   })
 })
 
 describe('the SQL of scopes', () => {
   it('agrees with coversAll(), for every pair', async () => {
     for (const granted of allScopes) {
-      const { rows } = await t.db.query<{ asked: string; verdict: boolean }>(
-        'select asked, covers_all(array[$1], array[asked]) as verdict from unnest($2::text[]) as asked',
-        [granted, allScopes],
-      )
-      for (const { asked, verdict } of rows) {
+      const verdicts = await coversInSql(t.db, [granted], allScopes)
+      for (const [i, asked] of allScopes.entries()) {
+        const verdict = verdicts[i]
         expect([granted, asked, verdict]).toEqual([granted, asked, coversAll([granted], [asked])])
       }
     }
@@ -275,12 +272,7 @@ describe('lists of repositories and groups', () => {
       if (part.length < 4) break
       after = paths.at(-1) ?? null
     }
-    const { rows } = await t.db.query<{ path: string }>(
-      `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
-        where $1 or g.id = any($2) order by g.name, r.name`,
-      [isAdmin, groups.map(({ id }) => id)],
-    )
-    expect(paths).toEqual(rows.map(({ path }) => path))
+    expect(paths).toEqual(await listPaths(t.db, isAdmin ? null : groups))
     const names = (
       await listAccessibleGroups(t.db, accountPrincipal(account.id), { after: null, limit: 1000 })
     ).map(({ name }) => name)

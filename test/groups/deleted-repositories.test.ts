@@ -40,7 +40,12 @@ import {
 } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { countEvents } from '../support/event-rows.ts'
+import { ageDeletion, markClaimedByHand, markDeletedNow } from '../support/group-rows.ts'
+import { untilWaiting } from '../support/locks.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
+import { countRows } from '../support/rows.ts'
+import { announceChanges, anUpstream, markRemoved } from '../support/upstream-rows.ts'
 
 const t = useApp({ GROUP_MAX_REPOSITORIES: '2', UPSTREAM_HTTP: 'true' })
 const part = { after: null, limit: 100 }
@@ -63,10 +68,7 @@ async function aPublished() {
     document: `p2/${group.name}/lib.json`,
     remove: () => removeRepository(t.db, commandLine, repository),
     restore: () => restoreRepository(t.db, commandLine, group, name),
-    expire: () =>
-      t.db.query(`update repository set deleted_at = deleted_at - interval '14 days' where id = $1`, [
-        repository.id,
-      ]),
+    expire: () => ageDeletion(t.db, repository, 14),
   }
 }
 type Published = Awaited<ReturnType<typeof aPublished>>
@@ -185,21 +187,18 @@ describe('a deleted repository', () => {
   it('keeps the names of its packages from upstreams', async () => {
     const { group, remove } = await aPublished()
     await remove()
-    await t.db.query('update vendor_claim set by_hand = true where group_id = $1', [group.id])
+    await markClaimedByHand(t.db, group)
     await expect(releaseVendorByHand(t.db, commandLine, group, group.name)).rejects.toThrow('published')
   })
 
   it('asks its upstreams for nothing, and has those again that it had', async () => {
     const { repository, remove, restore } = await aPublished()
-    const { rows } = await t.db.query<{ id: string }>(
-      `insert into upstream (repository_id, name, url, position, root, removed_at)
-       select $1, name, 'https://' || name || '.example.com', 1, '{"changesUrl":"https://x.example.com"}', removed
-         from (values ('active', null::timestamptz), ('former', now())) as u (name, removed)
-       returning id`,
-      [repository.id],
-    )
+    const active = await anUpstream(t.db, repository, { name: 'active', url: 'https://active.example.com' })
+    const former = await anUpstream(t.db, repository, { name: 'former', url: 'https://former.example.com' })
+    await announceChanges(t.db, repository, 'https://x.example.com')
+    await markRemoved(t.db, { id: former })
     const followed = async () =>
-      (await listUpstreamsToFollow(t.db)).filter(({ id }) => rows.some((row) => row.id === id)).length
+      (await listUpstreamsToFollow(t.db)).filter(({ id }) => id === active || id === former).length
     expect(await followed()).toBe(1)
     await remove()
     expect(await followed()).toBe(0)
@@ -213,8 +212,7 @@ describe('a deleted repository', () => {
     const newName = aName('renamed')
     await changeGroupName(t.db, commandLine, group, newName)
     await restoreRepository(t.db, commandLine, { ...group, name: newName }, name)
-    const { rowCount } = await t.db.query(`select from job where name = 'render-outdated-documents'`)
-    expect(rowCount).toBeGreaterThan(0)
+    expect(await countRows(t.db, 'job', { name: 'render-outdated-documents' })).toBeGreaterThan(0)
     await rerenderDocuments(t.db, t.config.baseUrl)
     for (const url of ['packages.json', document]) {
       const path = `/${newName}/${name}/-/packages/`
@@ -229,11 +227,8 @@ describe('a deleted repository', () => {
     await remove()
     const restored = await Promise.allSettled(Array.from({ length: 20 }, restore))
     expect(restored.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
-    const { rows } = await t.db.query(
-      `select count(*)::int from event where repository_id = $1 and action = 'restore-repository'`,
-      [repository.id],
-    )
-    expect(rows).toEqual([{ count: 1 }])
+    const restorations = { repositoryId: repository.id, action: 'restore-repository' }
+    expect(await countEvents(t.db, restorations)).toBe(1)
   })
 
   it('is removed for good with its packages after 14 days, and its name is free', async () => {
@@ -243,11 +238,8 @@ describe('a deleted repository', () => {
     expect(await listDeletedRepositories(t.db, old.group.id, part)).toEqual([])
     await expect(old.restore()).rejects.toThrow(`${old.group.name} has no deleted repository ${old.name}`)
     await removeExpired()
-    const { rows } = await t.db.query('select repository_id from package where repository_id in ($1, $2)', [
-      old.repository.id,
-      recent.repository.id,
-    ])
-    expect(rows).toEqual([{ repository_id: recent.repository.id }])
+    expect(await countRows(t.db, 'package', { repositoryId: old.repository.id })).toBe(0)
+    expect(await countRows(t.db, 'package', { repositoryId: recent.repository.id })).toBe(1)
     await addRepository(t, commandLine, { groupId: old.group.id, name: old.name, visibility: 'private' })
     await recent.restore()
   })
@@ -259,10 +251,9 @@ describe('a deleted repository', () => {
     const removal = await transaction(t.db, async (tx) => {
       await changePaths(tx, group.id)
       const started = removeExpired()
-      const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-      await expect.poll(async () => (await t.db.query(waiting)).rowCount).toBe(1)
+      await untilWaiting(t.db)
       // The time of this restoration was before its end.
-      await tx.query('update repository set deleted_at = now() where id = $1', [repository.id])
+      await markDeletedNow(tx, repository)
       expect(await unhideRepository(tx, group.id, name)).toBe(repository.id)
       return { started }
     })
@@ -278,8 +269,7 @@ describe('a deleted repository', () => {
     const options = { withRepositories: true }
     expect(await removeGroup(t.db, commandLine, group, options)).toEqual({ isDeleted: true, repositories })
     expect(await findGroup(t.db, group.name)).toBeNull()
-    const { rowCount } = await t.db.query('select from package where repository_id = $1', [repository.id])
-    expect(rowCount).toBe(0)
+    expect(await countRows(t.db, 'package', { repositoryId: repository.id })).toBe(0)
   })
 })
 

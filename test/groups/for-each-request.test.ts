@@ -1,6 +1,4 @@
-import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
-import type { Queryable } from '../../src/database/database.ts'
 import { hashSecret, kindOfToken, makeSecret, type TokenKind } from '../../src/domain/secrets.ts'
 import { commandLine } from '../../src/events/events.ts'
 import { findAccess, type RegistryRequest } from '../../src/groups/access.ts'
@@ -15,6 +13,9 @@ import { aDeployToken, aName, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { expire } from '../support/rows.ts'
+import { analyze, explaining } from '../support/statistics.ts'
+import { markRevoked } from '../support/token-rows.ts'
 
 const t = useApp()
 const terms = { baseUrl: 'http://svc.test', freshSeconds: 60 }
@@ -59,7 +60,7 @@ describe('a statement for many requests', () => {
       paths.map((path) => aRequest(path, token)),
     )
     // Without new statistics, PostgreSQL would plan queries as for the empty tables of a minute ago.
-    await t.db.query('analyze')
+    await analyze(t.db)
     const read = async (wanted: WantedDocument[]) => {
       const found = await listPackageDocuments(t.db, wanted, terms.baseUrl)
       const described = found.map(({ access, document }) => [access, document?.ownerId ?? null])
@@ -94,12 +95,8 @@ describe('a statement for many requests', () => {
   it('finds nothing for a token that is not live', async () => {
     const { tokens, paths } = await aScene()
     const { personal, unknown } = tokens
-    await t.db.query('update personal_token set revoked_at = now() where token_hash = $1', [
-      hashSecret(personal),
-    ])
-    await t.db.query(`update deploy_token set expires_at = now() where token_hash = $1`, [
-      hashSecret(tokens.deploy),
-    ])
+    await markRevoked(t.db, personal)
+    await expire(t.db, 'deploy_token', { tokenHash: hashSecret(tokens.deploy) })
     for (const token of [personal, unknown, tokens.deploy]) {
       for (const path of paths) {
         const access = await findAccess(t.db, aRequest(path, token))
@@ -113,13 +110,8 @@ describe('a statement for many requests', () => {
     const tables = { access: 'token_pair', personal: 'personal_token', deploy: 'deploy_token' }
     for (const [kind, token] of [...Object.entries(tokens), ['none', null] as const]) {
       const plan: string[] = []
-      const explain = async ({ text, values }: pg.QueryConfig) => {
-        const { rows } = await t.db.query<{ 'QUERY PLAN': string }>(`explain ${text}`, values)
-        plan.push(...rows.map((row) => row['QUERY PLAN']))
-        return { rows: [] }
-      }
       await listPackageDocuments(
-        { query: explain } as unknown as Queryable,
+        explaining(t.db, plan),
         threeDocuments(aRequest(paths[0] ?? '', token)),
         terms.baseUrl,
       )

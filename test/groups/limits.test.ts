@@ -16,7 +16,10 @@ import {
 } from '../support/actors.ts'
 import { aCaller, asOperator, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { expire } from '../support/rows.ts'
+import { listPersonalTokenIds } from '../support/token-rows.ts'
 import { useUpstream } from '../support/upstream.ts'
+import { markRemoved } from '../support/upstream-rows.ts'
 
 const upstream = useUpstream()
 const t = useApp({
@@ -87,11 +90,8 @@ describe('an account', () => {
     const refused = await make()
     expect(refused.statusCode).toBe(400)
     expect(refused.body).toContain('The account has the maximum of 2 personal access tokens')
-    await t.db.query(
-      `update personal_token set expires_at = now()
-        where id = (select min(id) from personal_token where account_id = $1)`,
-      [account.id],
-    )
+    const [first = ''] = await listPersonalTokenIds(t.db, account)
+    await expire(t.db, 'personal_token', { id: first })
     expect((await make()).statusCode).toBe(200)
   })
 })
@@ -148,7 +148,7 @@ describe('a group', () => {
     )
     expect([refused.statusCode, refused.json().errcode]).toEqual([403, 8])
     expect(refused.json().errmsg).toContain('the group has the maximum of 2 upstreams')
-    await t.db.query('update upstream set removed_at = now() where name = $1', ['one'])
+    await markRemoved(t.db, { name: /^one$/ })
     const { id: accountId } = other.account
     await transaction(t.db, (tx) =>
       requireBelowLimit(tx, t.config, { accountId, token: null }, 'upstreams', group.id),

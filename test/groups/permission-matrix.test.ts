@@ -20,6 +20,7 @@ import {
 import { useApp } from '../support/app.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
+import { analyze } from '../support/statistics.ts'
 
 /*
  * The permission rule of CONTRACT 1.10, written independently of src/domain/permissions.ts. The tests compare it with
@@ -145,7 +146,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
     async (visibility) => {
       const { repository, tokensFor } = await aSubject({ held, visibility })
       // Without new statistics, PostgreSQL would plan queries as for the empty tables of a minute ago.
-      await t.db.query('analyze')
+      await analyze(t.db)
       const [group = '', name = ''] = repository.path.split('/')
       for (const [scope, limit] of scopes.flatMap((each) => tokenLimits.map((one) => [each, one] as const))) {
         const tokens = await tokensFor({ held, visibility, scope, limit })

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { setDisabled } from '../../src/accounts/accounts.ts'
 import { type Queryable, transaction } from '../../src/database/database.ts'
 import {
   accountPrincipal,
@@ -20,19 +21,19 @@ import {
   insertRepository,
   registryUrl,
 } from '../../src/groups/repositories.ts'
-import { aName, anAccount } from '../support/actors.ts'
+import { aName, anAccount, aRepository } from '../support/actors.ts'
+import { refuseLargeDeletions } from '../support/broken-schema.ts'
 import { useDatabase } from '../support/database.ts'
+import { membersOf, requireSecondFactor } from '../support/group-rows.ts'
+import { lockRows, untilWaiting } from '../support/locks.ts'
+import { addPackages } from '../support/package-rows.ts'
+import { countRows } from '../support/rows.ts'
+import { readsByTable } from '../support/statistics.ts'
 
 describe('groups, repositories and their members (CONTRACT 1.2)', () => {
   const t = useDatabase()
 
-  async function anAccountId(username: string): Promise<string> {
-    const { rows } = await t.db.query(
-      `insert into account (username, password_hash) values ($1, 'none') returning id`,
-      [username],
-    )
-    return rows[0].id
-  }
+  const anAccountId = async (username: string) => (await anAccount(t.db, { username })).id
 
   it('makes the owner of a new group its first admin', async () => {
     const owner = await anAccountId('ada')
@@ -113,13 +114,8 @@ describe('the last admin of a group', () => {
     await setGroupMember(t.db, group.id, bob.id, 'admin')
     return { group, ann, bob }
   }
-  const adminsOf = async ({ id }: { id: string }) => {
-    const { rows } = await t.db.query<{ id: string }>(
-      `select account_id as id from group_member where group_id = $1 and role = 'admin'`,
-      [id],
-    )
-    return rows.map((row) => row.id)
-  }
+  const adminsOf = async (group: { id: string }) =>
+    (await membersOf(t.db, group)).filter(({ role }) => role === 'admin').map(({ accountId }) => accountId)
 
   it('is neither removed nor demoted, unless forced', async () => {
     const { group, ann, bob } = await aGroupOfTwo()
@@ -135,7 +131,7 @@ describe('the last admin of a group', () => {
 
   it('is counted without disabled accounts', async () => {
     const { group, ann, bob } = await aGroupOfTwo()
-    await t.db.query('update account set disabled_at = now() where id = $1', [bob.id])
+    await setDisabled(t.db, bob.id, true)
     expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')
     expect(await removeGroupMember(t.db, group.id, bob.id)).toBe('changed')
   })
@@ -159,12 +155,11 @@ describe('the last admin of a group', () => {
     const [ann, bob] = [await anAccount(t.db), await anAccount(t.db)]
     for (const { id } of [ann, bob]) await setGroupMember(t.db, group.id, id, 'admin')
     // This admin does not count, so both look further after they have waited for the row.
-    await t.db.query('update account set disabled_at = now() where id = $1', [first.id])
+    await setDisabled(t.db, first.id, true)
     const changes = await transaction(t.db, async (tx) => {
-      await tx.query('select from group_member where account_id = $1 for update', [first.id])
+      await lockRows(tx, 'group_member', { accountId: first.id })
       const started = [ann, bob].map(({ id }) => setGroupMember(t.db, group.id, id, 'guest'))
-      const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-      await expect.poll(async () => (await t.db.query(waiting)).rowCount).toBe(2)
+      await untilWaiting(t.db, 2)
       return started
     })
     expect((await Promise.all(changes)).toSorted()).toEqual(['changed', 'last-admin'])
@@ -189,28 +184,12 @@ describe('deleting a repository', () => {
   const t = useDatabase()
 
   it('removes any number of packages, at most 2,000 in one statement', async () => {
-    const { rows } = await t.db.query<{ id: string }>(
-      `with account as (insert into account (username, password_hash) values ('eve', 'none')),
-            owner as (insert into repository_group (name) values ('eve-group') returning id)
-       insert into repository (group_id, name) select id, 'large' from owner returning id`,
-    )
-    const id = rows[0]?.id ?? ''
-    await t.db.query(
-      `insert into package (repository_id, name) select $1, 'acme/lib' || i from generate_series(1, 4500) i`,
-      [id],
-    )
-    await t.db.query(
-      `create function refuse_many() returns trigger language plpgsql as $$
-       begin
-         if (select count(*) from gone) > 2000 then raise 'too many at once'; end if;
-         return null;
-       end $$;
-       create trigger refuse_many after delete on package
-         referencing old table as gone for each statement execute function refuse_many()`,
-    )
+    const { id } = await aRepository(t.db)
+    const names = Array.from({ length: 4500 }, (_, i) => `acme/lib${i}`)
+    await addPackages(t.db, { id }, names)
+    await refuseLargeDeletions(t.db, 'package', 2000)
     expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(true)
-    const left = await t.db.query('select from package where repository_id = $1', [id])
-    expect(left.rowCount).toBe(0)
+    expect(await countRows(t.db, 'package', { repositoryId: id })).toBe(0)
     expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(false)
   })
 })
@@ -220,18 +199,14 @@ describe('what a visitor may not see', () => {
 
   /** Returns how often a look-up reads each table. */
   async function readsOf(lookUp: (tx: Queryable) => Promise<unknown>): Promise<Record<string, number>> {
-    const count = async (tx: Queryable) => {
-      const { rows } = await tx.query<{ name: string; reads: number }>(
-        `select relname as name, (coalesce(seq_scan, 0) + coalesce(idx_scan, 0))::int as reads
-           from pg_stat_xact_user_tables`,
-      )
-      return new Map(rows.map(({ name, reads }) => [name, reads]))
-    }
     return await transaction(t.db, async (tx) => {
       // PostgreSQL adds statements of earlier transactions to these counters for a while.
-      const before = await count(tx)
+      const before = await readsByTable(tx)
       expect(await lookUp(tx)).toBeNull()
-      const grown = [...(await count(tx))].map(([name, reads]) => [name, reads - (before.get(name) ?? 0)])
+      const grown = [...(await readsByTable(tx))].map(([name, reads]) => [
+        name,
+        reads - (before.get(name) ?? 0),
+      ])
       return Object.fromEntries(grown.filter(([, reads]) => reads !== 0)) as Record<string, number>
     })
   }
@@ -254,7 +229,7 @@ describe('what a visitor may not see', () => {
       expect(Object.keys(hidden).length).toBeGreaterThan(1)
       expect(await repository({ group: group.name, name: 'missing' })).toEqual(hidden)
       expect(await repository({ group: 'missing', name: 'secret' })).toEqual(hidden)
-      await t.db.query('update repository_group set requires_second_factor = true where id = $1', [group.id])
+      await requireSecondFactor(t.db, group)
       expect(await repository({ group: group.name, name: 'secret' })).toEqual(hidden)
       const hiddenGroup = await readsOf((tx) => findVisibleGroup(tx, group.name, reader))
       expect(Object.keys(hiddenGroup).length).toBeGreaterThan(1)

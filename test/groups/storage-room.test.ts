@@ -3,12 +3,14 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
+import { setTimeout } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { openLocalStore, receiveArchive } from '../../src/archives/local-store.ts'
 import { measureDisk } from '../../src/domain/disk-space.ts'
 import { aGroup, aGroupMember, anAccount, aRepository, csrfTokenIn, signIn } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { setVisibility } from '../support/group-rows.ts'
 import { aPackageZip, aPublisher, expand } from '../support/registry-actors.ts'
 import { canMount, mountSmallDisk, remount } from '../support/small-disk.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
@@ -16,6 +18,9 @@ import { aZip } from '../support/zip.ts'
 
 const upstream = useUpstream()
 const zipBytes = aPackageZip('acme/lib').length
+
+/** The size of a group is measured again when the last measurement is a second old. */
+const untilMeasuredAgain = () => setTimeout(1100)
 
 /** A group with one repository, a publisher, and a page of it. */
 async function aGroupWith(t: ReturnType<typeof useApp>) {
@@ -59,7 +64,7 @@ describe('GROUP_QUOTA_BYTES', () => {
     const again = await push('1.0.0', { name: `acme/l${(first + 10).toString(36)}b` })
     expect(again.statusCode).toBe(200)
 
-    await t.db.query('select pg_sleep(1.1)')
+    await untilMeasuredAgain()
     const page = await look(`/${group.name}`)
     expect(page.body).toMatch(/<dt>Packages<\/dt><dd>[\d.]+ kB<\/dd>/)
     expect(page.body).toMatch(/<dt>Left<\/dt><dd>\d+ B of [\d.]+ kB<\/dd>/)
@@ -74,14 +79,14 @@ describe('GROUP_QUOTA_BYTES', () => {
     const same = aPackageZip('acme/lib')
     for (let i = 0; i < 3; i++) expect((await push(`1.0.${i}`, { payload: same })).statusCode).toBe(201)
     // Equal bytes count until the next measurement, at most.
-    await t.db.query('select pg_sleep(1.1)')
+    await untilMeasuredAgain()
     expect((await push('2.0.0', { name: 'acme/li1' })).statusCode).toBe(201)
     expect((await push('2.0.0', { name: 'acme/li2' })).statusCode).toBe(201)
-    await t.db.query('select pg_sleep(1.1)')
+    await untilMeasuredAgain()
     expect((await push('2.0.0', { name: 'acme/li3' })).statusCode).toBe(201)
     expect((await push('2.0.0', { name: 'acme/li4' })).statusCode).toBe(507)
     expect((await call('DELETE', '/packages/acme/li3/2.0.0?purge=true')).statusCode).toBeLessThan(300)
-    await t.db.query('select pg_sleep(1.1)')
+    await untilMeasuredAgain()
     expect((await push('2.0.0', { name: 'acme/li4' })).statusCode).toBe(201)
   })
 
@@ -100,14 +105,14 @@ describe('GROUP_QUOTA_BYTES', () => {
     expect([refused.statusCode, refused.json().errcode]).toEqual([507, 8])
     // What is stored is still served.
     expect((await distOf('far/one')).statusCode).toBe(200)
-    await t.db.query('select pg_sleep(1.1)')
+    await untilMeasuredAgain()
     expect((await push('1.0.0', { name: 'acme/li9' })).statusCode).toBe(507)
     expect((await look(`/${group.name}`)).body).toMatch(/<dt>From upstreams<\/dt><dd>\d+ B<\/dd>/)
   })
 
   it('is shown to members only', async () => {
     const { group, repository } = await aGroupWith(t)
-    await t.db.query("update repository set visibility = 'public' where id = $1", [repository.id])
+    await setVisibility(t.db, repository, 'public')
     const page = await t.app.inject(`/${group.name}`)
     expect(page.statusCode).toBe(200)
     expect(page.body).not.toContain('Storage')

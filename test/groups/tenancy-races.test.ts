@@ -1,3 +1,4 @@
+import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import { encodeDocument } from '../../src/documents/encodings.ts'
@@ -17,6 +18,10 @@ import { removeUpstream, setUpstream } from '../../src/upstreams/configure.ts'
 import { aName, aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { documentTexts, pathOf } from '../support/group-rows.ts'
+import { countWaiting, lockRows } from '../support/locks.ts'
+import { addPackages } from '../support/package-rows.ts'
+import { anUpstream } from '../support/upstream-rows.ts'
 
 const t = useApp()
 
@@ -29,15 +34,19 @@ const rename = (what: (typeof both)[number], repository: Tested) =>
     : changeRepositoryName(t.db, commandLine, repository.id, aName('renamed'))
 
 /**
- * Runs `sql` in a transaction, then starts each act when the one before has ended or waits for a lock. Then rolls back,
- * and waits for the acts.
+ * Blocks others in a transaction, then starts each act when the one before has ended or waits for a lock. Then rolls
+ * back, and waits for the acts.
  */
-async function behind(sql: string, repository: Tested, acts: readonly (() => Promise<unknown>)[]) {
+async function behind(
+  block: (tx: PoolClient, repository: Tested) => Promise<void>,
+  repository: Tested,
+  acts: readonly (() => Promise<unknown>)[],
+) {
   const started: Promise<unknown>[] = []
   const rollback = new Error('The test rolls back.')
   await expect(
     transaction(t.db, async (tx) => {
-      await tx.query(sql, [repository.id])
+      await block(tx, repository)
       let ended = 0
       for (const [i, act] of acts.entries()) {
         started.push(
@@ -45,7 +54,7 @@ async function behind(sql: string, repository: Tested, acts: readonly (() => Pro
             ended += 1
           }),
         )
-        await expect.poll(async () => ended + (await countWaiting())).toBe(i + 1)
+        await expect.poll(async () => ended + (await countWaiting(t.db))).toBe(i + 1)
       }
       throw rollback
     }),
@@ -53,19 +62,12 @@ async function behind(sql: string, repository: Tested, acts: readonly (() => Pro
   return Promise.all(started)
 }
 
-async function countWaiting() {
-  const { rowCount } = await t.db.query(
-    `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-  )
-  return rowCount ?? 0
-}
+const lockPackages = (tx: PoolClient, { id }: Tested) => lockRows(tx, 'package', { repositoryId: id })
+const shareUpstreams = (tx: PoolClient, { id }: Tested) =>
+  lockRows(tx, 'upstream', { repositoryId: id }, 'share')
 
-async function addUpstream(repository: Tested) {
-  await t.db.query(
-    `insert into upstream (repository_id, name, url, position) values ($1, 'one', 'https://x.example/', 1)`,
-    [repository.id],
-  )
-}
+const addUpstream = (repository: Tested) =>
+  anUpstream(t.db, repository, { name: 'one', url: 'https://x.example/' })
 
 describe('a rename beside a change of a package', () => {
   it.each(
@@ -74,20 +76,16 @@ describe('a rename beside a change of a package', () => {
     const repository = await aRepository(t.db)
     const { push, call } = await aCaller(t, { repository })
     for (const version of ['1.0.0', '1.1.0']) await push(version)
-    await behind('select from package where repository_id = $1 for update', repository, [
+    await behind(lockPackages, repository, [
       async () => (isPublication ? push('1.2.0') : call('DELETE', '/packages/acme/lib/1.1.0')),
       () => rename(what, repository),
     ])
     await rerenderDocuments(t.db, t.config.baseUrl)
-    const { rows } = await t.db.query<{ text: string; path: string }>(
-      `select convert_from(d.plain, 'UTF8') as text, g.name || '/' || r.name as path
-         from package_document d join repository r on r.id = d.repository_id
-         join repository_group g on g.id = r.group_id where r.id = $1`,
-      [repository.id],
-    )
-    expect(rows).toHaveLength(2)
-    expect(rows.some(({ text, path }) => text.includes(`/${path}/-/packages/dist/`))).toBe(true)
-    for (const { text } of rows) expect(text).not.toContain(`/${repository.path}/`)
+    const texts = await documentTexts(t.db, repository)
+    const path = await pathOf(t.db, repository)
+    expect(texts).toHaveLength(2)
+    expect(texts.some((text) => text.includes(`/${path}/-/packages/dist/`))).toBe(true)
+    for (const text of texts) expect(text).not.toContain(`/${repository.path}/`)
   })
 
   it.each(both)('of %s leaves no packages.json with the old URLs', async (what) => {
@@ -105,12 +103,7 @@ describe('a rename beside a change of a package', () => {
         ...(await encodeDocument(Buffer.from(`{"metadata-url":"/${repository.path}/p2"}`))),
       },
     ])
-    const { rows } = await t.db.query<{ path: string }>(
-      `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
-        where r.id = $1`,
-      [repository.id],
-    )
-    const { path } = rows[0] as { path: string }
+    const path = await pathOf(t.db, repository)
     const response = await t.app.inject({
       url: `/${path}/-/packages/packages.json`,
       headers: { authorization },
@@ -130,8 +123,8 @@ describe('the first publication of a package', () => {
     'a deletion of the repository': (repository: Tested) => removeRepository(t.db, commandLine, repository),
   }
   const blockers = {
-    'a document that is stored': 'select from upstream where repository_id = $1 for share',
-    'the same publication': `insert into package (repository_id, name) values ($1, 'acme/lib')`,
+    'a document that is stored': shareUpstreams,
+    'the same publication': (tx: PoolClient, repository: Tested) => addPackages(tx, repository, ['acme/lib']),
   }
 
   it.each(
@@ -182,7 +175,7 @@ describe('a change of an upstream or a claim', () => {
       changed = acts[what](repository).finally(() => {
         hasEnded = true
       })
-      await expect.poll(async () => hasEnded || (await countWaiting()) === 1).toBe(true)
+      await expect.poll(async () => hasEnded || (await countWaiting(t.db)) === 1).toBe(true)
       expect(hasEnded).toBe(false)
     })
     await changed
@@ -194,7 +187,7 @@ describe('renames and deletions of a group and of its repository', () => {
     for (let round = 0; round < 5; round += 1) {
       const repository = await aRepository(t.db)
       await addUpstream(repository)
-      await behind('select from upstream where repository_id = $1 for share', repository, [
+      await behind(shareUpstreams, repository, [
         () =>
           claimVendorByHand(t.db, commandLine, repository.group, {
             vendor: 'acme',

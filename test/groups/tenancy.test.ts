@@ -13,6 +13,7 @@ import {
 import { renderOutdatedJob, rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { ageReservation, listAliases, listReservedNames, listTakenAliases } from '../support/group-rows.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
 
 describe('a group', () => {
@@ -116,18 +117,11 @@ describe('the name of a renamed or deleted group', () => {
     await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
     await expect(rename(other, second)).rejects.toMatchObject(reserved)
 
-    await t.db.query(
-      `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
-      [group.id],
-    )
+    await ageReservation(t.db, group, 90)
     await addGroup(t, commandLine, group.name, owner)
     await rename(other, second)
     // The reservations that are over were removed. That of the last rename remains.
-    const { rows } = await t.db.query('select name from reserved_group_name where group_id in ($1, $2)', [
-      group.id,
-      other.id,
-    ])
-    expect(rows).toEqual([{ name: other.name }])
+    expect(await listReservedNames(t.db, [group, other])).toEqual([other.name])
   })
 
   it.each(['renamed', 'deleted', 'emptied before it is deleted'])(
@@ -141,10 +135,7 @@ describe('the name of a renamed or deleted group', () => {
       if (end === 'emptied before it is deleted') await removeRepository(t.db, commandLine, repository)
       if (end === 'renamed') await rename(group, aName('renamed'))
       else await removeGroup(t.db, commandLine, group, { withRepositories: true })
-      await t.db.query(
-        `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
-        [group.id],
-      )
+      await ageReservation(t.db, group, 90)
       await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
       await addGroup(t, commandLine, group.name, owner, { force: true })
     },
@@ -218,11 +209,7 @@ describe('a renamed repository', () => {
       constraint: 'repository_name_is_well_formed',
     })
     await rename(repository.id, 'first')
-    const { rows } = await t.db.query(
-      'select name from repository_alias where repository_id = $1 order by name',
-      [repository.id],
-    )
-    expect(rows.map(({ name }) => name)).toEqual(['second', 'third'])
+    expect(await listAliases(t.db, repository)).toEqual(['second', 'third'])
     await rename(repository.id, 'first')
     // The name is free in another group, and after the repository with that name was removed for good.
     await aRepository(t.db, { name: 'second' })
@@ -243,12 +230,7 @@ describe('a renamed repository', () => {
         aRepository(t.db, { group, name: 'old' }),
         aRepository(t.db, { group, name: 'new' }),
       ])
-      const { rows } = await t.db.query(
-        `select name from repository_alias where group_id = $1
-         intersect select name from repository where group_id = $1`,
-        [group.id],
-      )
-      expect(rows).toEqual([])
+      expect(await listTakenAliases(t.db, group)).toEqual([])
     }
   })
 })

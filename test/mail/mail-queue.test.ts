@@ -8,7 +8,9 @@ import type { Mail } from '../../src/mail/mail.ts'
 import { type MailKind, queueMail, sendMailJob } from '../../src/mail/mail-queue.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
+import { listStoredJobs, makeJobsDue } from '../support/job-rows.ts'
 import { useMailServer } from '../support/mail-server.ts'
+import { countRows, dropRows } from '../support/rows.ts'
 
 const server = await useMailServer()
 const config = readConfig({ BASE_URL: 'https://svc.example.com', ...server.environment })
@@ -35,14 +37,14 @@ const log = openLog('info', stream)
 
 const queue = (changes: Partial<Mail> = {}) => queueMail(database.db, config, greeting, changes)
 const send = () => runDueJobs({ config, db: database.db }, [job], log)
-const makeDue = () => database.db.query('update job set run_at = now() where failed_at is null')
+const makeDue = () => makeJobsDue(database.db)
 const counted = async () => {
   const [found] = (await countJobs(database.db)).filter(({ name }) => name === 'send-mail')
   return found && { queued: found.queued, active: found.active, failed: found.failed }
 }
 
 beforeEach(async () => {
-  await database.db.query('delete from job')
+  await dropRows(database.db, 'job')
   server.received.length = 0
   server.refuseRecipients(null)
   server.beforeAccepting(async () => {})
@@ -80,7 +82,7 @@ describe('a queued mail', () => {
   it('is not queued without SMTP_URL, and dropped when SMTP_URL is gone', async () => {
     const silent = readConfig({})
     expect(await queueMail(database.db, silent, greeting, {})).toBe(false)
-    expect((await database.db.query('select from job')).rowCount).toBe(0)
+    expect(await countRows(database.db, 'job')).toBe(0)
     expect(await queue()).toBe(true)
     await runDueJobs({ config: silent, db: database.db }, [job], log)
     expect(await counted()).toEqual({ queued: 0, active: 0, failed: 0 })
@@ -121,9 +123,10 @@ describe('a queued mail', () => {
     await queue()
     await send()
     expect(await counted()).toEqual({ queued: 0, active: 0, failed: 1 })
-    const { rows } = await database.db.query('select attempts, last_error from job')
-    expect(rows).toEqual([{ attempts: 1, last_error: expect.stringContaining('EENVELOPE RCPT TO): 550') }])
-    expect(rows[0]?.last_error).toContain('<…>: User unknown')
+    const [stored, ...others] = await listStoredJobs(database.db)
+    expect([stored?.attempts, others]).toEqual([1, []])
+    expect(stored?.lastError).toContain('EENVELOPE RCPT TO): 550')
+    expect(stored?.lastError).toContain('<…>: User unknown')
     expect(lines.join('')).toContain('User unknown')
     expect(lines.join('')).not.toContain('ann@')
   })

@@ -12,6 +12,7 @@ import {
 } from '../../src/oauth/applications.ts'
 import { useDatabase } from '../support/database.ts'
 import { anApplication, pixel } from '../support/oauth-actors.ts'
+import { listClientSecrets } from '../support/oauth-rows.ts'
 
 describe('the table of applications', () => {
   const t = useDatabase()
@@ -53,12 +54,8 @@ describe('the table of applications', () => {
     const { id, clientId } = await anApplication(t.db)
     await rotateClientSecret(t.db, clientId, hashSecret(makeSecret('client')), 3600)
     await rotateClientSecret(t.db, clientId, hashSecret(makeSecret('client')), 7200)
-    const { rows } = await t.db.query(
-      `select round(extract(epoch from expires_at - now()) / 3600) as hours
-         from application_secret where application_id = $1 order by created_at`,
-      [id],
-    )
-    expect(rows.map(({ hours }) => hours)).toEqual(['1', '2', 'Infinity'])
+    const secrets = await listClientSecrets(t.db, { id })
+    expect(secrets.map(({ seconds }) => Math.round(seconds / 3600))).toEqual([1, 2, Number.POSITIVE_INFINITY])
   })
 
   it.each([

@@ -3,6 +3,7 @@ import { aMember, anAccount, aRepository, cookiesOf, csrfTokenIn, post, signIn }
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { hasEnded, listAuthorizationIds } from '../support/oauth-rows.ts'
 
 describe('/settings/authorizations', () => {
   const t = useApp()
@@ -17,22 +18,17 @@ describe('/settings/authorizations', () => {
       return await submitConsent(t, page, cookie, 'approve', { repository })
     }
     await consent()
-    const { rows } = await t.db.query<{ id: string }>(
-      'select id from account_authorization where account_id = $1',
-      [account.id],
-    )
+    const [id = ''] = await listAuthorizationIds(t.db, account)
     const page = await open(t, '/settings/authorizations', cookie)
-    const withdraw = (authorization = rows[0]?.id ?? '') =>
+    const withdraw = (authorization = id) =>
       post(t.app, '/settings/authorizations/withdraw', cookie, {
         csrf_token: csrfTokenIn(page),
         authorization,
       })
-    return { account, application, cookie, page, id: rows[0]?.id ?? '', withdraw, consent }
+    return { account, application, cookie, page, id, withdraw, consent }
   }
 
-  const isLive = async (id: string) =>
-    (await t.db.query('select from account_authorization where id = $1 and ended_at is null', [id]))
-      .rowCount === 1
+  const isLive = async (id: string) => (await hasEnded(t.db, { id })) === false
 
   it('asks to sign in', async () => {
     const redirect = await open(t, '/settings/authorizations')
@@ -96,10 +92,7 @@ describe('/settings/authorizations', () => {
     await withdraw()
     expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
     await consent()
-    const { rowCount } = await t.db.query('select from account_authorization where account_id = $1', [
-      account.id,
-    ])
-    expect(rowCount).toBe(2)
+    expect(await listAuthorizationIds(t.db, account)).toHaveLength(2)
   })
 
   it('survives concurrent consents and withdrawals: a withdrawn authorization stays withdrawn', async () => {

@@ -3,6 +3,14 @@ import { aName, anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import {
+  changeRegistration,
+  endAuthorizationsOf,
+  forgetWhenGranted,
+  liveGrantsOf,
+  storedCode,
+} from '../support/oauth-rows.ts'
+import { countRows } from '../support/rows.ts'
 
 const issuer = 'http://svc.test'
 const challenge = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
@@ -23,7 +31,7 @@ describe('GET /oauth2/auth', () => {
     return await submitConsent(t, page, cookie, 'approve')
   }
 
-  const countCodes = async () => (await t.db.query('select from authorization_code')).rowCount
+  const countCodes = () => countRows(t.db, 'authorization_code')
 
   describe('before the redirect URI is proven', () => {
     async function expectPage(url: string, reason: string) {
@@ -299,30 +307,24 @@ describe('GET /oauth2/auth', () => {
   })
 
   it('narrows the consent and the code to the requested scopes (33), or uses all registered ones (35)', async () => {
-    const { application, cookie, account } = await aVisitor()
+    const { application, cookie } = await aVisitor()
     for (const [scope, granted] of [
       ['registry-package:r account-email:r', ['registry-package:r', 'account-email:r']],
       [null, application.scopes],
     ] as const) {
       const page = await open(t, authorizeLink(application, { scope, prompt: 'consent' }), cookie)
       expect(page.body.includes('See your profile')).toBe(scope === null)
-      await submitConsent(t, page, cookie, 'approve')
-      const { rows } = await t.db.query(
-        `select c.scopes from authorization_code c join account_authorization a on a.id = c.authorization_id
-          where a.account_id = $1 order by c.created_at desc limit 1`,
-        [account.id],
-      )
-      expect(rows[0].scopes).toEqual(granted)
+      const redirect = await submitConsent(t, page, cookie, 'approve')
+      const { code = '' } = responseOf(redirect)
+      expect((await storedCode(t.db, code))?.scopes).toEqual(granted)
     }
   })
 
   it('stores an S256 challenge with the code (36)', async () => {
     const redirect = await approve({ code_challenge: challenge, code_challenge_method: 'S256' })
-    expect(responseOf(redirect)['code']).toMatch(/^svcc_/)
-    const { rows } = await t.db.query(
-      'select code_challenge from authorization_code order by created_at desc limit 1',
-    )
-    expect(rows[0].code_challenge).toBe(challenge)
+    const { code = '' } = responseOf(redirect)
+    expect(code).toMatch(/^svcc_/)
+    expect((await storedCode(t.db, code))?.codeChallenge).toBe(challenge)
   })
 
   it.each(['OPTIONS', 'PUT', 'DELETE', 'PATCH'] as const)(
@@ -394,11 +396,8 @@ describe('GET /oauth2/auth', () => {
       const page = await open(t, authorizeLink(application, { scope: 'account-profile:r' }), cookie)
       expect(page.statusCode).toBe(200)
       await submitConsent(t, page, cookie, 'approve')
-      const { rows } = await t.db.query(
-        `select scopes from authorization_grant where account_id = $1 and ended_at is null order by id`,
-        [account.id],
-      )
-      expect(rows).toEqual([{ scopes: ['account-email:r'] }, { scopes: ['account-profile:r'] }])
+      const grants = await liveGrantsOf(t.db, account)
+      expect(grants.map(({ scopes }) => scopes)).toEqual([['account-email:r'], ['account-profile:r']])
       const skipped = async (scope: string) =>
         (await open(t, authorizeLink(application, { scope }), cookie)).statusCode === 302
       expect(await skipped('account-email:r')).toBe(true)
@@ -408,21 +407,19 @@ describe('GET /oauth2/auth', () => {
 
     it('asks again when the only grant is from a release without grants: it may combine several consents', async () => {
       const { application, cookie, account } = await aConsent()
-      await t.db.query('update authorization_grant set granted_at = null where account_id = $1', [account.id])
+      await forgetWhenGranted(t.db, account)
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
     })
 
     it('asks again when the resource scope has changed', async () => {
       const { application, cookie } = await aConsent()
-      await t.db.query(`update application set resource_scope = 'public' where id = $1`, [application.id])
+      await changeRegistration(t.db, application, { resourceScope: 'public' })
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
     })
 
     it('asks again after the authorization was withdrawn', async () => {
       const { application, cookie, account } = await aConsent()
-      await t.db.query('update account_authorization set ended_at = now() where account_id = $1', [
-        account.id,
-      ])
+      await endAuthorizationsOf(t.db, account)
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
     })
 

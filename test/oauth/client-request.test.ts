@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { hashSecret, makeClientId, makeSecret } from '../../src/domain/secrets.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
+import { endFailureWindows, forgetFailures } from '../support/account-rows.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication, basicOf } from '../support/oauth-actors.ts'
+import { ageClientSecrets } from '../support/oauth-rows.ts'
+import { countRows } from '../support/rows.ts'
 import { anAuthorizedApplication, postForm } from '../support/token-client.ts'
 
 /** Percent-encodes every character, as RFC 6749 §2.3.1 allows. */
@@ -168,10 +171,7 @@ describe('client authentication', () => {
     await rotateClientSecret(t.db, clientId, hashSecret(next), 3600)
     expect((await revoke({ authorization: basic })).statusCode).toBe(200)
     expect((await revoke({ authorization: basicOf(clientId, next) })).statusCode).toBe(200)
-    await t.db.query(
-      `update application_secret set expires_at = expires_at - interval '1 hour' where application_id = $1`,
-      [id],
-    )
+    await ageClientSecrets(t.db, { id })
     expect((await revoke({ authorization: basic })).statusCode).toBe(401)
     expect((await revoke({ authorization: basicOf(clientId, next) })).statusCode).toBe(200)
   })
@@ -210,10 +210,10 @@ describe('many failed client authentications', () => {
   it('no longer count when the window has ended, and a success writes nothing (OAUTH 83)', async () => {
     const { clientId, basic } = await anApplication(t.db)
     await fail(clientId, '192.0.2.3', 31)
-    await t.db.query('update auth_failure set window_ends_at = now()')
+    await endFailureWindows(t.db)
     expect((await revoke(basicOf(clientId, 'wrong'), '192.0.2.3')).statusCode).toBe(401)
-    await t.db.query('delete from auth_failure')
+    await forgetFailures(t.db)
     expect((await revoke(basic, '192.0.2.3')).statusCode).toBe(200)
-    expect((await t.db.query('select from auth_failure')).rowCount).toBe(0)
+    expect(await countRows(t.db, 'auth_failure')).toBe(0)
   })
 })

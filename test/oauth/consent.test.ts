@@ -1,4 +1,3 @@
-import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { describeSubject } from '../../src/events/event-words.ts'
@@ -8,7 +7,19 @@ import { findReturn } from '../../src/web/pages/sign-in/return-path.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, hiddenFields, open, responseOf, submitConsent } from '../support/browse.ts'
+import { fillGroup } from '../support/group-rows.ts'
+import {
+  countUnlocked,
+  countWaiting,
+  delayDeadlockCheck,
+  lockRows,
+  openTransaction,
+  untilWaiting,
+} from '../support/locks.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import type { RegistrationChange } from '../support/oauth-rows.ts'
+import { changeRegistration, endAuthorizationsOf, liveGrantsOf, storedCode } from '../support/oauth-rows.ts'
+import { countRows, dropRows, expire } from '../support/rows.ts'
 
 describe('POST /oauth2/auth', () => {
   const t = useApp()
@@ -22,18 +33,9 @@ describe('POST /oauth2/auth', () => {
     return { account, application, cookie, page }
   }
 
-  const countCodes = async () => (await t.db.query('select from authorization_code')).rowCount
+  const countCodes = () => countRows(t.db, 'authorization_code')
 
-  async function grantsOf(account: { id: string }) {
-    const { rows } = await t.db.query<{ scopes: string[]; paths: string[] }>(
-      `select a.scopes, array(select g.name || '/' || r.name
-                                from repository r join repository_group g on g.id = r.group_id
-                               where r.id = any (a.repository_ids) order by 1) as paths
-         from authorization_grant a where a.account_id = $1 and a.ended_at is null order by a.id`,
-      [account.id],
-    )
-    return rows
-  }
+  const grantsOf = (account: { id: string }) => liveGrantsOf(t.db, account)
 
   it('sends an approved code with state and iss, by 302 (3, 40)', async () => {
     const { application, cookie, page, account } = await aQuestion()
@@ -42,16 +44,10 @@ describe('POST /oauth2/auth', () => {
     expect(redirect.headers['cache-control']).toBe('no-store')
     const { code, ...rest } = responseOf(redirect)
     expect(rest).toEqual({ state: 's', iss: 'http://svc.test' })
-    const { rows } = await t.db.query(
-      `select redirect_uri, extract(epoch from expires_at - now())::int as left, redeemed_at
-         from authorization_code where code_hash = $1`,
-      [hashSecret(String(code))],
-    )
-    expect(rows).toEqual([
-      { redirect_uri: application.redirectUri, left: expect.any(Number), redeemed_at: null },
-    ])
-    expect(rows[0].left).toBeGreaterThan(590)
-    expect(rows[0].left).toBeLessThanOrEqual(600)
+    const stored = (await storedCode(t.db, String(code))) ?? expect.fail()
+    expect(stored).toMatchObject({ redirectUri: application.redirectUri, redeemedAt: null })
+    expect(stored.seconds).toBeGreaterThan(590)
+    expect(stored.seconds).toBeLessThanOrEqual(600)
     expect(await grantsOf(account)).toEqual([{ scopes: application.scopes, paths: [] }])
   })
 
@@ -59,7 +55,7 @@ describe('POST /oauth2/auth', () => {
     'returns to the same question after a new sign-in when the session ended before %s',
     async (decision) => {
       const { account, application, cookie, page } = await aQuestion()
-      await t.db.query('delete from session where account_id = $1', [account.id])
+      await dropRows(t.db, 'session', { accountId: account.id })
       const before = await countCodes()
       const redirect = await submitConsent(t, page, cookie, decision)
       expect(redirect.statusCode).toBe(303)
@@ -73,8 +69,7 @@ describe('POST /oauth2/auth', () => {
     const { account, application, cookie, page: oldest } = await aQuestion()
     const other = await aQuestion()
     const openPage = () => open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
-    const count = async () =>
-      (await t.db.query('select from authorization_request where account_id = $1', [account.id])).rowCount
+    const count = () => countRows(t.db, 'authorization_request', { accountId: account.id })
     for (let round = 0; round < 9; round += 1) await Promise.all(Array.from({ length: 10 }, openPage))
     const latest = await openPage()
     // All pages of the first 92 requests work, also the oldest one.
@@ -91,8 +86,7 @@ describe('POST /oauth2/auth', () => {
 
   it('locks no other request of the account when it stores one', async () => {
     const { account, application } = await aQuestion()
-    const tx = await t.db.connect()
-    await tx.query('begin')
+    const { tx, rollback } = await openTransaction(t.db)
     await insertAuthorizationRequest(tx, hashSecret(aName('another')), {
       accountId: account.id,
       applicationId: application.id,
@@ -103,13 +97,8 @@ describe('POST /oauth2/auth', () => {
       resourceScope: application.resourceScope,
       codeChallenge: null,
     })
-    const free = await t.db.query(
-      'select from authorization_request where account_id = $1 for update skip locked',
-      [account.id],
-    )
-    expect(free.rowCount).toBe(1)
-    await tx.query('rollback')
-    tx.release()
+    expect(await countUnlocked(t.db, 'authorization_request', { accountId: account.id })).toBe(1)
+    await rollback()
   })
 
   it('sends access_denied with state when the account denies (7)', async () => {
@@ -164,7 +153,7 @@ describe('POST /oauth2/auth', () => {
 
   it('lets one of ten racing approvals of a page count (44)', async () => {
     const { cookie, page } = await aQuestion()
-    const before = (await countCodes()) ?? 0
+    const before = await countCodes()
     const responses = await Promise.all(
       Array.from({ length: 10 }, () => submitConsent(t, page, cookie, 'approve')),
     )
@@ -185,11 +174,8 @@ describe('POST /oauth2/auth', () => {
     expect(grants.map(({ scopes }) => scopes.join()).toSorted()).toEqual(
       application.scopes.flatMap((scope) => [scope, scope, scope, scope]).toSorted(),
     )
-    const { rowCount } = await t.db.query(
-      'select from account_authorization where account_id = $1 and ended_at is null',
-      [account.id],
-    )
-    expect(rowCount).toBe(1)
+    const live = { accountId: account.id, endedAt: null }
+    expect(await countRows(t.db, 'account_authorization', live)).toBe(1)
   })
 
   it('refuses the decision of another account than the one that saw the page (45)', async () => {
@@ -230,11 +216,9 @@ describe('POST /oauth2/auth', () => {
 
   it('refuses a decision that comes too late, or after the application was suspended', async () => {
     const late = await aQuestion()
-    await t.db.query(`update authorization_request set expires_at = now() where account_id = $1`, [
-      late.account.id,
-    ])
+    await expire(t.db, 'authorization_request', { accountId: late.account.id })
     const suspended = await aQuestion()
-    await t.db.query(`update application set status = 'suspended' where id = $1`, [suspended.application.id])
+    await changeRegistration(t.db, suspended.application, { status: 'suspended' })
     for (const { page, cookie } of [late, suspended]) {
       for (const decision of ['approve', 'deny', 'search']) {
         const refusal = await submitConsent(t, page, cookie, decision)
@@ -252,15 +236,15 @@ describe('POST /oauth2/auth', () => {
     },
   )
 
-  it.each([
-    ['a scope', `scopes = array['account-profile:r']`],
-    ['the resource scope', `resource_scope = 'public'`],
-    ['the host of the Redirect URL', `redirect_uri = 'https://elsewhere.example.com/callback'`],
-    ['other paths of the host', `exact_redirect = true, redirect_uri = 'https://app.example.com/other'`],
+  it.each<[string, RegistrationChange]>([
+    ['a scope', { scopes: ['account-profile:r'] }],
+    ['the resource scope', { resourceScope: 'public' }],
+    ['the host of the Redirect URL', { redirectUri: 'https://elsewhere.example.com/callback' }],
+    ['other paths of the host', { exactRedirect: true, redirectUri: 'https://app.example.com/other' }],
   ])('refuses a decision after the application lost %s', async (_what, change) => {
     for (const decision of ['approve', 'deny']) {
       const { application, account, cookie, page } = await aQuestion()
-      await t.db.query(`update application set ${change} where id = $1`, [application.id])
+      await changeRegistration(t.db, application, change)
       const refused = await submitConsent(t, page, cookie, decision)
       expect([refused.statusCode, refused.headers.location]).toEqual([400, undefined])
       expect(refused.body).toContain('The application was changed in the meantime.')
@@ -268,29 +252,21 @@ describe('POST /oauth2/auth', () => {
     }
   })
 
-  it.each([
-    ['a scope', `scopes = array['account-profile:r']`],
-    ['the Redirect URL', `redirect_uri = 'https://elsewhere.example.com/callback'`],
-    ['its approval', `status = 'suspended'`],
+  it.each<[string, RegistrationChange]>([
+    ['a scope', { scopes: ['account-profile:r'] }],
+    ['the Redirect URL', { redirectUri: 'https://elsewhere.example.com/callback' }],
+    ['its approval', { status: 'suspended' }],
   ])('refuses a decision that waits for the loss of %s', async (_what, change) => {
     for (const decision of ['approve', 'deny']) {
       const { application, account, cookie, page } = await aQuestion()
-      const operator = new pg.Client(t.connection)
-      await operator.connect()
-      await operator.query('begin')
-      await operator.query(`update application set ${change} where id = $1`, [application.id])
+      const operator = await openTransaction(t.db)
+      await changeRegistration(operator.tx, application, change)
       let isDone = false
       const response = submitConsent(t, page, cookie, decision).finally(() => {
         isDone = true
       })
-      await vi.waitFor(async () => {
-        const { rowCount } = await t.db.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        expect(isDone || rowCount === 1).toBe(true)
-      }, 60_000)
-      await operator.query('commit')
-      await operator.end()
+      await vi.waitFor(async () => expect(isDone || (await countWaiting(t.db)) === 1).toBe(true), 60_000)
+      await operator.commit()
       expect([(await response).statusCode, (await response).headers.location]).toEqual([400, undefined])
       expect(await grantsOf(account)).toEqual([])
     }
@@ -298,20 +274,14 @@ describe('POST /oauth2/auth', () => {
 
   it('says that something else was changing, when another transaction and the decision wait for each other', async () => {
     const { application, account, cookie, page } = await aQuestion()
-    const other = new pg.Client(t.connection)
-    await other.connect()
+    const other = await openTransaction(t.db)
     // PostgreSQL ends the transaction that is the first to look for a deadlock.
-    await other.query(`begin; set local deadlock_timeout = '1min'`)
-    await other.query('select from authorization_request where account_id = $1 for update', [account.id])
+    await delayDeadlockCheck(other.tx)
+    await lockRows(other.tx, 'authorization_request', { accountId: account.id })
     const response = submitConsent(t, page, cookie, 'deny')
-    await vi.waitFor(async () => {
-      const { rowCount } = await t.db.query(
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-      expect(rowCount).toBe(1)
-    }, 60_000)
-    await other.query('select from application where id = $1 for update', [application.id])
-    await other.end()
+    await untilWaiting(t.db)
+    await lockRows(other.tx, 'application', { id: application.id })
+    await other.rollback()
     const { statusCode, headers, body } = await response
     expect([statusCode, headers['retry-after']]).toEqual([503, '5'])
     expect(body).toContain('Something else was changing the same data at the same moment.')
@@ -357,7 +327,7 @@ describe('POST /oauth2/auth', () => {
     // Other access, or more access than before, is not less.
     expect(await consent('registry-package:r')).toEqual(narrower)
     expect(await consent('registry-package:rw')).toEqual(narrower)
-    await t.db.query('update account_authorization set ended_at = now() where account_id = $1', [account.id])
+    await endAuthorizationsOf(t.db, account)
     // After a withdrawal nothing is allowed, so every consent allows more.
     expect(await consent('registry-package:r')).toEqual(narrower)
     const page = await open(t, '/settings/security', cookie)
@@ -485,20 +455,17 @@ describe('POST /oauth2/auth', () => {
 
     it('shows a page of the repositories of an account that has many, and finds the rest', async () => {
       const { account, application, cookie } = await aChoice()
-      const { group } = await aRepository(t.db, { name: 'r-000' })
+      const { group } = await aRepository(t.db, { name: 'repo-000' })
       await aGroupMember(t.db, account, group, 'guest')
-      await t.db.query(
-        `insert into repository (group_id, name) select $1, 'r-' || to_char(n, 'FM000') from generate_series(1, 120) n`,
-        [group.id],
-      )
+      await fillGroup(t.db, group, 120)
       const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
       expect(offered(page)).toHaveLength(50)
       expect(page.body).toContain('There are more')
       const found = await submitConsent(t, page, cookie, 'search', {
-        search: 'r-117',
-        repository: [`${group.name}/r-003`],
+        search: 'repo-117',
+        repository: [`${group.name}/repo-003`],
       })
-      expect(offered(found)).toEqual([`✓ ${group.name}/r-003`, `${group.name}/r-117`])
+      expect(offered(found)).toEqual([`✓ ${group.name}/repo-003`, `${group.name}/repo-117`])
       expect(found.body).not.toContain('There are more')
     })
 
@@ -506,7 +473,7 @@ describe('POST /oauth2/auth', () => {
       const { application, cookie, page, own } = await aChoice()
       await submitConsent(t, page, cookie, 'approve', { repository: own.path })
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(302)
-      await t.db.query('delete from repository where id = $1', [own.id])
+      await dropRows(t.db, 'repository', { id: own.id })
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
     })
   })

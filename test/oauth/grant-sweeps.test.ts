@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
 import { endAuthorization } from '../../src/oauth/authorizations.ts'
 import {
   deleteEndedAuthorizations,
@@ -10,7 +10,14 @@ import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../src/oau
 import { anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
-import { anApplication } from '../support/oauth-actors.ts'
+import { anAccessToken, anApplication } from '../support/oauth-actors.ts'
+import {
+  ageSupersededGrants,
+  changeRegistration,
+  countConsents,
+  positionOfGrantSweep,
+} from '../support/oauth-rows.ts'
+import { dropRows } from '../support/rows.ts'
 import {
   anAuthorizedApplication,
   noteEveryExchange,
@@ -37,16 +44,7 @@ describe('the sweeps of grants', () => {
     ]
     for (const one of sweeps) while ((await one(t.db, limit, t.config)) >= limit);
   }
-  const countOf = async (accountId: string) => {
-    const { rows } = await t.db.query<Record<string, number>>(
-      `select (select count(*)::int from account_authorization where account_id = $1) as authorizations,
-              (select count(*)::int from authorization_grant where account_id = $1) as grants,
-              (select count(*)::int from authorization_code c join account_authorization a on a.id = c.authorization_id
-                where a.account_id = $1) as codes`,
-      [accountId],
-    )
-    return rows[0]
-  }
+  const countOf = (id: string) => countConsents(t.db, { id })
   const nothing = { authorizations: 0, grants: 0, codes: 0 }
 
   /** An account whose browser consents to an application, again and again. */
@@ -92,9 +90,7 @@ describe('the sweeps of grants', () => {
     const { account, application, consent } = await aVisitor()
     await consent('account-email:r')
     const { access_token } = await consent('account-profile:r')
-    await t.db.query(`update application set scopes = array['account-profile:r'] where id = $1`, [
-      application.id,
-    ])
+    await changeRegistration(t.db, application, { scopes: ['account-profile:r'] })
     expect(await countOf(account.id)).toMatchObject({ authorizations: 1, grants: 2 })
     await pass(t.db, 32 * day)
     await sweep()
@@ -144,8 +140,7 @@ describe('the sweeps of grants', () => {
     const page = await open(t, authorizeLink(application, { scope: narrow, prompt: 'consent' }), cookie)
     const code = String(responseOf(await submitConsent(t, page, cookie, 'approve'))['code'])
     await consent(wide)
-    await t.db.query(`update superseded_grant set superseded_at = now() - interval '2 days'`)
-    await t.db.query(`update sweep_position set reached_at = '-infinity' where name = 'superseded_grants'`)
+    await ageSupersededGrants(t.db)
     expect(await deleteSupersededGrants(t.db, 2000)).toBe(0)
     expect(await countOf(account.id)).toMatchObject({ grants: 2 })
     expect((await exchange(code)).statusCode).toBe(200)
@@ -156,26 +151,15 @@ describe('the sweeps of grants', () => {
     const first = await consent(narrow)
     await consent(wide)
     const other = await anAuthorizedApplication(t)
-    for (let n = 0; n < 150; n += 1) {
-      await t.db.query(
-        `insert into token_pair (authorization_id, access_hash, access_expires_at, refresh_hash, refresh_expires_at)
-         values ($1, $2, now() + interval '1 day', $3, now() + interval '1 day')`,
-        [other.authorization.id, hashSecret(makeSecret('access')), hashSecret(makeSecret('refresh'))],
-      )
-    }
-    await t.db.query(`update superseded_grant set superseded_at = now() - interval '2 days'`)
-    await t.db.query(`update sweep_position set reached_at = '-infinity' where name = 'superseded_grants'`)
-    const position = async () =>
-      Number(
-        (await t.db.query(`select pair_id from sweep_position where name = 'superseded_grants'`)).rows[0]
-          .pair_id,
-      )
+    for (let n = 0; n < 150; n += 1) await anAccessToken(t.db, other.authorization)
+    await ageSupersededGrants(t.db)
+    const position = () => positionOfGrantSweep(t.db)
     expect(await position()).toBe(-1)
     expect(await deleteSupersededGrants(t.db, 1)).toBe(0)
     expect(await position()).toBeGreaterThan(0)
     // The refreshed pair comes after the position. The earlier one is gone, as if it had been dead for long.
     const second = (await refresh(first.refresh_token)).json()
-    await t.db.query('delete from token_pair where access_hash = $1', [hashSecret(first.access_token)])
+    await dropRows(t.db, 'token_pair', { accessHash: hashSecret(first.access_token) })
     while ((await position()) !== -1) await deleteSupersededGrants(t.db, 1)
     expect(await countOf(account.id)).toMatchObject({ grants: 2 })
     expect(await works(t, second.access_token)).toBe(true)

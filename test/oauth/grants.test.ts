@@ -4,6 +4,7 @@ import { useApp } from '../support/app.ts'
 import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
+import { dropRows } from '../support/rows.ts'
 import { ask, tokenClient, works } from '../support/token-client.ts'
 
 describe('a token may do what its own consent allowed (CONTRACT 1.5)', () => {
@@ -144,7 +145,7 @@ describe('a token may do what its own consent allowed (CONTRACT 1.5)', () => {
     expect(parts[1]).toContain('data-scope="registry-package:rw"')
     expect(parts[1]).toContain('data-scope="account-profile:r"')
     expect(parts[2]).toContain(`<dd>${toy.path}</dd>`)
-    await t.db.query('delete from repository where id = $1', [toy.id])
+    await dropRows(t.db, 'repository', { id: toy.id })
     expect((await open(t, '/settings/authorizations', cookie)).body).toContain('no longer exist')
   })
 })

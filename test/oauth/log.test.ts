@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { anAccount, password, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { refuseNewPairs } from '../support/broken-schema.ts'
 import { authorizeLink, hiddenFields, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication, basicOf } from '../support/oauth-actors.ts'
 import { ask, postForm, tokenClient, works } from '../support/token-client.ts'
@@ -42,7 +43,7 @@ describe('the log of a whole authorization', () => {
     })
     await client.revoke(next.refresh_token)
     // Errors of the database must not be logged with secrets either.
-    await t.db.query('alter table token_pair add constraint nothing_fits check (false) not valid')
+    await refuseNewPairs(t.db)
     const again = await submitConsent(t, await open(t, link, cookie), cookie, 'approve')
     const { code: lastCode = '' } = responseOf(again)
     expect((await client.exchange(lastCode, { code_verifier: verifier })).statusCode).toBe(500)

@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorization } from '../support/oauth-actors.ts'
+import { changeRegistration, endGrants, hasEnded } from '../support/oauth-rows.ts'
 import { anAuthorizedApplication, ask, works } from '../support/token-client.ts'
 
 const t = useApp()
 
 /** Changes the scopes of a registration as an administrator's migration does. */
-async function setScopes({ id }: { id: string }, scopes: string[]): Promise<void> {
-  await t.db.query('update application set scopes = $2 where id = $1', [id, scopes])
-}
+const setScopes = (application: { id: string }, scopes: string[]) =>
+  changeRegistration(t.db, application, { scopes })
 
 describe('a scope that an application loses', () => {
   it('leaves its existing tokens at the next request, and the tokens of later refreshes', async () => {
@@ -51,9 +51,7 @@ describe('a scope that an application loses', () => {
   it('revives no grant that has ended', async () => {
     const { application, tokens, authorization } = await anAuthorizedApplication(t)
     const { access_token } = await tokens()
-    await t.db.query('update authorization_grant set ended_at = now() where authorization_id = $1', [
-      authorization.id,
-    ])
+    await endGrants(t.db, authorization)
     expect(await works(t, access_token)).toBe(false)
     await setScopes(application, ['account-profile:r'])
     expect(await works(t, access_token)).toBe(false)
@@ -67,11 +65,7 @@ describe('a scope that an application loses', () => {
     await setScopes(application, ['account-profile:r'])
     expect(await works(t, access_token)).toBe(false)
     expect((await refresh(refresh_token)).json().error).toBe('invalid_grant')
-    const { rows } = await t.db.query(
-      'select ended_at is not null as ended from account_authorization where id = $1',
-      [authorization.id],
-    )
-    expect(rows).toEqual([{ ended: true }])
+    expect(await hasEnded(t.db, authorization)).toBe(true)
   })
 
   it('does not change grants when the application gets more scopes', async () => {

@@ -3,6 +3,7 @@ import { makeSecret } from '../../src/domain/secrets.ts'
 import { aPersonalToken } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { hasEnded } from '../support/oauth-rows.ts'
 import { anAuthorizedApplication, ask, pass, postForm, works } from '../support/token-client.ts'
 
 describe('POST /oauth2/revoke', () => {
@@ -25,11 +26,7 @@ describe('POST /oauth2/revoke', () => {
       expect((await refresh(pair.refresh_token)).json().error).toBe('invalid_grant')
     }
     expect((await exchange(unused)).json().error).toBe('invalid_grant')
-    const { rows } = await t.db.query(
-      'select ended_at is not null as ended from account_authorization where id = $1',
-      [authorization.id],
-    )
-    expect(rows).toEqual([{ ended: true }])
+    expect(await hasEnded(t.db, authorization)).toBe(true)
   })
 
   it('refuses a repeated hint (OAUTH 59)', async () => {

@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { setDisabled } from '../../src/accounts/accounts.ts'
 import { makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { endAuthorization } from '../support/oauth-rows.ts'
 import { anAuthorizedApplication, ask, pass, works } from '../support/token-client.ts'
 
 const verifier = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk'
@@ -168,7 +170,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
   it('refuses the code of an account that was disabled after the consent (OAUTH 100)', async () => {
     const { exchange, newCode, account } = await anAuthorizedApplication(t)
     const code = await newCode()
-    await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
+    await setDisabled(t.db, account.id, true)
     const response = await exchange(code)
     expect(response.statusCode).toBe(400)
     expect(response.json().error).toBe('invalid_grant')
@@ -188,7 +190,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
   it('refuses the code of an authorization that was withdrawn', async () => {
     const { exchange, newCode, authorization } = await anAuthorizedApplication(t)
     const code = await newCode()
-    await t.db.query('update account_authorization set ended_at = now() where id = $1', [authorization.id])
+    await endAuthorization(t.db, authorization)
     expect((await exchange(code)).json().error).toBe('invalid_grant')
   })
 

@@ -4,7 +4,12 @@ import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import type { PresentedClient } from '../../src/oauth/token-pairs.ts'
 import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/token-pairs.ts'
 import { useApp } from '../support/app.ts'
+import { eventsOf } from '../support/event-rows.ts'
+import { lockRows, openTransaction, untilWaiting } from '../support/locks.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { countEndedGrants, endAuthorization, planOfLiveToken } from '../support/oauth-rows.ts'
+import { changesOf } from '../support/row-changes.ts'
+import { countRows } from '../support/rows.ts'
 import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'
 
 const lifetimes = { accessSeconds: 60, refreshSeconds: 60, graceSeconds: 300 }
@@ -70,10 +75,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
       // Within three seconds, a second use is a double click.
       'invalid_grant',
     ])
-    const { rows } = await t.db.query('select from token_pair where code_hash = any ($1)', [
-      [one, other].map(hashSecret),
-    ])
-    expect(rows).toHaveLength(2)
+    expect(await countRows(t.db, 'token_pair', { codeHash: [one, other].map(hashSecret) })).toBe(2)
   })
 
   it('refresh one token once, and repeat its pair (OAUTH 108)', async () => {
@@ -145,10 +147,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
       call(mine.application, other.access_token),
       call(theirs.application, third.access_token),
     ])
-    const { rows } = await t.db.query(
-      'select count(*)::integer as ended from authorization_grant where ended_at is not null',
-    )
-    expect(rows).toEqual([{ ended: 1 }])
+    expect(await countEndedGrants(t.db)).toBe(1)
     expect(await works(t, third.access_token)).toBe(false)
   })
 
@@ -164,18 +163,16 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     }))
     const made = await Promise.all(calls)
     await revokeTokens(t.db, [...made, ...made].toReversed())
-    const { rows } = await t.db.query(
-      `select account_id, application_id, via, host(address) as ip, request_id from event
-        where action = $1 and account_id = any($2) order by account_id`,
-      [action, clients.map(({ account }) => account.id)],
-    )
-    expect(rows).toEqual(
+    const about = { action, accountId: clients.map(({ account }) => account.id) }
+    const columns = ['accountId', 'applicationId', 'via', 'ip', 'requestId'] as const
+    const events = await eventsOf(t.db, about, columns)
+    expect(events.toSorted((a, b) => Number(a.accountId) - Number(b.accountId))).toEqual(
       clients.map(({ account, application }, i) => ({
-        account_id: account.id,
-        application_id: application.id,
+        accountId: account.id,
+        applicationId: application.id,
         via: 'application',
         ip: `192.0.2.${i}`,
-        request_id: `request ${i}`,
+        requestId: `request ${i}`,
       })),
     )
   })
@@ -185,42 +182,33 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     const first = await tokens()
     const pair = (await refresh(first.refresh_token)).json()
     await pass(t.db, 300)
-    const early = await t.db.connect()
-    await early.query('begin')
+    const early = await openTransaction(t.db)
     await refresh(first.refresh_token)
-    const [result] = await refreshPairs(early, lifetimes, [aRefresh(application, pair.refresh_token)])
-    await early.query('rollback')
-    early.release()
+    const [result] = await refreshPairs(early.tx, lifetimes, [aRefresh(application, pair.refresh_token)])
+    await early.rollback()
     expect(result?.outcome).toBe('invalid_grant')
   })
 
   it('issue no token that survives a revocation which commits while they wait (OAUTH 116)', async () => {
     const { application, tokens, authorization } = await anAuthorizedApplication(t)
     const [held, free] = [await tokens(), await tokens()]
-    const holder = await t.db.connect()
-    await holder.query('begin')
-    await holder.query('select from token_pair where refresh_hash = $1 for update', [
-      hashSecret(held.refresh_token),
-    ])
+    const holder = await openTransaction(t.db)
+    await lockRows(holder.tx, 'token_pair', { refreshHash: hashSecret(held.refresh_token) })
     const calls = [held, free].map(({ refresh_token }) => aRefresh(application, refresh_token))
     const waiting = refreshPairs(t.db, lifetimes, calls)
-    await expect.poll(() => countWaiting()).toBe(1)
-    await t.db.query('update account_authorization set ended_at = now() where id = $1', [authorization.id])
-    await holder.query('rollback')
-    holder.release()
+    await untilWaiting(t.db)
+    await endAuthorization(t.db, authorization)
+    await holder.rollback()
     expect((await waiting).map(({ outcome }) => outcome)).toEqual(['issued', 'issued'])
-    const { rows } = await t.db.query('select from live_pair where refresh_hash = any ($1)', [
-      calls.map(({ nextRefreshHash }) => nextRefreshHash),
-    ])
-    expect(rows).toEqual([])
+    const refreshHash = calls.map(({ nextRefreshHash }) => nextRefreshHash)
+    expect(await countRows(t.db, 'live_pair', { refreshHash })).toBe(0)
   })
 
   it('refresh a pair that a revocation of its access token changes while they wait', async () => {
     const { application, tokens } = await anAuthorizedApplication(t)
     const [changed, free] = [await tokens(), await tokens()]
-    const other = await t.db.connect()
-    await other.query('begin')
-    await revokeTokens(other, [
+    const other = await openTransaction(t.db)
+    await revokeTokens(other.tx, [
       { client: clientOf(application), tokenHash: hashSecret(changed.access_token), actor },
     ])
     const waiting = refreshPairs(
@@ -228,9 +216,8 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
       lifetimes,
       [changed, free].map(({ refresh_token }) => aRefresh(application, refresh_token)),
     )
-    await expect.poll(() => countWaiting()).toBe(1)
-    await other.query('commit')
-    other.release()
+    await untilWaiting(t.db)
+    await other.commit()
     expect((await waiting).map(({ outcome }) => outcome)).toEqual(['issued', 'issued'])
     expect(await works(t, changed.access_token)).toBe(false)
   })
@@ -238,70 +225,43 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
   it('revoke an access token whose pair a refresh changes while they wait (OAUTH 116)', async () => {
     const { application, tokens } = await anAuthorizedApplication(t)
     const { access_token, refresh_token } = await tokens()
-    const other = await t.db.connect()
-    await other.query('begin')
-    await refreshPairs(other, lifetimes, [aRefresh(application, refresh_token)])
+    const other = await openTransaction(t.db)
+    await refreshPairs(other.tx, lifetimes, [aRefresh(application, refresh_token)])
     const waiting = revokeTokens(t.db, [
       { client: clientOf(application), tokenHash: hashSecret(access_token), actor },
     ])
-    await expect.poll(() => countWaiting()).toBe(1)
-    await other.query('commit')
-    other.release()
+    await untilWaiting(t.db)
+    await other.commit()
     expect(await waiting).toEqual([true])
     expect(await works(t, access_token)).toBe(false)
   })
 
-  async function countWaiting(): Promise<number> {
-    const { rowCount } = await t.db.query(
-      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-    )
-    return rowCount ?? 0
-  }
-
   it('update a superseded pair without changing an index (HOT)', async () => {
     const { application, tokens } = await anAuthorizedApplication(t)
     const pairs = await Promise.all(Array.from({ length: 40 }, () => tokens()))
-    const client = await t.db.connect()
-    await client.query('begin')
-    const counts = async () =>
-      (
-        await client.query(
-          `select pg_stat_get_xact_tuples_inserted(c.oid)::integer as inserted,
-                  pg_stat_get_xact_tuples_updated(c.oid)::integer as updated,
-                  pg_stat_get_xact_tuples_hot_updated(c.oid)::integer as hot
-             from pg_class c where c.oid in ('token_pair'::regclass, 'authorization_grant'::regclass,
-                                             'account_authorization'::regclass) order by c.relname`,
-        )
-      ).rows
-    const before = await counts()
+    const { tx, rollback } = await openTransaction(t.db)
+    const tables = ['token_pair', 'authorization_grant', 'account_authorization']
+    const before = await changesOf(tx, tables)
     await refreshPairs(
-      client,
+      tx,
       lifetimes,
       pairs.map(({ refresh_token }) => aRefresh(application, refresh_token)),
     )
-    const changes = (await counts()).map((row, i) => ({
-      inserted: row.inserted - before[i].inserted,
-      updated: row.updated - before[i].updated,
-      hot: row.hot - before[i].hot,
+    const changes = (await changesOf(tx, tables)).map((row, i) => ({
+      inserted: row.inserted - (before[i]?.inserted ?? 0),
+      updated: row.updated - (before[i]?.updated ?? 0),
+      hot: row.hot - (before[i]?.hot ?? 0),
     }))
-    await client.query('rollback')
-    client.release()
+    await rollback()
     const untouched = { inserted: 0, updated: 0, hot: 0 }
     expect(changes).toEqual([untouched, untouched, { inserted: 40, updated: 40, hot: expect.any(Number) }])
     expect(changes[2]?.hot).toBeGreaterThanOrEqual(30)
   })
 
   it('find a live token of any kind through the index of its hash', async () => {
-    const client = await t.db.connect()
-    await client.query('begin')
-    await client.query('set local enable_seqscan = off')
-    const { rows } = await client.query(
-      'explain (format json) select account_id from live_token where token_hash = $1',
-      [hashSecret('x')],
-    )
-    await client.query('rollback')
-    client.release()
-    const plan = JSON.stringify(rows)
+    const { tx, rollback } = await openTransaction(t.db)
+    const plan = await planOfLiveToken(tx, 'x')
+    await rollback()
     expect(plan).toContain('token_pair_access_hash_key')
     expect(plan).toContain('personal_token_token_hash_key')
   })

@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { setDisabled } from '../../src/accounts/accounts.ts'
+import { makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { expireRefreshToken, storedPair } from '../support/oauth-rows.ts'
+import { countRows, textOf } from '../support/rows.ts'
 import { anAuthorizedApplication, ask, pass, works } from '../support/token-client.ts'
 
 describe('POST /oauth2/token with grant_type=refresh_token', () => {
@@ -82,11 +85,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
 
   it('does not report a reuse when the token only expired within its grace period', async () => {
     const { refresh, old } = await aPair()
-    await t.db.query(
-      `update token_pair set refresh_expires_at = now() + interval '60 seconds'
-                       where refresh_hash = $1`,
-      [hashSecret(old.refresh_token)],
-    )
+    await expireRefreshToken(t.db, old.refresh_token, '60 seconds')
     const next = (await refresh(old.refresh_token)).json()
     await pass(t.db, 60)
     expect((await refresh(old.refresh_token)).statusCode).toBe(400)
@@ -99,11 +98,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(responses.map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(200))
     expect(new Set(responses.map((response) => response.json().access_token)).size).toBe(1)
     expect(new Set(responses.map((response) => response.json().refresh_token)).size).toBe(1)
-    const { rows } = await t.db.query(
-      'select count(*)::integer as pairs from token_pair where authorization_id = $1',
-      [authorization.id],
-    )
-    expect(rows).toEqual([{ pairs: 2 }])
+    expect(await countRows(t.db, 'token_pair', { authorizationId: authorization.id })).toBe(2)
   })
 
   it('refuses one older than 180 days (OAUTH 109)', async () => {
@@ -170,10 +165,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     const response = await refresh(old.refresh_token, { scope })
     expect(response.statusCode).toBe(400)
     expect(response.json().error).toBe('invalid_scope')
-    const { rows } = await t.db.query('select superseded_at from token_pair where refresh_hash = $1', [
-      hashSecret(old.refresh_token),
-    ])
-    expect(rows).toEqual([{ superseded_at: null }])
+    expect(await storedPair(t.db, old.refresh_token)).toMatchObject({ supersededAt: null })
     expect((await refresh(old.refresh_token)).statusCode).toBe(200)
   })
 
@@ -206,17 +198,14 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     await setApplicationStatus(t.db, suspended.application.clientId, 'suspended')
     expect((await suspended.refresh(suspended.old.refresh_token)).json().error).toBe('invalid_client')
     const { refresh, old, account } = await aPair()
-    await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
+    await setDisabled(t.db, account.id, true)
     expect((await refresh(old.refresh_token)).json().error).toBe('invalid_grant')
   })
 
   it('stores hashes, and a seal that only the old refresh token opens (CONTRACT 5.2, 5.3)', async () => {
     const { refresh, old } = await aPair()
     const next = (await refresh(old.refresh_token)).json()
-    const { rows } = await t.db.query(
-      'select t::text as row from token_pair t union all select c::text from authorization_code c',
-    )
-    const stored = rows.map(({ row }) => row).join('\n')
+    const stored = (await textOf(t.db, 'token_pair')) + (await textOf(t.db, 'authorization_code'))
     for (const secret of [old, next].flatMap((pair) => [pair.access_token, pair.refresh_token])) {
       expect(stored).not.toContain(secret)
       expect(stored).not.toContain(Buffer.from(secret).toString('hex'))
@@ -228,9 +217,6 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     await refresh(old.refresh_token)
     await pass(t.db, 300)
     await refresh(old.refresh_token)
-    const { rows } = await t.db.query('select sealed_successor from token_pair where refresh_hash = $1', [
-      hashSecret(old.refresh_token),
-    ])
-    expect(rows).toEqual([{ sealed_successor: null }])
+    expect(await storedPair(t.db, old.refresh_token)).toMatchObject({ sealedSuccessor: null })
   })
 })

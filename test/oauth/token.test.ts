@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
+import { hideView } from '../support/broken-schema.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { anAuthorizedApplication, ask, postForm } from '../support/token-client.ts'
 
@@ -236,7 +237,7 @@ describe('a server error', () => {
 
   it('is reported without detail, and logged once (OAUTH 66)', async () => {
     const application = await anApplication(t.db)
-    await t.db.query('alter view application_credential rename to elsewhere')
+    await hideView(t.db, 'application_credential')
     for (const [endpoint, parameter] of [
       ['token', 'refresh_token'],
       ['revoke', 'token'],

@@ -1,4 +1,5 @@
-import type { Queryable } from '../../src/database/database.ts'
+import type pg from 'pg'
+import { type Queryable, transaction } from '../../src/database/database.ts'
 
 /** An event as the database has it. */
 export interface StoredEvent {
@@ -16,6 +17,7 @@ export interface StoredEvent {
   via: string | null
   ip: string | null
   requestId: string | null
+  happenedAt: Date
   details: Record<string, unknown>
 }
 
@@ -32,8 +34,9 @@ const columnOf: Record<keyof StoredEvent, string> = {
   tokenKind: 'token_kind',
   tokenId: 'token_id',
   via: 'via',
-  ip: 'host(address)',
+  ip: 'address',
   requestId: 'request_id',
+  happenedAt: 'happened_at',
   details: 'details',
 }
 
@@ -47,7 +50,9 @@ export async function eventsOf<Column extends keyof StoredEvent>(
   columns: readonly Column[],
 ): Promise<Pick<StoredEvent, Column>[]> {
   const { condition, values } = conditionOf(filter)
-  const selected = columns.map((column) => `${columnOf[column]} as "${column}"`)
+  const selected = columns.map(
+    (column) => `${column === 'ip' ? 'host(address)' : columnOf[column]} as "${column}"`,
+  )
   const { rows } = await db.query<Pick<StoredEvent, Column>>(
     `select ${selected.join(', ')} from event where ${condition} order by event.id`,
     values,
@@ -69,6 +74,56 @@ function conditionOf(filter: EventFilter): { condition: string; values: unknown[
     return Array.isArray(value) ? `${column} = any($${values.length})` : `${column} = $${values.length}`
   })
   return { condition: conditions.join(' and ') || 'true', values }
+}
+
+/** Returns the id of the newest event. */
+export async function lastEventId(db: Queryable): Promise<bigint> {
+  const { rows } = await db.query<{ last: string }>('select coalesce(max(id), 0) as last from event')
+  return BigInt(rows[0]?.last ?? 0)
+}
+
+/** Tries to change the events of a filter. The database allows it only to the sweep, and only a little. */
+export async function changeEvents(
+  db: Queryable,
+  filter: EventFilter,
+  changes: Partial<StoredEvent>,
+): Promise<void> {
+  const { condition, values } = conditionOf(filter)
+  const columns = Object.keys(changes).map(
+    (key, i) => `${columnOf[key as keyof StoredEvent]} = $${values.length + i + 1}`,
+  )
+  await db.query(`update event set ${columns.join(', ')} where ${condition}`, [
+    ...values,
+    ...Object.values(changes),
+  ])
+}
+
+/** Runs `work` in a transaction that says it is the sweep of events. */
+export async function asEventSweep<T>(db: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+  return transaction(db, async (tx) => {
+    await tx.query(`set local svc.event_sweep = 'on'`)
+    return work(tx)
+  })
+}
+
+/** Lets the events of a filter have happened at a time. */
+export async function dateEvents(db: pg.Pool, filter: EventFilter, happenedAt: Date): Promise<void> {
+  await db.query('alter table event disable trigger user')
+  await changeEvents(db, filter, { happenedAt })
+  await db.query('alter table event enable trigger user')
+}
+
+/** Inserts many events of sign-ins. */
+export async function addSignInEvents(db: Queryable, count: number): Promise<void> {
+  await db.query(
+    `select insert_events(jsonb_agg(jsonb_build_object('action', 'sign-in'))) from generate_series(1, $1::int)`,
+    [count],
+  )
+}
+
+/** Lets the counters of events be of this many hours before. */
+export async function ageCountedEvents(db: Queryable, hours: number): Promise<void> {
+  await db.query('update counted_event set hour = hour - make_interval(hours => $1)', [hours])
 }
 
 /** Inserts an identity event without an actor, as a trigger does. */

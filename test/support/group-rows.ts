@@ -1,5 +1,5 @@
 import type { Queryable } from '../../src/database/database.ts'
-import type { Role } from '../../src/domain/permissions.ts'
+import type { Role, Visibility } from '../../src/domain/permissions.ts'
 import type { Group } from '../../src/groups/groups.ts'
 
 type Id = { id: string }
@@ -53,4 +53,101 @@ export async function addRepositories(db: Queryable, { id }: Id, count: number, 
      insert into repository_member (repository_id, account_id, role) select id, $2, 'guest' from made`,
     [id, guest.id, count],
   )
+}
+
+/** Adds this many repositories to a group, from "repo-001" on. */
+export async function fillGroup(db: Queryable, group: Id, count: number): Promise<void> {
+  await db.query(
+    `insert into repository (group_id, name)
+     select $1, 'repo-' || to_char(n, 'FM000') from generate_series(1, $2::int) n`,
+    [group.id, count],
+  )
+}
+
+/** Changes who may see a repository, without an event. */
+export async function setVisibility(db: Queryable, repository: Id, visibility: Visibility): Promise<void> {
+  await db.query('update repository set visibility = $2 where id = $1', [repository.id, visibility])
+}
+
+/** Returns the path of a repository. */
+export async function pathOf(db: Queryable, repository: Id): Promise<string | undefined> {
+  const { rows } = await db.query<{ path: string }>(
+    `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
+      where r.id = $1`,
+    [repository.id],
+  )
+  return rows[0]?.path
+}
+
+/** Lists the paths of all repositories, or of those of groups, in the order of groups and names. */
+export async function listPaths(db: Queryable, groups: readonly Id[] | null = null): Promise<string[]> {
+  const { rows } = await db.query<{ path: string }>(
+    `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
+      where $1::bigint[] is null or g.id = any($1) order by g.name, r.name`,
+    [groups?.map(({ id }) => id) ?? null],
+  )
+  return rows.map(({ path }) => path)
+}
+
+/** Lets the deletion of a repository be this many days earlier. */
+export async function ageDeletion(db: Queryable, repository: Id, days: number): Promise<void> {
+  await db.query('update repository set deleted_at = deleted_at - make_interval(days => $2) where id = $1', [
+    repository.id,
+    days,
+  ])
+}
+
+/** Lets a repository be deleted now. */
+export async function markDeletedNow(db: Queryable, repository: Id): Promise<void> {
+  await db.query('update repository set deleted_at = now() where id = $1', [repository.id])
+}
+
+/** Lets the reservations of former names of a group end this many days earlier. */
+export async function ageReservation(db: Queryable, group: Id, days: number): Promise<void> {
+  await db.query(
+    `update reserved_group_name set reserved_until = reserved_until - make_interval(days => $2) where group_id = $1`,
+    [group.id, days],
+  )
+}
+
+/** Lists the names that are reserved for groups. */
+export async function listReservedNames(db: Queryable, groups: readonly Id[]): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    'select name from reserved_group_name where group_id = any($1) order by name',
+    [groups.map(({ id }) => id)],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Lists the former names of a repository. */
+export async function listAliases(db: Queryable, repository: Id): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    'select name from repository_alias where repository_id = $1 order by name',
+    [repository.id],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Lists the former names of repositories of a group that another repository of it has now. */
+export async function listTakenAliases(db: Queryable, group: Id): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select name from repository_alias where group_id = $1
+     intersect select name from repository where group_id = $1`,
+    [group.id],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Lets the claims of a group be made by hand. */
+export async function markClaimedByHand(db: Queryable, group: Id): Promise<void> {
+  await db.query('update vendor_claim set by_hand = true where group_id = $1', [group.id])
+}
+
+/** Returns the texts of the documents of the packages of a repository. */
+export async function documentTexts(db: Queryable, repository: Id): Promise<string[]> {
+  const { rows } = await db.query<{ text: string }>(
+    `select convert_from(plain, 'UTF8') as text from package_document where repository_id = $1`,
+    [repository.id],
+  )
+  return rows.map(({ text }) => text)
 }

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { vi } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
+import { conditionOf, type Values } from './rows.ts'
 
 /** A transaction that a test keeps open, with the locks that its statements have taken. */
 export interface OpenTransaction {
@@ -31,6 +32,29 @@ export async function lockRow(tx: pg.PoolClient, table: string, { id }: { id: st
 /** Locks the row of a table that has this id, so that no row can refer to it meanwhile. */
 export async function lockWholeRow(tx: pg.PoolClient, table: string, { id }: { id: string }): Promise<void> {
   await tx.query(`select from "${table}" where id = $1 for update`, [id])
+}
+
+/** Locks the rows of a table that have these values. */
+export async function lockRows(
+  tx: Queryable,
+  table: string,
+  where: Values,
+  strength: 'update' | 'share' = 'update',
+): Promise<void> {
+  const { condition, values } = conditionOf(where)
+  await tx.query(`select from "${table}" where ${condition} for ${strength}`, values)
+}
+
+/** Counts the rows of a table that have these values and no lock. */
+export async function countUnlocked(db: Queryable, table: string, where: Values): Promise<number> {
+  const { condition, values } = conditionOf(where)
+  const counting = `select from "${table}" where ${condition} for update skip locked`
+  return (await db.query(counting, values)).rowCount ?? 0
+}
+
+/** Lets the transaction not look for a deadlock for a minute, so that the others look before. */
+export async function delayDeadlockCheck(tx: Queryable): Promise<void> {
+  await tx.query(`set local deadlock_timeout = '1min'`)
 }
 
 /** Counts the statements in this database that wait for a lock, or those of them that contain a text. */

@@ -61,7 +61,8 @@ export async function textOf(db: Queryable, table: string, where: Values = {}): 
   return rows[0]?.text ?? ''
 }
 
-function conditionOf(where: Values): { condition: string; values: unknown[] } {
+/** Returns the SQL condition for values, with parameters from $1. */
+export function conditionOf(where: Values): { condition: string; values: unknown[] } {
   const columns = Object.keys(where)
   const values = Object.values(where)
   const conditions = columns.map((column, i) =>
@@ -75,4 +76,9 @@ function conditionOf(where: Values): { condition: string; values: unknown[] } {
 function identifierOf(name: string): string {
   if (!/^\w+$/.test(name)) throw new Error(`not an identifier: ${name}`)
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+/** Truncates a table. */
+export async function truncateTable(db: Queryable, table: string): Promise<void> {
+  await db.query(`truncate ${identifierOf(table)}`)
 }

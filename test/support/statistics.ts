@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
 
 /** How many rows PostgreSQL has read from each table without an index so far. */
@@ -7,4 +8,33 @@ export async function readRowsByTable(db: Queryable): Promise<Map<string, number
     `select relname as table, coalesce(seq_tup_read, 0) as count from pg_stat_user_tables`,
   )
   return new Map(rows.map(({ table, count }) => [table, Number(count)]))
+}
+
+/** Returns how often the transaction has read each table so far, with and without an index. */
+export async function readsByTable(tx: Queryable): Promise<Map<string, number>> {
+  const { rows } = await tx.query<{ table: string; reads: number }>(
+    `select relname as table, (coalesce(seq_scan, 0) + coalesce(idx_scan, 0))::int as reads
+       from pg_stat_xact_user_tables`,
+  )
+  return new Map(rows.map(({ table, reads }) => [table, reads]))
+}
+
+/** Gives the planner new statistics: without them it plans as for the empty tables of a minute ago. */
+export async function analyze(db: Queryable): Promise<void> {
+  await db.query('analyze')
+}
+
+/** A database that runs no statement: it finds no rows, and adds the lines of each statement's plan to `plan`. */
+export function explaining(db: Queryable, plan: string[]): Queryable {
+  const query = async ({ text, values }: pg.QueryConfig) => {
+    const { rows } = await db.query<{ 'QUERY PLAN': string }>(`explain ${text}`, values)
+    plan.push(...rows.map((row) => row['QUERY PLAN']))
+    return { rows: [] }
+  }
+  return { query } as unknown as Queryable
+}
+
+/** Lets this many connections of a pool run a statement at once. */
+export async function useManyConnections(db: pg.Pool, count: number): Promise<void> {
+  await Promise.all(Array.from({ length: count }, () => db.query('select 1')))
 }

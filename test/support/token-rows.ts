@@ -87,3 +87,8 @@ export async function moveTokenInTime(
     [name, createdDaysAgo, expiresInDays],
   )
 }
+
+/** Revokes a personal access token, without an event. */
+export async function markRevoked(db: Queryable, token: string): Promise<void> {
+  await db.query('update personal_token set revoked_at = now() where token_hash = $1', [hashSecret(token)])
+}

@@ -80,6 +80,14 @@ export async function markRemoved(
   )
 }
 
+/** Lets the upstreams of a repository have announced the URL of their changes. */
+export async function announceChanges(db: Queryable, repository: { id: string }, url: string): Promise<void> {
+  await db.query(
+    `update upstream set root = jsonb_build_object('changesUrl', $2::text) where repository_id = $1`,
+    [repository.id, url],
+  )
+}
+
 /** Keeps an upstream as it is until the end of the transaction. */
 export async function lockUpstream(tx: Queryable, id: string): Promise<void> {
   await tx.query('select from upstream where id = $1 for share', [id])
