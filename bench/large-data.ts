@@ -90,6 +90,9 @@ async function fillPackages(client: pg.Client, repositoryId: string, sizes: Size
     ),
   )
   await client.query(
+    `insert into package_rank (package_id, repository_id) select id, repository_id from package on conflict do nothing`,
+  )
+  await client.query(
     `insert into package_download (version_id, day, count)
      select id, current_date - (id % 90)::int, id % 100 + 1 from package_version where id % 10 = 0
      on conflict do nothing`,

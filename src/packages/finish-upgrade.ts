@@ -1,5 +1,8 @@
+import { transaction } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
-import { recountDownloads } from './tables/downloads.ts'
+import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
+import { rankUnrankedPackages, recountDownloads } from './tables/downloads.ts'
+import { listVendorsOfNewPackages } from './tables/packages.ts'
 
 /**
  * Adds what is missing in the rows that processes of the previous release wrote while they ran beside this one. There,
@@ -8,7 +11,12 @@ import { recountDownloads } from './tables/downloads.ts'
 export const finishUpgradeJob: Job<{ day: string }> = {
   name: 'finish-upgrade',
   singleton: true,
-  async run({ db }, { day }) {
+  async run({ db }, { day }, signal) {
+    for (const created of await listVendorsOfNewPackages(db, day)) {
+      signal.throwIfAborted()
+      await transaction(db, (tx) => claimVendorOfPackage(tx, created))
+    }
+    await rankUnrankedPackages(db)
     await recountDownloads(db, day)
   },
 }

@@ -2,12 +2,14 @@ import type pg from 'pg'
 import type { ArchiveDigest } from '../archives/tables/archives.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
-import { transaction } from '../database/database.ts'
+import { together, transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { type Author, insertEvent } from '../events/events.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
+import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
+import { rankNewPackage } from './tables/downloads.ts'
 import { claimPackage, copyDescription, type LockedPackage } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
 import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
@@ -44,6 +46,7 @@ export async function publishVersion(
     const { repositoryId, packageName, version, metadata, readme, archive, author, baseUrl } = publication
     await refuseMirroredVendor(tx, repositoryId, packageName)
     const held = await claimPackage(tx, repositoryId, packageName)
+    if (held.isNew) await together([claimVendorOfPackage(tx, held), rankNewPackage(tx, held)])
     await insertArchive(tx, archive)
     const uploaderId = author.accountId
     const fresh = {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { finishUpgradeJob } from '../../src/packages/finish-upgrade.ts'
-import { signIn } from '../support/actors.ts'
+import { listVendorClaims } from '../../src/upstreams/tables/vendor-claims.ts'
+import { aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { addPastDownloads, addToVersionDays } from '../support/download-rows.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -14,6 +15,28 @@ describe('the job after an upgrade', () => {
     const day = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)
     await finishUpgradeJob.run({ db, config, log: app.log }, { day }, new AbortController().signal)
   }
+
+  it('claims the vendors of new packages, and gives the packages their places in the list by downloads', async () => {
+    const repository = await aRepository(t.db)
+    const { account, push } = await aPublisher(t, { repository })
+    for (const name of ['first/lib', 'first/log', 'second/lib']) await push('1.0.0', { name })
+    const cookie = await signIn(t.app, account)
+    const list = async () => {
+      const { body } = await t.app.inject({ url: `/${repository.path}?sort=downloads`, headers: { cookie } })
+      return [...body.matchAll(/packages\/([\w/]+)"/g)].map(([, name = '']) => name).toSorted()
+    }
+    const vendors = async () =>
+      (await listVendorClaims(t.db, repository.group.id)).map(({ vendor }) => vendor)
+    const before = [await list(), await vendors()]
+    expect(before).toEqual([
+      ['first/lib', 'first/log', 'second/lib'],
+      ['first', 'second'],
+    ])
+    await t.db.query('delete from package_rank; delete from vendor_claim')
+    expect([await list(), await vendors()]).toEqual([[], []])
+    for (let turn = 0; turn < 2; turn += 1) await finish()
+    expect([await list(), await vendors()]).toEqual(before)
+  })
 
   it('adds the downloads that the previous release has counted to days and totals, once', async () => {
     const { repository, account, push } = await aPublisher(t)

@@ -205,6 +205,23 @@ export const rollDownloadsJob: Job = {
   },
 }
 
+/** Gives a new package its place in the list by downloads. */
+export async function rankNewPackage(
+  tx: pg.PoolClient,
+  { id, repositoryId }: { id: string; repositoryId: string },
+): Promise<void> {
+  await tx.query('insert into package_rank (package_id, repository_id) values ($1, $2)', [id, repositoryId])
+}
+
+/** Gives a place in the list by downloads to packages that the previous release has created. */
+export async function rankUnrankedPackages(db: Queryable): Promise<void> {
+  await db.query(
+    `insert into package_rank (package_id, repository_id)
+     select id, repository_id from package p where not exists (select from package_rank where package_id = p.id)
+     on conflict do nothing`,
+  )
+}
+
 /**
  * Copies the changed totals of packages to their ranks, at most `limit`, and returns how many. Lists by downloads read
  * the ranks through an index. An index on the totals would change with every download.

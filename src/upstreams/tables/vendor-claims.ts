@@ -1,4 +1,5 @@
-import type { Queryable } from '../../database/database.ts'
+import type pg from 'pg'
+import { type Queryable, together } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
 
 /** A vendor whose packages only the group's own repositories offer. */
@@ -28,6 +29,35 @@ export async function claimVendor(
   )
   const { vendor: claimed, byHand, claimedAt } = rows[0] as VendorClaim
   return { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }
+}
+
+/**
+ * Claims the vendor of a package for its group, unless the group has claimed it already. Call it in the transaction that
+ * creates the package: from then on, no upstream can offer names of the vendor. Malware flags of an upstream's package of
+ * the same name leave filter.json, because they are not about ours.
+ */
+export async function claimVendorOfPackage(
+  tx: pg.PoolClient,
+  { repositoryId, name }: { repositoryId: string; name: string },
+): Promise<void> {
+  await together([
+    tx.query(
+      `insert into vendor_claim (group_id, vendor)
+       select group_id, split_part($2, '/', 1) from repository where id = $1 and group_id is not null
+       on conflict do nothing`,
+      [repositoryId, name],
+    ),
+    tx.query(
+      `select judge_replacements_again(group_id, split_part($2, '/', 1)) from repository where id = $1`,
+      [repositoryId, name],
+    ),
+    tx.query(
+      `select render_filter_document($1)
+        where exists (select from mirrored_package
+                       where repository_id = $1 and name = $2 and (flags <> '[]' or summary is not null))`,
+      [repositoryId, name],
+    ),
+  ])
 }
 
 /** Lists the vendor claims of a group, by vendor; `after` is a vendor. */

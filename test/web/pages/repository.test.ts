@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { rankPackages } from '../../../src/packages/tables/downloads.ts'
+import { rankPackages, rankUnrankedPackages } from '../../../src/packages/tables/downloads.ts'
 import { listOfferedPackagesBy, type OrderedPackage } from '../../../src/packages/tables/listed-packages.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -152,6 +152,7 @@ describe('GET /<group>/<name>', () => {
        select id, is_dev, 'http://svc.test:8080', now(), '', '', '' from more, unnest(array[false, true]) is_dev`,
       [repository.id],
     )
+    await rankUnrankedPackages(t.db)
     const cookie = await signIn(t.app, account)
     const seen: (string | undefined)[] = []
     let url: string | undefined = `/${repository.path}?sort=${sort}`
@@ -181,6 +182,7 @@ describe('GET /<group>/<name>', () => {
     await t.db.query(
       `insert into package_download_total (package_id, count) select id, 1000 from package where name = 'many/first'`,
     )
+    await rankUnrankedPackages(t.db)
     let ranked = 0
     for (let part = -1; part !== 0; ranked += part) part = await rankPackages(t.db, 1_000)
     expect(ranked).toBeGreaterThan(2000)
