@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { readConfig } from '../src/config.ts'
-import { commandLine } from '../src/events/events.ts'
+import { operator } from '../src/domain/principal.ts'
 import { openUpstreamClient } from '../src/upstreams/client/fetch.ts'
 import { addUpstream } from '../src/upstreams/configure.ts'
 import { type ComposerProject, hasComposerClient } from '../test/support/composer-project.ts'
@@ -157,7 +157,7 @@ async function aMirror(server: Server, url: string): Promise<Registry> {
   const { id: repositoryId } = registry.repository
   const config = readConfig(environment)
   const client = openUpstreamClient(config)
-  const change = { repositoryId, author: commandLine, baseUrl: server.baseUrl }
+  const change = { repositoryId, by: operator, baseUrl: server.baseUrl }
   await addUpstream({ config, db: server.db }, client, change, { url, name: 'nginx' })
   await client.close()
   return registry

@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import { revokeDeployTokensOf } from '../groups/deploy-tokens.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../groups/members.ts'
 import {
@@ -29,18 +30,18 @@ import { forgetOrigins } from './sign-in-origins.ts'
  */
 export async function createAccount(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   { password, ...account }: Omit<NewAccount, 'passwordHash'> & { password: string },
 ): Promise<string> {
   const passwordHash = await hashPassword(password)
-  return transaction(db, (tx) => insertAccount(tx, { ...account, passwordHash }), actor)
+  return transaction(db, (tx) => insertAccount(tx, { ...account, passwordHash }), by)
 }
 
 /** What to update of an account. Missing members keep their values. */
 export interface AccountUpdate extends AccountChanges {
   isDisabled?: boolean
-  /** When the account is disabled: the author of the end of everything. Null ends only its sessions. */
-  everythingBy?: Author | null
+  /** When the account is disabled: who ends everything. Null ends only its sessions. */
+  everythingBy?: Principal | null
   /** True takes the new username from an account that had it before, and for which it is reserved. */
   isReleased?: boolean
 }
@@ -51,7 +52,7 @@ export interface AccountUpdate extends AccountChanges {
  */
 export async function updateAccount(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   { isDisabled, everythingBy = null, isReleased = false, ...changes }: AccountUpdate,
 ): Promise<Ended | null> {
@@ -59,7 +60,7 @@ export async function updateAccount(
     db,
     async (tx) => {
       // Before the change: this locks all administrators in one order.
-      if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, actor, accountId)
+      if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, by, accountId)
       if (isReleased && changes.username !== undefined) await releaseUsername(tx, changes.username)
       await changeAccount(tx, accountId, changes)
       if (isDisabled === undefined) return null
@@ -70,7 +71,7 @@ export async function updateAccount(
       await endAllSessions(tx, accountId)
       return null
     },
-    actor,
+    by,
   )
 }
 
@@ -87,32 +88,32 @@ export interface Ended {
  * Ends everything with which somebody could act as an account, or for it: sessions, personal access tokens,
  * authorizations, and the deploy tokens and open invitations that the account made. Nothing revives what ended. The
  * password, second factors and linked providers stay. Change the account in the transaction before: that locks it, so
- * that `requireLiveAuthor` refuses the open requests of the ended sessions and tokens.
+ * that `requireLivePrincipal` refuses the open requests of the ended sessions and tokens.
  */
-export async function endEverything(tx: pg.PoolClient, author: Author, accountId: string): Promise<Ended> {
+export async function endEverything(tx: pg.PoolClient, by: Principal, accountId: string): Promise<Ended> {
   const sessions = await endAllSessions(tx, accountId)
   await forgetOrigins(tx, accountId)
   return {
     sessions,
     ...(await revokeAllOf(tx, accountId)),
-    deployTokens: await revokeDeployTokensOf(tx, author, accountId),
+    deployTokens: await revokeDeployTokensOf(tx, by, accountId),
     invitations: await withdrawInvitationsOf(tx, accountId),
   }
 }
 
 /**
  * Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. With
- * `everythingBy`, the author of that, it ends everything and returns how many.
+ * `everythingBy`, who does that, it ends everything and returns how many.
  */
 export async function resetPassword(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   password: string,
-  everythingBy: Author | null = null,
+  everythingBy: Principal | null = null,
 ): Promise<Ended | null> {
   const passwordHash = await hashPassword(password)
-  return transaction(db, (tx) => replacePassword(tx, accountId, passwordHash, everythingBy), actor)
+  return transaction(db, (tx) => replacePassword(tx, accountId, passwordHash, everythingBy), by)
 }
 
 /**
@@ -122,7 +123,7 @@ export async function resetPassword(
  */
 export async function changePassword(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   credentials: Credentials,
   password: string,
 ): Promise<Credentials | null> {
@@ -135,16 +136,16 @@ export async function changePassword(
       await forgetOrigins(tx, credentials.accountId)
       return { ...credentials, passwordHash }
     },
-    actor,
+    by,
   )
 }
 
-/** Does what `resetPassword` does, with the hash of the new password, within a transaction of the actor. */
+/** Does what `resetPassword` does, with the hash of the new password, within a transaction. */
 export async function replacePassword(
   tx: pg.PoolClient,
   accountId: string,
   passwordHash: string,
-  everythingBy: Author | null,
+  everythingBy: Principal | null,
 ): Promise<Ended | null> {
   await setPasswordHash(tx, accountId, passwordHash)
   if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
@@ -170,8 +171,8 @@ export class LastAdministratorError extends Refusal {
  * the transaction ends: two administrators cannot remove each other at the same time. An operator may remove the last one,
  * because a command can make another.
  */
-async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
-  if (actor.via === 'command') return
+async function keepAnAdministrator(tx: pg.PoolClient, by: Principal, accountId: string): Promise<void> {
+  if (by.via === 'command') return
   const { rows } = await tx.query<{ id: string }>(
     `select id from account
       where is_admin and disabled_at is null and exists (select from account where id = $1 and is_admin)
@@ -183,30 +184,30 @@ async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accountId: s
 
 /**
  * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
- * check reads the account. Enabling it makes the tokens work again, but not the sessions. With `everythingBy`, the author
- * of that, it ends everything for good and returns how many.
+ * check reads the account. Enabling it makes the tokens work again, but not the sessions. With `everythingBy`, who
+ * does that, it ends everything for good and returns how many.
  */
 export async function disableAccount(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
-  everythingBy: Author | null = null,
+  everythingBy: Principal | null = null,
 ): Promise<Ended | null> {
-  return updateAccount(db, actor, accountId, { isDisabled: true, everythingBy })
+  return updateAccount(db, by, accountId, { isDisabled: true, everythingBy })
 }
 
 /** Enables a disabled account. Tokens that were not revoked work again. */
-export async function enableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
-  await updateAccount(db, actor, accountId, { isDisabled: false })
+export async function enableAccount(db: pg.Pool, by: Principal, accountId: string): Promise<void> {
+  await updateAccount(db, by, accountId, { isDisabled: false })
 }
 
 /** Revokes all tokens of an account and withdraws all its applications, at once. Returns how many. Sessions stay. */
 export async function revokeAllAccess(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
 ): Promise<{ tokens: number; applications: number }> {
-  return transaction(db, (tx) => revokeAllOf(tx, accountId), actor)
+  return transaction(db, (tx) => revokeAllOf(tx, accountId), by)
 }
 
 /**
@@ -241,15 +242,14 @@ export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[]
  */
 export async function deleteAccount(
   db: pg.Pool,
-  actor: Actor,
-  author: Author,
+  by: Principal,
   account: { id: string; username: string },
   orphanedGroups: OrphanedGroups,
 ): Promise<AccountDeletion> {
   return transaction(
     db,
     async (tx) => {
-      await keepAnAdministrator(tx, actor, account.id)
+      await keepAnAdministrator(tx, by, account.id)
       const groups = await listGroupsOnlyAdministeredBy(tx, account.id)
       const names = groups.map(({ name }) => name)
       if (groups.length > 0 && orphanedGroups === 'refuse') return { outcome: 'refused', groups: names }
@@ -257,7 +257,7 @@ export async function deleteAccount(
         const { id, username } = orphanedGroups.heir
         for (const group of groups) {
           await setGroupMember(tx, group.id, id, 'admin')
-          await insertEvent(tx, author, {
+          await insertEvent(tx, by, {
             repositoryId: null,
             groupId: group.id,
             packageName: null,
@@ -270,6 +270,6 @@ export async function deleteAccount(
       await deleteAccountRow(tx, account.id)
       return { outcome: 'deleted', groups: names }
     },
-    actor,
+    by,
   )
 }

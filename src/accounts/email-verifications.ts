@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
+import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import type { MailKind } from '../mail/mail-queue.ts'
@@ -59,7 +60,7 @@ export async function findVerification(db: Queryable, token: string): Promise<Un
  */
 export async function spendVerificationToken(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   token: string,
 ): Promise<'verified' | 'expired' | 'taken'> {
@@ -82,7 +83,7 @@ export async function spendVerificationToken(
         )
         return rowCount === 1 ? 'verified' : 'expired'
       },
-      actor,
+      by,
     )
   } catch (error) {
     if (brokenConstraint(error) !== 'email_is_taken') throw error

@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import { type Actor, transaction } from '../database/database.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { transaction } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
+import { insertEvent } from '../events/events.ts'
 import { raiseGroupMember } from '../groups/members.ts'
 import { type Credentials, insertAccount, type NewAccount, releaseUnverifiedEmail } from './accounts.ts'
 import { type Invitation, lockInvitation } from './invitations.ts'
@@ -8,7 +9,7 @@ import { type Invitation, lockInvitation } from './invitations.ts'
 /** Accepts an invitation for an account, which gets the role unless it has a stronger one. Null when it has ended. */
 export async function acceptInvitation(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   token: string,
   account: { id: string; username: string },
 ): Promise<Invitation | null> {
@@ -16,10 +17,10 @@ export async function acceptInvitation(
     db,
     async (tx) => {
       const invitation = await lockInvitation(tx, token)
-      if (invitation) await settle(tx, actor, invitation, account)
+      if (invitation) await settle(tx, by, invitation, account)
       return invitation
     },
-    actor,
+    by,
   )
 }
 
@@ -29,7 +30,7 @@ export async function acceptInvitation(
  */
 export async function acceptWithNewAccount(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   token: string,
   account: Omit<NewAccount, 'isAdmin'>,
 ): Promise<Credentials | null> {
@@ -43,16 +44,16 @@ export async function acceptWithNewAccount(
       if (isProven && email !== null) await releaseUnverifiedEmail(tx, email)
       const id = await insertAccount(tx, { ...account, email, isAdmin: false })
       if (isProven) await tx.query('update account set email_verified_at = now() where id = $1', [id])
-      await settle(tx, actor, invitation, { id, username: account.username })
+      await settle(tx, by, invitation, { id, username: account.username })
       return { accountId: id, passwordHash: account.passwordHash }
     },
-    actor,
+    by,
   )
 }
 
 async function settle(
   tx: pg.PoolClient,
-  actor: Actor,
+  by: Principal,
   { id, groupId, role }: Invitation,
   account: { id: string; username: string },
 ): Promise<void> {
@@ -62,8 +63,7 @@ async function settle(
   ])
   if (groupId === null || role === null) return
   if (!(await raiseGroupMember(tx, groupId, account.id, role))) return
-  const author: Author = { accountId: account.id, token: null, ip: actor.ip }
   const about = { repositoryId: null, groupId, packageName: null, version: null }
   const details = { username: account.username, role }
-  await insertEvent(tx, author, { ...about, action: 'set-group-member', details })
+  await insertEvent(tx, { ...by, accountId: account.id }, { ...about, action: 'set-group-member', details })
 }

@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { Role } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 
@@ -142,7 +143,7 @@ export async function listInvitations(
  */
 export async function withdrawInvitation(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   id: string,
   groupId: string | null,
 ): Promise<boolean> {
@@ -155,7 +156,7 @@ export async function withdrawInvitation(
             and accepted_at is null and withdrawn_at is null`,
         [id, groupId],
       ),
-    actor,
+    by,
   )
   return rowCount === 1
 }

@@ -3,8 +3,9 @@ import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { countAttempt } from '../database/failure-limit.ts'
 import { formatTime } from '../domain/formats.ts'
+import type { Principal } from '../domain/principal.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
-import { type CredentialAuthor, requireLiveAuthor } from '../groups/live-author.ts'
+import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { type InvitationDraft, insertInvitation, invitationUrl, makeInvitationToken } from './invitations.ts'
@@ -31,13 +32,12 @@ export function explainNoNewAccounts({
 }
 
 /**
- * Creates an invitation. The actor must be an administrator, or an admin of the group. An actor without an account is a
- * command. Throws the database's error for a malformed email.
+ * Creates an invitation. `by` must be an administrator, an admin of the group, or the operator. Throws the database's error for a malformed email.
  */
 export async function invite(
   db: pg.Pool,
   config: Pick<Config, 'mail' | 'baseUrl'>,
-  { author, actor }: CredentialAuthor,
+  by: Principal,
   { email, target }: InvitationDraft,
 ): Promise<MadeInvitation> {
   const isSentByMail = email !== null && config.mail !== null
@@ -45,10 +45,10 @@ export async function invite(
   return transaction(
     db,
     async (tx) => {
-      await requireLiveAuthor(tx, author)
+      await requireLivePrincipal(tx, by)
       const { id, expiresAt } = await insertInvitation(tx, {
-        madeBy: actor.accountId === null ? 'command' : 'account',
-        inviterId: actor.accountId,
+        madeBy: by.accountId === null ? 'command' : 'account',
+        inviterId: by.accountId,
         email,
         isSentByMail,
         token,
@@ -57,7 +57,7 @@ export async function invite(
       if (isSentByMail) await queueMail(tx, config, invitationMail, { invitationId: id })
       return { id, url: token && invitationUrl(config, token), expiresAt }
     },
-    actor,
+    by,
   )
 }
 

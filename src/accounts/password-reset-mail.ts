@@ -1,4 +1,5 @@
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import { countEvent } from '../events/counted-events.ts'
 import type { Job } from '../jobs/job.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
@@ -19,18 +20,18 @@ interface Addressee {
  * the same time whether the account exists or not. An unverified email gets no link, because it may belong to a
  * stranger.
  */
-export const requestPasswordResetJob: Job<{ login: string; actor: Actor }> = {
+export const requestPasswordResetJob: Job<{ login: string; actor: Principal }> = {
   name: 'request-password-reset',
-  async run({ config, db }, { login, actor }) {
+  async run({ config, db }, { login, actor: by }) {
     await transaction(
       db,
       async (tx) => {
         const found = await findAddressee(tx, hasLogin, normalizeLogin(login))
         if (!found) return
-        await countEvent(tx, actor, { action: 'password-reset-requested', accountId: found.id })
+        await countEvent(tx, by, { action: 'password-reset-requested', accountId: found.id })
         await queueMail(tx, config, passwordResetMail, { accountId: found.id })
       },
-      actor,
+      by,
     )
   },
 }

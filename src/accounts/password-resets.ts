@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import { type Queryable, sweepOf, transaction } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { insertEvent } from '../events/events.ts'
 import { replacePassword } from './account-lifecycle.ts'
@@ -12,15 +13,15 @@ export const resetLifetimeSeconds = 3600
  * Creates the token of a link for an account and returns it. The token of an earlier link stops working. Null for a
  * disabled account.
  */
-export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: string): Promise<string | null> {
+export async function makeResetToken(db: pg.Pool, by: Principal, accountId: string): Promise<string | null> {
   return transaction(
     db,
     async (tx) => {
       const token = await replaceResetToken(tx, accountId)
-      if (token !== null) await insertEvent(tx, actor, { action: 'reset-link-created', accountId })
+      if (token !== null) await insertEvent(tx, by, { action: 'reset-link-created', accountId })
       return token
     },
-    actor,
+    by,
   )
 }
 
@@ -66,7 +67,7 @@ export async function findResetAccount(
  */
 export async function spendResetToken(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   token: string,
   password: string,
   endsEverything: boolean,
@@ -86,11 +87,11 @@ export async function spendResetToken(
         [account.id, hashSecret(token)],
       )
       if (rowCount !== 1) return false
-      const everythingBy = endsEverything ? { accountId: account.id, token: null, ip: actor.ip } : null
+      const everythingBy = endsEverything ? { ...by, accountId: account.id } : null
       await replacePassword(tx, account.id, passwordHash, everythingBy)
       return true
     },
-    actor,
+    by,
   )
 }
 

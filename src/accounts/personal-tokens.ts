@@ -1,16 +1,16 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import type { Expiry } from '../domain/expiry.ts'
 import { expiryValues } from '../domain/expiry.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
-import type { Author } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
-import { requireLiveAuthor } from '../groups/live-author.ts'
+import { requireLivePrincipal } from '../groups/live-principal.ts'
 
 /** A personal access token to insert. Only the hash of the token is stored. */
 export interface NewPersonalToken {
@@ -51,24 +51,24 @@ export interface PersonalToken {
 
 /**
  * Creates a token, which is shown only once. Returns it with its expiration, null for never. Throws
- * EndedMeanwhileError when the session or token of the author has ended, errcode 8 when the account has too many tokens,
+ * EndedMeanwhileError when the session or token of the person has ended, errcode 8 when the account has too many tokens,
  * and the errors of `insertPersonalToken`.
  */
 export async function createPersonalToken(
   db: pg.Pool,
   config: Pick<Config, 'limits'>,
-  { actor, author }: { actor: Actor; author: Author },
+  by: Principal,
   wanted: Omit<NewPersonalToken, 'tokenHash'>,
 ): Promise<{ token: string; expiresAt: Date | null }> {
   const token = makeSecret('personal')
   const expiresAt = await transaction(
     db,
     async (tx) => {
-      await requireLiveAuthor(tx, author)
-      await requireBelowLimit(tx, config, author, 'tokens', wanted.accountId)
+      await requireLivePrincipal(tx, by)
+      await requireBelowLimit(tx, config, by, 'tokens', wanted.accountId)
       return insertPersonalToken(tx, { ...wanted, tokenHash: hashSecret(token) })
     },
-    actor,
+    by,
   )
   return { token, expiresAt }
 }
@@ -176,14 +176,14 @@ export type WhichToken = { id: string } | { name: string }
 /** Revokes a token of an account at once. Returns its name. Null when the account has no such token. */
 export async function revokePersonalToken(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   which: WhichToken,
 ): Promise<string | null> {
-  return transaction(db, (tx) => revokeTokenWithin(tx, accountId, which), actor)
+  return transaction(db, (tx) => revokeTokenWithin(tx, accountId, which), by)
 }
 
-/** Does what `revokePersonalToken` does, within a transaction of the actor. */
+/** Does what `revokePersonalToken` does, within a transaction. */
 export async function revokeTokenWithin(
   tx: pg.PoolClient,
   accountId: string,

@@ -1,4 +1,5 @@
-import type { Actor, Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import type { CountedAction } from '../events/counted-events.ts'
 import { hasLogin, normalizeLogin } from './accounts.ts'
 
@@ -11,7 +12,7 @@ const accountOfLogin = `(select id from account where ${hasLogin} order by usern
  */
 export async function countRefusedSignIn(
   db: Queryable,
-  actor: Actor,
+  by: Principal,
   action: Extract<CountedAction, 'sign-in-failed' | 'sign-in-locked'>,
   login: string,
   network: string,
@@ -19,6 +20,6 @@ export async function countRefusedSignIn(
   await db.query(
     `select note_counted_event(the_action => $2, the_account_id => ${accountOfLogin}, the_network => $3, the_kind => '',
                                actor => $4)`,
-    [normalizeLogin(login), action, network, actor],
+    [normalizeLogin(login), action, network, by],
   )
 }

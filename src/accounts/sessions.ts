@@ -1,8 +1,9 @@
 import { createHmac } from 'node:crypto'
 import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
-import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
+import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
+import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import type { Credentials } from './accounts.ts'
 
@@ -182,12 +183,13 @@ export async function listLatestSessions(
 /** Which sessions of an account: all, one, those whose key has a prefix, or all except one. */
 export type WhichSessions = 'all' | { idHash: SecretHash } | { key: string } | { except: SecretHash }
 
-/** Ends sessions of an account, and returns how many. What its tokens and applications may do stays. */
+/** Ends sessions of an account, and returns how many. The act is `sign-out` when the person of the session wants it. What its tokens and applications may do stays. */
 export async function endSessions(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   which: WhichSessions,
+  act?: 'sign-out',
 ): Promise<number> {
   return transaction(
     db,
@@ -197,7 +199,8 @@ export async function endSessions(
       if ('key' in which) return deleteSessionsByKey(tx, accountId, which.key)
       return deleteOtherSessions(tx, accountId, which.except)
     },
-    actor,
+    by,
+    act && { act },
   )
 }
 

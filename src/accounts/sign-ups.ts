@@ -1,4 +1,5 @@
-import { type Actor, transaction } from '../database/database.ts'
+import { transaction } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import type { Job } from '../jobs/job.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
@@ -9,9 +10,9 @@ import { invitationMail } from './invite.ts'
  * Queues the mail for an email that somebody signs up with (SIGN_UP=open). The page only queues this job, so that its
  * response takes the same time whether the email belongs to an account or not.
  */
-export const requestSignUpJob: Job<{ email: string; actor: Actor }> = {
+export const requestSignUpJob: Job<{ email: string; actor: Principal }> = {
   name: 'request-sign-up',
-  async run({ config, db }, { email, actor }) {
+  async run({ config, db }, { email, actor: by }) {
     if (config.signUp !== 'open') return
     await transaction(
       db,
@@ -29,7 +30,7 @@ export const requestSignUpJob: Job<{ email: string; actor: Actor }> = {
         const { id } = await insertInvitation(tx, { ...about, isSentByMail: true, token: null })
         await queueMail(tx, config, invitationMail, { invitationId: id })
       },
-      actor,
+      by,
     )
   },
 }

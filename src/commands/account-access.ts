@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
 import { removePasskey, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
-import { commandActor } from '../database/database.ts'
+import { operator } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { listAuthorizations, withdrawAuthorization } from '../oauth/authorizations.ts'
 import { onAccount } from './account-password.ts'
@@ -19,7 +19,7 @@ export function resetFactorsCommand(): Command {
         const { id } = await theAccount(db, username)
         const effect = `This removes all second factors and recovery codes of ${username} for good.`
         await confirmInTerminal(effect, username, options)
-        return resetFactors(db, commandActor, id)
+        return resetFactors(db, operator, id)
       })
       printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
     })
@@ -42,7 +42,7 @@ export function removePasskeyCommand(): Command {
         const known = (await listPasskeys(db, accountId)).find(({ id }) => id === passkey)
         if (!known) return 'unknown'
         await confirmInTerminal(`This removes a passkey of ${username} for good.`, known.name, options)
-        return removePasskey(db, commandActor, accountId, passkey, config, null)
+        return removePasskey(db, operator, accountId, passkey, config, null)
       })
       if (outcome === 'unknown') throw new Error(`${username} has no passkey ${passkey}.`)
       if (outcome === 'only-way') {
@@ -75,7 +75,7 @@ export function withdrawCommand(): Command {
         }
         const { name } = authorization
         await confirmInTerminal(`This ends all tokens that ${name} has for ${username}.`, name, options)
-        await withdrawAuthorization(db, commandActor, id, authorization.id)
+        await withdrawAuthorization(db, operator, id, authorization.id)
       })
       printResult(
         options,
@@ -96,7 +96,7 @@ export function revokeAllCommand(): Command {
         const { id } = await theAccount(db, username)
         const effect = `This ends all tokens of ${username} and of the applications that act for them.`
         await confirmInTerminal(effect, username, options)
-        return revokeAllAccess(db, commandActor, id)
+        return revokeAllAccess(db, operator, id)
       })
       const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
       printResult(options, { username, ...revoked }, text)

@@ -9,8 +9,7 @@ import {
 import type { AccountChanges } from '../accounts/accounts.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
-import { commandActor } from '../database/database.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import {
   confirmEnding,
   describeEnded,
@@ -81,7 +80,7 @@ export function disableCommand(): Command {
     .action(async (username: string, options: EndingOptions) => {
       const ended = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
-        return disableAccount(db, commandActor, id, await confirmEnding(username, options))
+        return disableAccount(db, operator, id, await confirmEnding(username, options))
       })
       const text = `Account ${username} disabled.${tellEnded(ended)}`
       printResult(options, { username, disabled: true, ...describeEnded(ended) }, text)
@@ -93,7 +92,7 @@ export function enableCommand(): Command {
   const description =
     'Enable a disabled account. Tokens that were not revoked work again; its sessions have ended.'
   return onAccount('enable', description).action(async (username: string, options: JsonOptions) => {
-    await withDatabase(async (db) => enableAccount(db, commandActor, (await theAccount(db, username)).id))
+    await withDatabase(async (db) => enableAccount(db, operator, (await theAccount(db, username)).id))
     printResult(options, { username, disabled: false }, `Account ${username} enabled.`)
   })
 }
@@ -111,7 +110,7 @@ export function unlinkCommand(): Command {
         const identities = await listIdentities(db, account.id)
         const identity = identities.find((one) => one.provider === provider || one.issuer === provider)
         if (!identity) throw new Error(`${username} is not linked with ${JSON.stringify(provider)}.`)
-        await unlinkAccount(db, commandActor, account, identity.issuer, null)
+        await unlinkAccount(db, operator, account, identity.issuer, null)
       })
       printResult(options, { username, provider }, `${username} is not linked with ${provider} any more.`)
     })
@@ -142,7 +141,7 @@ export function deleteCommand(): Command {
         const chosen = await chooseHeir(db, username, { heir, isLeft })
         if (typeof chosen === 'string') throw new Error(chosen)
         await confirm(`This deletes the account ${username} for good.`, username, options)
-        return deleteAccount(db, commandActor, commandLine, account, chosen.orphanedGroups)
+        return deleteAccount(db, operator, account, chosen.orphanedGroups)
       })
       if (outcome === 'refused') {
         throw new Error(
@@ -160,6 +159,6 @@ function change(
 ): Promise<void> {
   return withDatabase(async (db) => {
     const { id } = await theAccount(db, username)
-    await updateAccount(db, commandActor, id, { ...changes, isReleased: force })
+    await updateAccount(db, operator, id, { ...changes, isReleased: force })
   })
 }

@@ -7,9 +7,8 @@ import {
 } from '../accounts/email-verifications.ts'
 import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/password-resets.ts'
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
-import { commandActor } from '../database/database.ts'
+import { operator, type Principal } from '../domain/principal.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { type Author, commandLine } from '../events/events.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, readLine, theAccount, withDatabase } from './run.ts'
@@ -43,7 +42,7 @@ export function setPasswordCommand(): Command {
       const ended = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         const everythingBy = await confirmEnding(username, options)
-        return resetPassword(db, commandActor, id, password, everythingBy)
+        return resetPassword(db, operator, id, password, everythingBy)
       })
       const text = `Password of ${username} changed.${tellEnded(ended)}${tellPassword(options, password)}`
       printResult(options, { username, password, ...describeEnded(ended) }, text)
@@ -58,7 +57,7 @@ export function resetLinkCommand(): Command {
   ).action(async (username: string, options: JsonOptions) => {
     const url = await withDatabase(async (db, config) => {
       const { id } = await theAccount(db, username)
-      const token = await makeResetToken(db, commandActor, id)
+      const token = await makeResetToken(db, operator, id)
       if (token === null) throw new Error(`${username} is disabled.`)
       return resetUrl(config, token)
     })
@@ -94,11 +93,11 @@ export function endEverythingOption(): Option {
 }
 
 /** Returns who ends everything, after a confirmation. Null when `--end-everything` is not given. */
-export async function confirmEnding(username: string, options: EndingOptions): Promise<Author | null> {
+export async function confirmEnding(username: string, options: EndingOptions): Promise<Principal | null> {
   if (!options.endEverything) return null
   const effect = `This ends all sessions, tokens and applications of ${username} for good, and what they made for others.`
   await confirmInTerminal(effect, username, options)
-  return commandLine
+  return operator
 }
 
 /** Returns what was ended, for `--json`. Empty when only sessions ended. */

@@ -5,7 +5,7 @@ import { type AccountDetails, findAccountDetails, listAccounts } from '../accoun
 import { findFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys, type Passkey } from '../accounts/second-factor/passkeys.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
-import { commandActor } from '../database/database.ts'
+import { operator } from '../domain/principal.ts'
 import { listAuthorizations } from '../oauth/authorizations.ts'
 import {
   removePasskeyCommand,
@@ -87,7 +87,7 @@ function createCommand(): Command {
 async function createFromOptions(username: string, options: CreateOptions): Promise<void> {
   const password = await choosePassword(username, options)
   await withDatabase((db) =>
-    createAccount(db, commandActor, {
+    createAccount(db, operator, {
       username,
       displayName: options.name ?? '',
       email: options.email ?? null,

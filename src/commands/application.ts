@@ -1,7 +1,8 @@
 import { Command, Option } from 'commander'
-import { commandActor, type Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import { operator } from '../domain/principal.ts'
 import { applicationActions } from '../events/actions.ts'
 import { describeActor } from '../events/event-words.ts'
 import { describeEvent, type IdentityEvent, listIdentityEvents } from '../events/identity-events.ts'
@@ -137,7 +138,7 @@ function setCommand(): Command {
       const changes = await readChanges(options)
       if (Object.keys(changes).length === 0) throw new Error('Nothing to change: --help lists the options.')
       const changed = await withDatabase((db, config) =>
-        changeApplication(db, config, commandActor, clientId, changes),
+        changeApplication(db, config, operator, clientId, changes),
       )
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
@@ -174,7 +175,7 @@ function deleteCommand(): Command {
       const deleted = await withDatabase(async (db, config) => {
         const { name } = await theApplication(db, clientId)
         await confirm(`This deletes ${name} with all its authorizations and tokens for good.`, name, options)
-        return deleteApplication(db, config, commandActor, clientId)
+        return deleteApplication(db, config, operator, clientId)
       })
       if (!deleted) throw unknownApplication(clientId)
       const { application, migration } = deleted
@@ -209,7 +210,7 @@ function statusCommand(verb: string, status: ApplicationStatus, description: str
           const effect = `This ends all authorizations and tokens of ${name} for good, also for a later approval.`
           await confirmInTerminal(effect, name, options)
         }
-        return changeApplicationStatus(db, config, commandActor, clientId, {
+        return changeApplicationStatus(db, config, operator, clientId, {
           verb,
           status,
           reason: options.reason || null,
@@ -237,9 +238,7 @@ function rotateCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc application rotate-secret k7c2… --overlap-seconds 3600')
     .action(async (clientId: string, options: { overlapSeconds: number } & JsonOptions) => {
       const { overlapSeconds } = options
-      const renewed = await withDatabase((db) =>
-        renewClientSecret(db, commandActor, clientId, overlapSeconds),
-      )
+      const renewed = await withDatabase((db) => renewClientSecret(db, operator, clientId, overlapSeconds))
       if (!renewed) throw unknownApplication(clientId)
       const { application, secret } = renewed
       printResult(

@@ -1,14 +1,12 @@
 import { Command, Option } from 'commander'
-import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import {
   createDeployToken,
   type DeployToken,
   listDeployTokens,
   revokeDeployToken,
 } from '../groups/deploy-tokens.ts'
-import type { CredentialAuthor } from '../groups/live-author.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
@@ -19,8 +17,6 @@ interface CreateOptions extends JsonOptions {
   repository?: string[]
   expiresInDays: number | 'never'
 }
-
-const operator: CredentialAuthor = { author: commandLine, actor: commandActor }
 
 /** `svc deploy-token …` */
 export function deployTokenCommand(): Command {

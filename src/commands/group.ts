@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import { type ListedGroup, listGroups } from '../groups/groups.ts'
 import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../groups/tenancy.ts'
 import { rerenderDocuments } from '../packages/documents/rerender.ts'
@@ -31,7 +31,7 @@ function createCommand(): Command {
     .action(async (group: string, options: { owner: string; force?: boolean } & JsonOptions) => {
       const force = options.force ?? false
       await withDatabase(async (db, config) =>
-        addGroup({ config, db }, commandLine, group, await theAccount(db, options.owner), { force }),
+        addGroup({ config, db }, operator, group, await theAccount(db, options.owner), { force }),
       )
       printResult(
         options,
@@ -78,7 +78,7 @@ function setCommand(): Command {
     .action(async (name: string, options: { requireSecondFactor: 'on' | 'off' } & JsonOptions) => {
       const isRequired = options.requireSecondFactor === 'on'
       await withDatabase(async (db) =>
-        requireFactorOfMembers(db, commandLine, await theGroup(db, name), isRequired),
+        requireFactorOfMembers(db, operator, await theGroup(db, name), isRequired),
       )
       printResult(
         options,
@@ -101,7 +101,7 @@ function renameCommand(): Command {
     .action(async (name: string, newName: string, options: { force?: boolean } & JsonOptions) => {
       const force = options.force ?? false
       await withDatabase(async (db, { baseUrl }) => {
-        await changeGroupName(db, commandLine, await theGroup(db, name), newName, { force })
+        await changeGroupName(db, operator, await theGroup(db, name), newName, { force })
         await rerenderDocuments(db, baseUrl)
       })
       printResult(options, { group: newName }, `Group ${name} is now ${newName}.`)
@@ -123,7 +123,7 @@ function deleteCommand(): Command {
         const group = await theGroup(db, name)
         const more = withRepositories ? ', its repositories and all packages in them' : ''
         await confirm(`This deletes the group ${name}${more} for good.`, name, options)
-        return removeGroup(db, commandLine, group, { withRepositories })
+        return removeGroup(db, operator, group, { withRepositories })
       })
       if (!isDeleted) {
         const some = repositories.slice(0, 5).join(', ')

@@ -1,10 +1,9 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../accounts/invitations.ts'
 import { explainNoNewAccounts, invite } from '../accounts/invite.ts'
-import { commandActor } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
+import { operator } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
-import { commandLine } from '../events/events.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 
@@ -51,7 +50,7 @@ async function inviteSomebody(
       throw new Error(`${obstacle}.${config.signUp === 'closed' ? ' Use svc account create.' : ''}`)
     }
     const target = group !== null && role ? { groupId: (await theGroup(db, group)).id, role } : null
-    return invite(db, config, { author: commandLine, actor: commandActor }, { email: email ?? null, target })
+    return invite(db, config, operator, { email: email ?? null, target })
   })
   printResult(
     options,
@@ -110,7 +109,7 @@ function withdrawCommand(): Command {
     .argument('<id>', 'as svc invitation list shows it', readId)
     .addOption(jsonOption())
     .action(async (id: string, options: JsonOptions) => {
-      const isDone = await withDatabase((db) => withdrawInvitation(db, commandActor, id, null))
+      const isDone = await withDatabase((db) => withdrawInvitation(db, operator, id, null))
       if (!isDone) throw new Error(`There is no open invitation ${id}.`)
       printResult(options, { id: Number(id), withdrawn: true }, `Invitation ${id} withdrawn.`)
     })

@@ -1,7 +1,7 @@
 import { Argument, Command } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import { type GroupMember, listGroupMembers, listMembers, type Member } from '../groups/members.ts'
 import { changeMember, type MemberChange } from '../groups/membership.ts'
 import { inviteMemberCommand } from './invitation.ts'
@@ -81,7 +81,7 @@ async function setMember(
   const outcome = await withDatabase(async (db) => {
     const account = await theAccount(db, username)
     const place = await findPlace(db, path)
-    return changeMember(db, commandLine, { place, account, role, force: options.force ?? false })
+    return changeMember(db, operator, { place, account, role, force: options.force ?? false })
   })
   if (outcome === 'last-admin') {
     throw new Error(

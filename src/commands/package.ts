@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import type pg from 'pg'
 import { isPackageName, toLowerAscii } from '../composer/package-name.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import type { PackageChange } from '../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../packages/lifecycle/deletion.ts'
 import { setAbandoned } from '../packages/lifecycle/warn.ts'
@@ -48,7 +48,7 @@ export function withPackage<T>(
     const packageName = toLowerAscii(name)
     const found = await findPackage(db, repositoryId, packageName)
     if (!found) throw new Error(`There is no package ${JSON.stringify(name)} in ${path}.`)
-    return work(db, { found, path, change: { repositoryId, packageName, author: commandLine, baseUrl } })
+    return work(db, { found, path, change: { repositoryId, packageName, by: operator, baseUrl } })
   })
 }
 

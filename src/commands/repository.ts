@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import {
   type DeletedRepository,
   listDeletedRepositories,
@@ -54,7 +54,7 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
   const [groupName, name] = splitPath(path)
   const url = await withDatabase(async (db, config) => {
     const group = await theGroup(db, groupName)
-    await addRepository({ config, db }, commandLine, { groupId: group.id, name, visibility, description })
+    await addRepository({ config, db }, operator, { groupId: group.id, name, visibility, description })
     return registryUrl(config.baseUrl, path)
   })
   const text = `Repository ${path} (${visibility}) created. Its registry: ${url}`
@@ -131,7 +131,7 @@ function setCommand(): Command {
         throw new Error('Nothing to change: use --visibility or --description.')
       }
       const changed = await withDatabase(async (db) =>
-        setRepository(db, commandLine, (await theRepository(db, path)).id, { visibility, description }),
+        setRepository(db, operator, (await theRepository(db, path)).id, { visibility, description }),
       )
       if (!changed) throw new Error(`There is no repository ${JSON.stringify(path)}.`)
       const json = { path, visibility: changed.visibility, description: changed.description }
@@ -152,7 +152,7 @@ function renameCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc repository rename acme/php packages')
     .action(async (path: string, newName: string, options: JsonOptions) => {
       await withDatabase(async (db) =>
-        changeRepositoryName(db, commandLine, (await theRepository(db, path)).id, newName),
+        changeRepositoryName(db, operator, (await theRepository(db, path)).id, newName),
       )
       const newPath = `${path.split('/')[0]}/${newName}`
       printResult(
@@ -175,7 +175,7 @@ function deleteCommand(): Command {
       await withDatabase(async (db) => {
         const repository = await theRepository(db, path)
         await confirm(`This deletes ${path} and all packages in it.`, path, options)
-        await removeRepository(db, commandLine, repository)
+        await removeRepository(db, operator, repository)
       })
       const text = `Repository ${path} deleted. To undo it in the next ${restorableDays} days: svc repository restore ${path}`
       printResult(options, { path }, text)
@@ -189,9 +189,7 @@ function restoreCommand(): Command {
     .addOption(jsonOption())
     .action(async (path: string, options: JsonOptions) => {
       const [groupName, name] = splitPath(path)
-      await withDatabase(async (db) =>
-        restoreRepository(db, commandLine, await theGroup(db, groupName), name),
-      )
+      await withDatabase(async (db) => restoreRepository(db, operator, await theGroup(db, groupName), name))
       printResult(options, { path }, `Repository ${path} restored.`)
     })
 }

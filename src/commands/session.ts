@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { endSessions, type ListedSession, listSessions } from '../accounts/sessions.ts'
-import { commandActor } from '../database/database.ts'
+import { operator } from '../domain/principal.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, withDatabase } from './run.ts'
 
@@ -70,7 +70,7 @@ function revokeCommand(): Command {
       }
       const revoked = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
-        return endSessions(db, commandActor, id, session === undefined ? 'all' : { key: session })
+        return endSessions(db, operator, id, session === undefined ? 'all' : { key: session })
       })
       if (session !== undefined && revoked === 0) throw new Error(`${username} has no session ${session}.`)
       printResult(options, { username, revoked }, `${revoked} sessions of ${username} ended.`)

@@ -6,10 +6,9 @@ import {
   type PersonalToken,
   revokePersonalToken,
 } from '../accounts/personal-tokens.ts'
-import { commandActor } from '../database/database.ts'
 import type { Expiry } from '../domain/expiry.ts'
 import { type ResourceScope, siteScopes } from '../domain/permissions.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import {
   daysOrNever,
@@ -77,7 +76,7 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
     const { id: accountId } = await theAccount(db, username)
     const repositoryIds = await findRepositoryIds(db, paths)
     const wanted = { accountId, name, scopes, resourceScope, repositoryIds, expiry, isAdmin }
-    return createPersonalToken(db, config, { actor: commandActor, author: commandLine }, wanted)
+    return createPersonalToken(db, config, operator, wanted)
   })
   const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
   printResult(
@@ -132,7 +131,7 @@ function revokeCommand(): Command {
       const revoked = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         await confirmInTerminal(`This ends the token ${name} of ${username} for good.`, name, options)
-        return revokePersonalToken(db, commandActor, id, { name })
+        return revokePersonalToken(db, operator, id, { name })
       })
       if (revoked === null) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
       printResult(options, { username, name }, `Token ${name} of ${username} revoked.`)

@@ -3,7 +3,7 @@ import { Command, Option } from 'commander'
 import type pg from 'pg'
 import { openStoreOfServer } from '../archives/store-owner.ts'
 import type { Config } from '../config.ts'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import { openStorageRoom } from '../groups/storage-room.ts'
 import { prefetchLock } from '../packages/prefetch.ts'
 import { acceptArchives } from '../upstreams/accept-archives.ts'
@@ -362,7 +362,7 @@ export async function withRepository<T>(
     const { id: repositoryId } = await theRepository(db, path)
     const client = openUpstreamClient(config, { onUnusedKinds: warnOfUnusedKinds })
     try {
-      const change = { repositoryId, path, author: commandLine, baseUrl: config.baseUrl }
+      const change = { repositoryId, path, by: operator, baseUrl: config.baseUrl }
       return await work(db, change, client, config)
     } finally {
       await client.close()
@@ -373,7 +373,7 @@ export async function withRepository<T>(
 interface RepositoryChange {
   repositoryId: string
   path: string
-  author: typeof commandLine
+  by: typeof operator
   baseUrl: string
 }
 

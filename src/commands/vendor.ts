@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { commandLine } from '../events/events.ts'
+import { operator } from '../domain/principal.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../upstreams/claims.ts'
 import { listVendorClaims, type VendorClaim } from '../upstreams/tables/vendor-claims.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
@@ -33,7 +33,7 @@ function claimCommand(): Command {
         options: { except?: string[]; force?: boolean } & JsonOptions,
       ) => {
         const claim = await withDatabase(async (db) =>
-          claimVendorByHand(db, commandLine, await theGroup(db, groupName), {
+          claimVendorByHand(db, operator, await theGroup(db, groupName), {
             vendor,
             exceptions: options.except ?? [],
             force: options.force ?? false,
@@ -75,7 +75,7 @@ function releaseCommand(): Command {
     .addOption(jsonOption())
     .action(async (groupName: string, vendor: string, options: JsonOptions) => {
       await withDatabase(async (db) =>
-        releaseVendorByHand(db, commandLine, await theGroup(db, groupName), vendor),
+        releaseVendorByHand(db, operator, await theGroup(db, groupName), vendor),
       )
       printResult(
         options,

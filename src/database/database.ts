@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { statements } from '../domain/observations.ts'
+import { describePrincipal, type Principal } from '../domain/principal.ts'
 import { isRefusedAfterFailure } from './errors.ts'
 
 /** The pool, or a client inside a transaction: both can run a single statement. */
@@ -127,19 +128,8 @@ const begin = `begin; set local lock_timeout = ${lockMilliseconds};
   set local statement_timeout = ${statementMilliseconds};
   set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
 
-/**
- * Who makes a change. The triggers that write identity events read the actor from the setting `svc.actor`. If you
- * change a member here, also change `note_identity_event` and `note_session_event`.
- */
-export interface Actor {
-  /** Null when nobody has signed in, such as on the command line. */
-  accountId: string | null
-  /** `application`: an application acts at an OAuth endpoint. The event names the application. */
-  via: 'browser' | 'api' | 'command' | 'application'
-  ip: string | null
-  userAgent: string | null
-  requestId: string | null
-  /** The action, when the changed rows do not show it. */
+/** What an act is, when the changed rows do not show it to the triggers that write identity events. */
+export interface ActDetails {
   act?: 'sign-out' | 'change-password' | 'sign-up'
   /** True for a sign-in from a browser that has not signed in to the account before. */
   isNewBrowser?: true
@@ -156,15 +146,6 @@ export interface SignInProof {
   /** False when the provider does not say that the person has just signed in there. All other proofs are recent. */
   isRecent?: boolean
   secondFactor?: 'totp' | 'recovery-code' | 'passkey'
-}
-
-/** The actor of commands. */
-export const commandActor: Actor = {
-  accountId: null,
-  via: 'command',
-  ip: null,
-  userAgent: null,
-  requestId: null,
 }
 
 /**
@@ -189,16 +170,17 @@ export const advisoryLocks = {
 /**
  * Runs `work` in one transaction. Commits when `work` returns, and rolls back when it throws. A statement that waits
  * more than 5 seconds for a lock fails with an error for which `isOutage` returns true. Identity events of the
- * transaction name the actor.
+ * transaction name who acts.
  */
 export async function transaction<T>(
   pool: pg.Pool,
   work: (tx: pg.PoolClient) => Promise<T>,
-  actor?: Actor,
+  by?: Principal,
+  details: ActDetails = {},
 ): Promise<T> {
   const tx = await pool.connect()
   try {
-    await tx.query(actor === undefined ? begin : `${begin}; ${setActor(actor)}`)
+    await tx.query(by === undefined ? begin : `${begin}; ${setActor(by, details)}`)
     const result = await work(tx)
     await tx.query('commit')
     tx.release()
@@ -230,11 +212,12 @@ export async function together<const Work extends readonly Promise<unknown>[]>(
 }
 
 /**
- * Returns SQL that stores the actor for the running transaction. `transaction` sends it together with `begin`, so it
+ * Returns SQL that stores who acts for the running transaction. `transaction` sends it together with `begin`, so it
  * costs no round trip.
  */
-export function setActor(actor: Actor): string {
-  return `select set_config('svc.actor', ${pg.escapeLiteral(JSON.stringify(actor))}, true)`
+export function setActor(by: Principal, details: ActDetails = {}): string {
+  const actor = JSON.stringify({ ...describePrincipal(by), ...details })
+  return `select set_config('svc.actor', ${pg.escapeLiteral(actor)}, true)`
 }
 
 /** Runs work on a separate connection to the pool's database. The work may take longer than the pool's timeout. */

@@ -3,8 +3,9 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { projectRoot } from '../config.ts'
+import type { Principal } from '../domain/principal.ts'
 import { type Baseline, readBaseline, refuseOlderDatabase, runBaseline } from './baseline.ts'
-import { type Actor, advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
+import { advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
 import { isLostToAnother } from './errors.ts'
 import { inOneTransaction, type MigrationEffects, readEffects } from './migration-effects.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
@@ -242,10 +243,10 @@ async function runOutsideTransaction(worker: pg.Client, migration: SqlFile): Pro
 
 /**
  * Applies one of the operator's migrations now, even when others are pending. Does nothing when it is applied already.
- * Its identity events name the actor. Call it in `withMigrationLock`.
+ * Its identity events name who applies it. Call it in `withMigrationLock`.
  */
-export async function applyMigration(client: pg.Client, path: string, actor: Actor): Promise<void> {
-  await client.query(setActor(actor))
+export async function applyMigration(client: pg.Client, path: string, by: Principal): Promise<void> {
+  await client.query(setActor(by))
   await applyIfMissing(client, await readSqlFile(path, basename(path)))
 }
 

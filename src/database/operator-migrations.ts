@@ -2,7 +2,7 @@ import { access, mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import type { Actor } from './database.ts'
+import type { Principal } from '../domain/principal.ts'
 import {
   applyMigration,
   firstOperatorNumber,
@@ -66,7 +66,7 @@ export async function writeMigration(
 export async function writeAndApplyMigration(
   db: pg.Pool,
   config: Folder,
-  actor: Actor,
+  by: Principal,
   what: string,
   sql: string,
 ): Promise<string> {
@@ -74,7 +74,7 @@ export async function writeAndApplyMigration(
   try {
     return await withMigrationLock(db, async (client) => {
       written = await writeMigration(config, what, sql, [...(await listAppliedMigrations(client)).keys()])
-      await applyMigration(client, written, actor)
+      await applyMigration(client, written, by)
       return written
     })
   } catch (error) {

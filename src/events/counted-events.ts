@@ -1,5 +1,6 @@
-import { type Actor, type Queryable, sweepOf } from '../database/database.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
 import { networkOf } from '../domain/client-ip.ts'
+import { describePrincipal, type Principal } from '../domain/principal.ts'
 
 /** The actions that somebody without a session can repeat. The trigger function refuse_event_change has them too. */
 export type CountedAction =
@@ -14,12 +15,12 @@ export type CountedAction =
  */
 export async function countEvent(
   db: Queryable,
-  actor: Actor,
+  by: Principal,
   { action, accountId, kind = '' }: { action: CountedAction; accountId: string; kind?: string },
 ): Promise<void> {
   await db.query(
     'select note_counted_event(the_action => $1, the_account_id => $2, the_network => $3, the_kind => $4, actor => $5)',
-    [action, accountId, networkOf(actor.ip ?? undefined), kind, actor],
+    [action, accountId, networkOf(by.ip ?? undefined), kind, describePrincipal(by)],
   )
 }
 

@@ -1,23 +1,6 @@
-import type { Actor, Queryable } from '../database/database.ts'
-import { bareIp } from '../domain/client-ip.ts'
-import type { SecretHash } from '../domain/secrets.ts'
-import type { UsedToken } from '../jobs/last-use.ts'
+import type { Queryable } from '../database/database.ts'
+import { describePrincipal, type Principal } from '../domain/principal.ts'
 import type { IdentityAction, RegistryAction } from './actions.ts'
-
-/**
- * The author of a change: the account, the token and the client IP. The token is null in a browser and on the command
- * line.
- */
-export interface Author {
-  accountId: string | null
-  token: UsedToken | null
-  ip: string | null
-  /** The hash of the id of the session in a browser. */
-  session?: SecretHash
-}
-
-/** The author of changes on the command line, where no account signs in. */
-export const commandLine: Author = { accountId: null, token: null, ip: null }
 
 /** An event to insert. Without a repository and a group it is an identity event. */
 export interface NewEvent {
@@ -36,28 +19,19 @@ export interface NewEvent {
 }
 
 /** Inserts an event in the transaction of its change. */
-export async function insertEvent(db: Queryable, by: Author | Actor, event: NewEvent): Promise<void> {
+export async function insertEvent(db: Queryable, by: Principal, event: NewEvent): Promise<void> {
   await insertEvents(db, by, [event])
 }
 
 /**
- * Inserts events of one author in the transaction of their changes, in this order. Only `sweepEvents`, `countEvent` and the
- * deletion of an account change events.
+ * Inserts events of what one principal did, in this order, in the transaction of the changes. Only `sweepEvents`,
+ * `countEvent` and the deletion of an account change events.
  */
-export async function insertEvents(
-  db: Queryable,
-  by: Author | Actor,
-  events: readonly NewEvent[],
-): Promise<void> {
-  const { accountId, ip } = by
-  const means = 'via' in by ? by : { token: by.token }
+export async function insertEvents(db: Queryable, by: Principal, events: readonly NewEvent[]): Promise<void> {
   await db.query({
     name: 'insert-events',
     text: 'select insert_events(the_events => $1, the_actor => $2)',
-    values: [
-      JSON.stringify(events.map(rowOf)),
-      JSON.stringify({ ...means, accountId, ip: bareIp(ip ?? undefined) }),
-    ],
+    values: [JSON.stringify(events.map(rowOf)), JSON.stringify(describePrincipal(by))],
   })
 }
 

@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import type { Actor, Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import type { ListPart } from '../domain/paging.ts'
+import type { Principal } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 
 /** A stored identity event. */
@@ -17,7 +18,7 @@ export interface IdentityEvent {
   clientId: string | null
   /** The account that acted. Null for a command, an application, or an unknown person. */
   actor: string | null
-  via: Actor['via'] | null
+  via: Principal['via'] | null
   ip: string | null
   userAgent: string | null
   requestId: string | null

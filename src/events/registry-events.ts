@@ -1,8 +1,8 @@
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import type { UsedToken } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
-import type { UsedToken } from '../jobs/last-use.ts'
 import type { RegistryAction } from './actions.ts'
 
 /** A stored event. */

@@ -1,4 +1,4 @@
-import type { Actor, Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import {
   decideAccess,
   type RepositoryAct,
@@ -8,9 +8,9 @@ import {
   type Verdict,
   type Visibility,
 } from '../domain/permissions.ts'
+import type { Principal, UsedToken } from '../domain/principal.ts'
 import { errcode, notAuthorized, Refusal } from '../domain/refusal.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
-import type { UsedToken } from '../jobs/last-use.ts'
 
 /** The token that a request presents. */
 export interface RequestToken {
@@ -25,16 +25,10 @@ export interface RegistryRequest {
   name: string
   /** Null without a token. */
   token: RequestToken | null
-  /** Describes the sender of the request, with the account of the token. */
-  describeSender: (accountId: string | null) => Actor
+  /** Tells who sends the request, with a live token and the account of it. */
+  principalOf: (token: UsedToken | null, accountId: string | null) => Principal
   /** The same for requests of the same URL with the same credentials. They may share a read of the database. */
   key: string
-}
-
-/** The token of a request, and its account. */
-export interface TokenActor extends UsedToken {
-  /** Null for a deploy token. */
-  accountId: string | null
 }
 
 /**
@@ -44,7 +38,7 @@ export interface Access {
   repositoryId: string | null
   visibility: Visibility
   role: Role | null
-  tokenKind: TokenActor['kind'] | null
+  tokenKind: TokenKind | null
   tokenId: string
   accountId: string | null
   authorizationId: string | null
@@ -56,8 +50,8 @@ export interface Access {
 /** The result of a permission check that passed. */
 export interface GrantedAccess {
   repositoryId: string
-  /** Null for a request without credentials to a public repository. */
-  actor: TokenActor | null
+  /** Has no token when a request to a public repository comes without credentials. */
+  by: Principal
 }
 
 /** What a statement found, with the access of the request. */
@@ -93,7 +87,7 @@ export async function findAccess(db: Queryable, target: AccessTarget): Promise<A
 }
 
 /**
- * Applies the permission rule (CONTRACT 1.10, 7.2) and returns the request's repository and actor. Throws errcode 16
+ * Applies the permission rule (CONTRACT 1.10, 7.2) and returns the request's repository and who sends it. Throws errcode 16
  * with 401 for missing or bad credentials. Throws errcode 5 for a repository that the token may not see, and errcode 16
  * with 403 for an act that the token may not do.
  * Without credentials, a private repository gets the same response as an unknown one. So Composer asks for credentials,
@@ -101,15 +95,15 @@ export async function findAccess(db: Queryable, target: AccessTarget): Promise<A
  * permission, with status 404.
  */
 export function requireAccess(target: RegistryRequest, access: Access, act: RepositoryAct): GrantedAccess {
-  const actor = actorOf(access)
-  if (target.token && !actor) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
+  const by = target.principalOf(usedTokenOf(access), access.accountId)
+  if (target.token && !by.token) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
   const { repositoryId, visibility, role } = access
   const verdict =
     repositoryId === null
       ? 'hidden'
       : decideAccess(grantOf(access), { id: repositoryId, visibility, role }, act)
-  if (repositoryId !== null && verdict === 'allowed') return { repositoryId, actor }
-  if (!actor)
+  if (repositoryId !== null && verdict === 'allowed') return { repositoryId, by }
+  if (!by.token)
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
   if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
@@ -125,8 +119,8 @@ export function grantOf({
   return tokenKind && { kind: tokenKind, scopes, resourceScope, repositoryIds }
 }
 
-function actorOf({ tokenKind, tokenId, accountId, authorizationId }: Access): TokenActor | null {
-  return tokenKind && { kind: tokenKind, tokenId, accountId, authorizationId }
+function usedTokenOf({ tokenKind, tokenId, authorizationId }: Access): UsedToken | null {
+  return tokenKind && { kind: tokenKind, tokenId, authorizationId }
 }
 
 function reasonOf(verdict: Verdict, act: RepositoryAct): string {

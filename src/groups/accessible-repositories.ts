@@ -10,7 +10,7 @@ import type { Repository } from './repositories.ts'
  */
 
 /** The account or deploy token whose repositories are listed, and the limits of the token (CONTRACT 1.10). */
-export interface Principal extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
+export interface RepositoryReader extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
   /** Null for a visitor who is not signed in, and for a deploy token. */
   accountId: string | null
   /** The group of a deploy token, and its role in the group's repositories. Null for everybody else. */
@@ -19,14 +19,14 @@ export interface Principal extends Pick<TokenGrant, 'resourceScope' | 'repositor
   isSiteAdmin: boolean
 }
 
-/** Returns the principal for a browser of an account. A null account is a visitor who is not signed in. */
-export function accountPrincipal(accountId: string | null): Principal {
+/** Returns the reader for a browser of an account. A null account is a visitor who is not signed in. */
+export function accountReader(accountId: string | null): RepositoryReader {
   return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null, isSiteAdmin: true }
 }
 
-/** Returns the principal for what a token of an account can reach that is no admin token. */
-export function tokenPrincipal(accountId: string): Principal {
-  return { ...accountPrincipal(accountId), isSiteAdmin: false }
+/** Returns the reader for what a token of an account can reach that is no admin token. */
+export function tokenReader(accountId: string): RepositoryReader {
+  return { ...accountReader(accountId), isSiteAdmin: false }
 }
 
 /** A repository and the account's role on it. */
@@ -44,14 +44,14 @@ export interface AccessibleGroup {
   createdAt: Date
 }
 
-/** Returns the values of a principal: the first six parameters of a statement with `isVisible`. */
-export const principalValues = ({
+/** Returns the values of a reader: the first six parameters of a statement with `isVisible`. */
+export const readerValues = ({
   accountId,
   resourceScope,
   repositoryIds,
   deploy,
   isSiteAdmin,
-}: Principal) => [
+}: RepositoryReader) => [
   accountId,
   resourceScope,
   repositoryIds,
@@ -89,7 +89,7 @@ const isAccessible = `(${isInResourceScope}
        or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
        or exists (select from counted_group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
 
-/** SQL that tells whether the principal may pull from the repository `r`. */
+/** SQL that tells whether the reader may pull from the repository `r`. */
 export const isVisible = `(r.visibility = 'public' or ${isAccessible})`
 
 const repositoryColumns =
@@ -102,7 +102,7 @@ const repositoryColumns =
  */
 export async function listAccessibleRepositories(
   db: Queryable,
-  principal: Principal,
+  reader: RepositoryReader,
   { after, limit, search = '' }: ListPart & { search?: string },
 ): Promise<(AccessibleRepository & { role: Role })[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
@@ -122,7 +122,7 @@ export async function listAccessibleRepositories(
             ${roleOn('id', 'group_id')} as role
        from part
       order by group_name, name`,
-    [...principalValues(principal), group, name, search, limit],
+    [...readerValues(reader), group, name, search, limit],
   )
   return rows
 }
@@ -167,7 +167,7 @@ export async function listVisiblePaths(
 /** Lists the repositories of a group that the token may see, by name. Public repositories are included. */
 export async function listRepositoriesOfGroup(
   db: Queryable,
-  principal: Principal,
+  reader: RepositoryReader,
   groupName: string,
   { after, limit }: ListPart,
 ): Promise<AccessibleRepository[]> {
@@ -177,7 +177,7 @@ export async function listRepositoriesOfGroup(
        from repository_group g join repository r on r.group_id = g.id
       where g.name = $7 and ${isVisible} and r.name > $8
       order by r.name limit $9`,
-    [...principalValues(principal), groupName, after ?? '', limit],
+    [...readerValues(reader), groupName, after ?? '', limit],
   )
   return rows
 }
@@ -198,7 +198,7 @@ const isGroupAccessible = `(
  */
 export async function listAccessibleGroups(
   db: Queryable,
-  principal: Principal,
+  reader: RepositoryReader,
   { after, limit }: ListPart,
 ): Promise<AccessibleGroup[]> {
   const part = `${isGroupAccessible} and g.name > $7 order by g.name limit $8`
@@ -217,7 +217,7 @@ export async function listAccessibleGroups(
            and ${part})
      )
      select ${groupColumns} from part g order by g.name`,
-    [...principalValues(principal), after ?? '', limit],
+    [...readerValues(reader), after ?? '', limit],
   )
   return rows
 }
@@ -225,14 +225,14 @@ export async function listAccessibleGroups(
 /** Returns whether the token may see that a group of this name exists. */
 export async function isGroupVisible(
   db: Queryable,
-  principal: Principal,
+  reader: RepositoryReader,
   groupName: string,
 ): Promise<boolean> {
   const { rowCount } = await db.query(
     `select from repository_group g
       where g.name = $7 and (${isGroupAccessible}
         or exists (select from repository r where r.group_id = g.id and r.visibility = 'public'))`,
-    [...principalValues(principal), groupName],
+    [...readerValues(reader), groupName],
   )
   return rowCount === 1
 }

@@ -5,11 +5,12 @@ import type { Expiry } from '../domain/expiry.ts'
 import { expiryValues } from '../domain/expiry.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
-import { type Author, insertEvent, insertEvents } from '../events/events.ts'
+import { insertEvent, insertEvents } from '../events/events.ts'
 import { requireBelowLimit } from './limits.ts'
-import { type CredentialAuthor, requireLiveAuthor } from './live-author.ts'
+import { requireLivePrincipal } from './live-principal.ts'
 
 /** A deploy token to create. */
 export interface NewDeployToken {
@@ -53,7 +54,7 @@ export interface DeployTokenPlace {
  */
 export async function createDeployToken(
   { config, db }: AppContext,
-  { author, actor }: CredentialAuthor,
+  by: Principal,
   wanted: NewDeployToken,
 ): Promise<{ id: string; token: string; expiresAt: Date | null }> {
   const token = makeSecret('deploy')
@@ -61,10 +62,10 @@ export async function createDeployToken(
   const made = await transaction(
     db,
     async (tx) => {
-      await requireLiveAuthor(tx, author)
-      await requireBelowLimit(tx, config, author, 'deployTokens', groupId)
-      const inserted = await insertDeployToken(tx, wanted, hashSecret(token), author.accountId)
-      await insertEvent(tx, author, {
+      await requireLivePrincipal(tx, by)
+      await requireBelowLimit(tx, config, by, 'deployTokens', groupId)
+      const inserted = await insertDeployToken(tx, wanted, hashSecret(token), by.accountId)
+      await insertEvent(tx, by, {
         ...aboutGroup(groupId),
         action: 'create-deploy-token',
         details: {
@@ -75,7 +76,7 @@ export async function createDeployToken(
       })
       return inserted
     },
-    actor,
+    by,
   )
   return { ...made, token }
 }
@@ -86,7 +87,7 @@ export async function createDeployToken(
  */
 export async function revokeDeployToken(
   db: pg.Pool,
-  { author, actor }: CredentialAuthor,
+  by: Principal,
   place: DeployTokenPlace,
   which: { id: string } | { name: string },
 ): Promise<string | null> {
@@ -100,17 +101,17 @@ export async function revokeDeployToken(
         action: 'revoke-deploy-token',
         details: { name },
       } as const
-      await insertEvent(tx, author, event)
+      await insertEvent(tx, by, event)
       return name
     },
-    actor,
+    by,
   )
 }
 
 /** Revokes all deploy tokens that an account made, and writes the events. Returns how many. */
 export async function revokeDeployTokensOf(
   tx: pg.PoolClient,
-  author: Author,
+  by: Principal,
   accountId: string,
 ): Promise<number> {
   const { rows } = await tx.query<{ groupId: string; name: string }>(
@@ -124,7 +125,7 @@ export async function revokeDeployTokensOf(
     action: 'revoke-deploy-token' as const,
     details: { name },
   }))
-  if (events.length > 0) await insertEvents(tx, author, events)
+  if (events.length > 0) await insertEvents(tx, by, events)
   return events.length
 }
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Config, CountLimits } from '../config.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import type { Author } from '../events/events.ts'
 import { isOperator } from './operators.ts'
 
 /** Locks the owner, so that concurrent requests count each other's rows. */
@@ -57,11 +57,11 @@ const limited: Record<
 export async function requireBelowLimit(
   tx: pg.PoolClient,
   { limits }: Pick<Config, 'limits'>,
-  author: Pick<Author, 'accountId' | 'token'>,
+  by: Principal,
   kind: keyof CountLimits,
   ownerId: string,
 ): Promise<void> {
-  if (await isOperator(tx, author)) return
+  if (await isOperator(tx, by)) return
   const { owner, count, things, setting } = limited[kind]
   await tx.query(locks[owner], [ownerId])
   const { rows } = await tx.query<{ count: number }>(count, [ownerId])

@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import type { RegistryAction } from '../events/actions.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import {
   changeGroupRole,
   changeRepositoryRole,
@@ -32,12 +33,12 @@ export interface MemberChange {
  */
 export async function changeMember(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   change: MemberChange,
 ): Promise<GroupMemberOutcome> {
   return transaction(db, async (tx) => {
     const outcome = await applyChange(tx, change)
-    if (outcome === 'changed') await insertEvent(tx, author, eventOf(change))
+    if (outcome === 'changed') await insertEvent(tx, by, eventOf(change))
     return outcome
   })
 }

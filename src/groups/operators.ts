@@ -1,15 +1,13 @@
 import type { Queryable } from '../database/database.ts'
-import type { Author } from '../events/events.ts'
+import type { Principal } from '../domain/principal.ts'
 
 /**
  * Returns whether a change comes from an operator: from the command line, or from a site administrator in the browser or
  * with an admin token. Applications never act as a site administrator.
  */
-export async function isOperator(
-  db: Queryable,
-  { accountId, token }: Pick<Author, 'accountId' | 'token'>,
-): Promise<boolean> {
-  if (accountId === null) return token === null
+export async function isOperator(db: Queryable, { accountId, token, via }: Principal): Promise<boolean> {
+  if (via === 'command') return true
+  if (accountId === null) return false
   if (token !== null && token.kind !== 'personal') return false
   const { rowCount } = await db.query(
     `select from account

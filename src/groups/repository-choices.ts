@@ -1,10 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
-import {
-  listAccessibleRepositories,
-  listNamedRepositories,
-  tokenPrincipal,
-} from './accessible-repositories.ts'
+import { listAccessibleRepositories, listNamedRepositories, tokenReader } from './accessible-repositories.ts'
 
 /** A repository in a picker. */
 export interface RepositoryChoice {
@@ -42,7 +38,7 @@ export async function readPicker(
   const ticked = await listNamedRepositories(db, accountId, chosen)
   const isTicked = new Set(ticked.map(({ path }) => path))
   const limit = maxChoices + ticked.length + 1
-  const found = await listAccessibleRepositories(db, tokenPrincipal(accountId), {
+  const found = await listAccessibleRepositories(db, tokenReader(accountId), {
     search,
     after: null,
     limit,

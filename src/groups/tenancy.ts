@@ -4,9 +4,10 @@ import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import { markDocumentsOutdated, renderOutdated } from '../documents/outdated.ts'
 import type { Visibility } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { RegistryAction } from '../events/actions.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import { enqueue, type Job } from '../jobs/job.ts'
 import {
   hideRepository,
@@ -38,22 +39,22 @@ import {
 /**
  * Creates a group. Its owner becomes its first admin. With `force` the name may be reserved for another group. Writes
  * the event. Throws with the constraint of a rule of group names, errcode 7 when only operators create groups, and 8 when
- * the author has created too many.
+ * the account has created too many.
  */
 export async function addGroup(
   { config, db }: AppContext,
-  author: Author,
+  by: Principal,
   name: string,
   owner: { id: string; username: string },
   { force = false } = {},
 ): Promise<Group> {
   return transaction(db, async (tx) => {
-    const { accountId } = author
-    if (config.groupCreation === 'admins' && !(await isOperator(tx, author))) throw groupsAreForOperators()
-    if (accountId !== null) await requireBelowLimit(tx, config, author, 'groups', accountId)
+    const { accountId } = by
+    if (config.groupCreation === 'admins' && !(await isOperator(tx, by))) throw groupsAreForOperators()
+    if (accountId !== null) await requireBelowLimit(tx, config, by, 'groups', accountId)
     if (force) await releaseGroupName(tx, name)
     const group = await insertGroup(tx, name, owner.id, { creatorId: accountId })
-    await note(tx, author, { groupId: group.id }, 'create-group', {
+    await note(tx, by, { groupId: group.id }, 'create-group', {
       name,
       username: owner.username,
       role: 'admin',
@@ -68,14 +69,14 @@ export async function addGroup(
  */
 export async function addRepository(
   { config, db }: AppContext,
-  author: Author,
+  by: Principal,
   draft: NewRepository,
 ): Promise<Repository> {
   return transaction(db, async (tx) => {
-    await requireBelowLimit(tx, config, author, 'repositories', draft.groupId)
+    await requireBelowLimit(tx, config, by, 'repositories', draft.groupId)
     const repository = await insertRepository(tx, draft)
     const { id: repositoryId, path, visibility } = repository
-    await note(tx, author, { repositoryId }, 'create-repository', { path, visibility })
+    await note(tx, by, { repositoryId }, 'create-repository', { path, visibility })
     return repository
   })
 }
@@ -86,7 +87,7 @@ export async function addRepository(
  */
 export async function setRepository(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   repositoryId: string,
   changes: { description: string | null; visibility: Visibility | null },
 ): Promise<(Repository & { createdAt: Date }) | null> {
@@ -94,7 +95,7 @@ export async function setRepository(
     const repository = await changeRepository(tx, repositoryId, changes)
     if (!repository) return null
     const given = Object.entries(changes).filter(([, value]) => value !== null)
-    await note(tx, author, { repositoryId }, 'change-repository', Object.fromEntries(given))
+    await note(tx, by, { repositoryId }, 'change-repository', Object.fromEntries(given))
     return repository
   })
 }
@@ -106,7 +107,7 @@ export async function setRepository(
  */
 export async function changeRepositoryName(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   repositoryId: string,
   newName: string,
 ): Promise<boolean> {
@@ -115,7 +116,7 @@ export async function changeRepositoryName(
     if (oldName === null) return false
     if (oldName === newName) return true
     await markDocumentsOutdated(tx, [repositoryId])
-    await note(tx, author, { repositoryId }, 'rename-repository', { from: oldName, to: newName })
+    await note(tx, by, { repositoryId }, 'rename-repository', { from: oldName, to: newName })
     await enqueue(tx, renderOutdated, {})
     return true
   })
@@ -127,12 +128,12 @@ export async function changeRepositoryName(
  */
 export async function removeRepository(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   { id, path }: Pick<Repository, 'id' | 'path'>,
 ): Promise<boolean> {
   return retriedTransaction(db, async (tx) => {
     if (!(await hideRepository(tx, id))) return false
-    await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
+    await note(tx, by, { repositoryId: id }, 'delete-repository', { path })
     return true
   })
 }
@@ -143,7 +144,7 @@ export async function removeRepository(
  */
 export async function restoreRepository(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   group: Pick<Group, 'id' | 'name'>,
   name: string,
 ): Promise<string> {
@@ -156,7 +157,7 @@ export async function restoreRepository(
     await markDocumentsOutdated(tx, [id])
     await enqueue(tx, renderOutdated, undefined)
     const path = `${group.name}/${name}`
-    await note(tx, author, { repositoryId: id }, 'restore-repository', { path })
+    await note(tx, by, { repositoryId: id }, 'restore-repository', { path })
     return path
   })
 }
@@ -179,7 +180,7 @@ export const removeExpiredRepositoriesJob: Job = {
  */
 export async function changeGroupName(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   group: Group,
   newName: string,
   { force = false } = {},
@@ -194,20 +195,20 @@ export async function changeGroupName(
       repositories.map(({ id }) => id),
     )
     await enqueue(tx, renderOutdated, undefined)
-    await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
+    await note(tx, by, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
 }
 
 /** Sets whether a group requires a second factor of its members, and writes the event. */
 export async function requireFactorOfMembers(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   group: { id: string },
   isRequired: boolean,
 ): Promise<void> {
   await transaction(db, async (tx) => {
     if (!(await setFactorRequired(tx, group.id, isRequired))) return
-    await note(tx, author, { groupId: group.id }, 'set-group', { requires_second_factor: isRequired })
+    await note(tx, by, { groupId: group.id }, 'set-group', { requires_second_factor: isRequired })
   })
 }
 
@@ -223,7 +224,7 @@ export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
  */
 export async function removeGroup(
   db: pg.Pool,
-  author: Author,
+  by: Principal,
   group: Group,
   { withRepositories = false } = {},
 ): Promise<GroupRemoval> {
@@ -234,11 +235,11 @@ export async function removeGroup(
       repositories.push(path)
       if (!withRepositories) continue
       await deleteRepository(tx, id)
-      if (!isDeleted) await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
+      if (!isDeleted) await note(tx, by, { repositoryId: id }, 'delete-repository', { path })
     }
     if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
     await deleteGroup(tx, group.id)
-    await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
+    await note(tx, by, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }
   })
 }
@@ -249,11 +250,11 @@ function groupsAreForOperators(): Refusal {
 
 async function note(
   tx: pg.PoolClient,
-  author: Author,
+  by: Principal,
   subject: { repositoryId: string } | { groupId: string },
   action: RegistryAction,
   details: Record<string, unknown>,
 ): Promise<void> {
   const about = 'groupId' in subject ? { repositoryId: null, ...subject } : subject
-  await insertEvent(tx, author, { ...about, packageName: null, version: null, action, details })
+  await insertEvent(tx, by, { ...about, packageName: null, version: null, action, details })
 }

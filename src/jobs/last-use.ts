@@ -1,27 +1,18 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
-import type { TokenKind } from '../domain/secrets.ts'
+import type { Principal } from '../domain/principal.ts'
 
 /** How long uses are gathered before one statement writes them all. */
 const gatherMilliseconds = 3_000
 
-/** A token of the view `live_token` that was just used. */
-export interface UsedToken {
-  kind: TokenKind
-  tokenId: string
-  /** Null unless the token is an access token of an application. */
-  authorizationId: string | null
-}
-
 /** Stores when authorizations, personal access tokens and deploy tokens were last used. */
 export interface LastUse {
   /**
-   * Remembers the use and returns at once, so that no request waits for the database. `describeSender` is called only
-   * when this may be the first use of a personal access token or deploy token. The identity event of the first use
-   * names the sender.
+   * Remembers the use of a request's token and returns at once, so that no request waits for the database. The identity
+   * event of the first use of a personal access token or deploy token names who sent the request.
    */
-  note: (token: UsedToken, describeSender: () => Actor) => void
+  note: (by: Principal) => void
   /**
    * Remembers that an application got a token. The application may use the token at another resource server, where svc
    * does not see it.
@@ -32,7 +23,7 @@ export interface LastUse {
 }
 
 /** The used tokens, each with the sender of its first remembered request. */
-type Senders = Map<string, Actor>
+type Senders = Map<string, Principal>
 
 /**
  * Starts to collect uses. The process gathers them and writes them together, at most once a minute for each token. A
@@ -75,9 +66,11 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
   }
 
   return {
-    note({ kind, tokenId, authorizationId }, describeSender) {
+    note(by) {
+      if (by.token === null) return
+      const { kind, tokenId, authorizationId } = by.token
       const senders = kind === 'personal' ? personalTokens : kind === 'deploy' ? deployTokens : null
-      if (senders && !senders.has(tokenId)) senders.set(tokenId, describeSender())
+      if (senders && !senders.has(tokenId)) senders.set(tokenId, by)
       if (authorizationId !== null) authorizations.add(authorizationId)
       schedule()
     },
@@ -128,7 +121,7 @@ async function touch(
   return rows
 }
 
-/** Sets the first use. A trigger writes the identity event, with the actor of the transaction. */
+/** Sets the first use. A trigger writes the identity event, which names who used the token. */
 async function touchFirst(tx: pg.PoolClient, kind: FirstUse['kind'], id: string): Promise<void> {
   const table = kind === 'personal' ? 'personal_token' : 'deploy_token'
   await tx.query(

@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import { type Actor, transaction } from '../database/database.ts'
+import { transaction } from '../database/database.ts'
 import { writeAndApplyMigration } from '../database/operator-migrations.ts'
 import { isPlainText } from '../domain/plain-text.ts'
+import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeClientId, makeSecret } from '../domain/secrets.ts'
 import { listMistakes } from './application-rules.ts'
 import {
@@ -51,7 +52,7 @@ function isReason(text: string): boolean {
 export async function changeApplicationStatus(
   db: pg.Pool,
   config: Config,
-  actor: Actor,
+  by: Principal,
   clientId: string,
   { verb, status, reason = null, isMigration }: StatusChange,
 ): Promise<ChangedApplication | null> {
@@ -62,10 +63,10 @@ export async function changeApplicationStatus(
   if (before === null) return null
   if (isMigration) {
     const sql = renderStatusSeed(before, status, reason)
-    const migration = await writeAndApplyMigration(db, config, actor, `${verb}_${slugOf(before)}`, sql)
+    const migration = await writeAndApplyMigration(db, config, by, `${verb}_${slugOf(before)}`, sql)
     return { application: { ...before, status, statusReason: reason }, migration }
   }
-  const application = await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), actor)
+  const application = await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), by)
   return application && { application, migration: null }
 }
 
@@ -79,7 +80,7 @@ export class UnacceptableChange extends Error {}
 export async function changeApplication(
   db: pg.Pool,
   config: Config,
-  actor: Actor,
+  by: Principal,
   clientId: string,
   changes: ApplicationChanges,
 ): Promise<ChangedApplication | null> {
@@ -91,7 +92,7 @@ export async function changeApplication(
     throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
   }
   const sql = renderChangeSeed(before, changes)
-  const migration = await writeAndApplyMigration(db, config, actor, `set_${slugOf(before)}`, sql)
+  const migration = await writeAndApplyMigration(db, config, by, `set_${slugOf(before)}`, sql)
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
 }
@@ -104,13 +105,13 @@ export async function changeApplication(
 export async function deleteApplication(
   db: pg.Pool,
   config: Config,
-  actor: Actor,
+  by: Principal,
   clientId: string,
 ): Promise<ChangedApplication | null> {
   const application = await findApplicationByClientId(db, clientId)
   if (application === null) return null
   const sql = renderDeletionSeed(application)
-  const migration = await writeAndApplyMigration(db, config, actor, `delete_${slugOf(application)}`, sql)
+  const migration = await writeAndApplyMigration(db, config, by, `delete_${slugOf(application)}`, sql)
   return { application, migration }
 }
 

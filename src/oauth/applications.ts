@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 
 /**
@@ -148,7 +149,7 @@ export async function setApplicationStatus(
  */
 export async function renewClientSecret(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   clientId: string,
   overlapSeconds: number,
 ): Promise<{ application: Application; secret: string } | null> {
@@ -156,7 +157,7 @@ export async function renewClientSecret(
   const application = await transaction(
     db,
     (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds),
-    actor,
+    by,
   )
   return application && { application, secret }
 }

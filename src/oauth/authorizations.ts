@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 
 /** The access that several grants give to the same repositories. */
 export interface AuthorizedAccess {
@@ -58,11 +59,11 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
  */
 export async function withdrawAuthorization(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   id: string,
 ): Promise<string | null> {
-  return transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
+  return transaction(db, (tx) => endAuthorization(tx, id, accountId), by)
 }
 
 /**

@@ -1,6 +1,7 @@
-import type { Actor, Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import { byteaArray, forEachCall } from '../database/shared-statements.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import type { Principal } from '../domain/principal.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
 
 /** The credentials that a client sent. The statement that does the work of the request also verifies them. */
@@ -29,7 +30,7 @@ export interface CodeExchange {
   accessHash: SecretHash
   refreshHash: SecretHash
   /** The sender of the request, for the identity event. */
-  actor: Actor
+  by: Principal
 }
 
 /** The outcomes are those of the SQL function `redeem_codes`. Scopes are separated by spaces. */
@@ -58,7 +59,7 @@ export async function exchangeCodes(
       calls.map(({ codeChallenge }) => codeChallenge),
       byteaArray(calls.map(({ accessHash }) => accessHash)),
       byteaArray(calls.map(({ refreshHash }) => refreshHash)),
-      calls.map(({ actor }) => textOf(actor)),
+      calls.map(({ by }) => textOf(by)),
       lifetimes.accessSeconds,
       lifetimes.refreshSeconds,
     ],
@@ -123,17 +124,17 @@ export interface PresentedToken {
 /**
  * Revokes tokens in one transaction: a refresh token with its whole authorization, an access token alone. A token that
  * is invalid or belongs to another client changes nothing. Returns the results in the order of the calls: false when
- * the authentication of the client failed. The event of an ended authorization names the actor.
+ * the authentication of the client failed. The event of an ended authorization names who sent the call.
  */
 export async function revokeTokens(
   db: Queryable,
-  calls: readonly (PresentedToken & { actor: Actor })[],
+  calls: readonly (PresentedToken & { by: Principal })[],
 ): Promise<boolean[]> {
   const { rows } = await db.query<{ callNumber: number; isAuthenticated: boolean }>({
     name: 'revoke-tokens',
     text: `select call_number as "callNumber", is_authenticated as "isAuthenticated"
              from end_tokens(client_ids => $1, secret_hashes => $2, token_hashes => $3, actors => $4)`,
-    values: [...columnsOf(calls), calls.map(({ actor }) => textOf(actor))],
+    values: [...columnsOf(calls), calls.map(({ by }) => textOf(by))],
   })
   return inOrder(rows).map(({ isAuthenticated }) => isAuthenticated)
 }
@@ -188,7 +189,7 @@ function columnsOf(calls: readonly PresentedToken[]): [string[], Buffer, Buffer]
 }
 
 /** The sender in the columns of an identity event, as parameters of the SQL functions. */
-function textOf({ via, ip, userAgent, requestId }: Actor): string {
+function textOf({ via, ip, userAgent, requestId }: Principal): string {
   return JSON.stringify({ via, ip, userAgent, requestId })
 }
 

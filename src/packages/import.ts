@@ -5,8 +5,8 @@ import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../composer/composer-version.ts'
+import { operator } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import { commandLine } from '../events/events.ts'
 import type { UpstreamRequests } from '../upstreams/client/fetch.ts'
 import { toReceiveError, UpstreamError } from '../upstreams/client/upstream-error.ts'
 import { matchesVersion } from '../upstreams/documents/patterns.ts'
@@ -121,7 +121,7 @@ async function importVersion(
         metadata,
         readme: await readmes.render(checked.readme),
         archive,
-        author: commandLine,
+        by: operator,
         baseUrl,
         publishedAt: pastDate(published),
       })

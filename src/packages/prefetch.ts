@@ -2,8 +2,8 @@ import type pg from 'pg'
 import { z } from 'zod'
 import { normalizeVersion } from '../composer/composer-version.ts'
 import { toLowerAscii } from '../composer/package-name.ts'
+import { operator } from '../domain/principal.ts'
 import { Refusal } from '../domain/refusal.ts'
-import { commandLine } from '../events/events.ts'
 import type { ArchiveMirror } from '../upstreams/archive-mirror.ts'
 import type { Mirror } from '../upstreams/mirror.ts'
 import { findLockedArchive } from '../upstreams/tables/mirrored-archives.ts'
@@ -72,7 +72,7 @@ async function prefetch(
   const packageName = toLowerAscii(name)
   const documents = []
   for (const isDev of [false, true])
-    documents.push(await mirror.findDocument({ repositoryId, packageName, isDev }, commandLine))
+    documents.push(await mirror.findDocument({ repositoryId, packageName, isDev }, operator))
   const { verdict, isInGroup } = await findOrigin(db, repositoryId, packageName)
   const reference = /^[0-9a-f]{7,64}$/i.test(dist?.reference ?? '')
     ? (dist?.reference ?? '').toLowerCase()

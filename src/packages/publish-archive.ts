@@ -5,7 +5,7 @@ import { keepArchive, keepArchiveFor, keepNamedArchive } from '../archives/keep-
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { AppContext } from '../context.ts'
-import type { Author } from '../events/events.ts'
+import type { Principal } from '../domain/principal.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { publishVersion, settleRepeat } from './publish.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
@@ -48,7 +48,7 @@ export async function publishArchive(
   { config, db, changes, readmes, archives, room }: PublishContext,
   target: PublishTarget,
   received: ReceivedArchive,
-  { zip, manifest, author }: { zip: CheckedZip; manifest: Manifest; author: Author },
+  { zip, manifest, by }: { zip: CheckedZip; manifest: Manifest; by: Principal },
 ): Promise<'published' | 'repeated'> {
   const { repositoryId, packageName, version } = target
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
@@ -65,7 +65,7 @@ export async function publishArchive(
         metadata: manifest.metadata,
         readme: await readmes.render(zip.readme),
         archive: received,
-        author,
+        by,
         baseUrl: config.baseUrl,
       })
       await keepNamedArchive(archives, received)

@@ -4,8 +4,9 @@ import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
 import { together, transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
@@ -28,7 +29,7 @@ export interface Publication {
   metadata: JsonObject
   readme: RenderedReadme
   archive: ArchiveDigest
-  author: Author
+  by: Principal
   baseUrl: string
   /** The time of an earlier publication elsewhere. The default is now. */
   publishedAt?: Date | null
@@ -43,19 +44,19 @@ export async function publishVersion(
   publication: Publication,
 ): Promise<'published' | 'repeated'> {
   return transaction(pool, async (tx) => {
-    const { repositoryId, packageName, version, metadata, readme, archive, author, baseUrl } = publication
+    const { repositoryId, packageName, version, metadata, readme, archive, by, baseUrl } = publication
     await refuseMirroredVendor(tx, repositoryId, packageName)
     const held = await claimPackage(tx, repositoryId, packageName)
     if (held.isNew) await together([claimVendorOfPackage(tx, held), rankNewPackage(tx, held)])
     await insertArchive(tx, archive)
-    const uploaderId = author.accountId
+    const uploaderId = by.accountId
     const fresh = {
       packageId: held.id,
       version,
       metadata,
       sha256: archive.sha256,
       uploaderId,
-      deployTokenId: author.token?.kind === 'deploy' ? author.token.tokenId : null,
+      deployTokenId: by.token?.kind === 'deploy' ? by.token.tokenId : null,
       publishedAt: publication.publishedAt ?? null,
     }
     const versionId = await insertVersion(tx, fresh)
@@ -70,7 +71,7 @@ export async function publishVersion(
     if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
     const details = { sha256: archive.sha256, size: archive.size }
     const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
-    await insertEvent(tx, author, event)
+    await insertEvent(tx, by, event)
     return 'published'
   })
 }

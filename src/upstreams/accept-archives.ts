@@ -32,7 +32,7 @@ export interface AlarmedVersion {
  */
 export async function acceptArchives(
   context: MirrorContext,
-  { repositoryId, author }: UpstreamChange,
+  { repositoryId, by }: UpstreamChange,
   changed: AlarmedVersion,
 ): Promise<AcceptedArchive[]> {
   const { config, db } = context
@@ -61,7 +61,7 @@ export async function acceptArchives(
     const about = { repositoryId, packageName, action: 'accept-archive' as const }
     await insertEvents(
       tx,
-      author,
+      by,
       accepted.map(({ version: its, ...archive }) => {
         const details = { upstream: first.upstreamName, ...archive }
         return { ...about, version: its, details }

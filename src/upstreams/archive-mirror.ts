@@ -7,9 +7,10 @@ import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import type { Log } from '../domain/log.ts'
+import { background } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { singleFlight } from '../domain/single-flight.ts'
-import { commandLine, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { startBytes } from './archive-start.ts'
 import { Consumer, inTime, late } from './arriving-archive.ts'
@@ -185,7 +186,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       if ((await saveAlarms(tx, [{ id, alarm: reason }])) === 0)
         return (await findFetchState(tx, id)) !== null
       const details = { upstream: upstreamName, url, reason }
-      await insertEvent(tx, commandLine, {
+      await insertEvent(tx, background, {
         repositoryId,
         packageName,
         version,

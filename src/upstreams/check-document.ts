@@ -3,7 +3,8 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
-import { commandLine, insertEvent } from '../events/events.ts'
+import { background } from '../domain/principal.ts'
+import { insertEvent } from '../events/events.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { isInline, mayKnow, metadataUrlOf } from './client/upstream-root.ts'
@@ -207,6 +208,6 @@ async function noteGone(
     const packageId = await findBoundPackage(tx, upstreamId, packageName)
     if (packageId === null || !(await setGone(tx, [packageId], isGone)) || !isGone) return
     const about = { repositoryId, packageName, version: null }
-    await insertEvent(tx, commandLine, { ...about, action: 'upstream-gone', details: { upstream: name } })
+    await insertEvent(tx, background, { ...about, action: 'upstream-gone', details: { upstream: name } })
   })
 }

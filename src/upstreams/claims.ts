@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import { keepGroupPath } from '../groups/path-locks.ts'
 import { isPattern } from './documents/patterns.ts'
 import {
@@ -21,7 +22,7 @@ const vendorShape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*$/
  */
 export async function claimVendorByHand(
   pool: pg.Pool,
-  author: Author,
+  by: Principal,
   group: { id: string },
   { vendor, exceptions, force }: { vendor: string; exceptions: readonly string[]; force: boolean },
 ): Promise<VendorClaim> {
@@ -39,7 +40,7 @@ export async function claimVendorByHand(
       )
     }
     const claim = await claimVendor(tx, group.id, vendor, exceptions)
-    await note(tx, author, group, { action: 'claim-vendor', details: { vendor, exceptions } })
+    await note(tx, by, group, { action: 'claim-vendor', details: { vendor, exceptions } })
     return claim
   })
 }
@@ -50,7 +51,7 @@ export async function claimVendorByHand(
  */
 export async function releaseVendorByHand(
   pool: pg.Pool,
-  author: Author,
+  by: Principal,
   group: { id: string },
   vendor: string,
 ): Promise<void> {
@@ -65,7 +66,7 @@ export async function releaseVendorByHand(
         `the group has published packages of ${vendor}: ${repair}`,
       )
     }
-    await note(tx, author, group, { action: 'release-vendor', details: { vendor } })
+    await note(tx, by, group, { action: 'release-vendor', details: { vendor } })
   })
 }
 
@@ -88,11 +89,11 @@ export async function refuseMirroredVendor(
 
 function note(
   tx: pg.PoolClient,
-  author: Author,
+  by: Principal,
   { id: groupId }: { id: string },
   event: { action: 'claim-vendor' | 'release-vendor'; details: Record<string, unknown> },
 ): Promise<void> {
-  return insertEvent(tx, author, { repositoryId: null, groupId, packageName: null, version: null, ...event })
+  return insertEvent(tx, by, { repositoryId: null, groupId, packageName: null, version: null, ...event })
 }
 
 function invalid(errmsg: string): Refusal {

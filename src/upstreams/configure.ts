@@ -5,9 +5,10 @@ import { transaction } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { noteListingChange } from '../documents/listing.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { isHostAndPort } from '../domain/setting-formats.ts'
-import { type Author, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
 import { isOperator } from '../groups/operators.ts'
 import { sharePathLock } from '../groups/path-locks.ts'
@@ -33,10 +34,10 @@ import {
   type UpstreamSettings,
 } from './tables/upstreams.ts'
 
-/** A change of the upstreams of a repository, and its author. */
+/** A change of the upstreams of a repository, and who makes it. */
 export interface UpstreamChange {
   repositoryId: string
-  author: Author
+  by: Principal
 }
 
 /** The upstream that an administrator wants to add. */
@@ -57,7 +58,7 @@ const maxUpstreams = 50
 export async function addUpstream(
   { config, db }: AppContext,
   client: UpstreamClient,
-  { repositoryId, author }: UpstreamChange,
+  { repositoryId, by }: UpstreamChange,
   wanted: WantedUpstream,
 ): Promise<Upstream> {
   refuseBadPatterns(wanted)
@@ -65,11 +66,11 @@ export async function addUpstream(
   const requireLimit = async (tx: pg.PoolClient) => {
     const groupId = await findGroupId(tx, repositoryId)
     if (groupId === null) throw new Refusal(errcode.notFound, 'repository not found')
-    await requireBelowLimit(tx, config, author, 'upstreams', groupId)
+    await requireBelowLimit(tx, config, by, 'upstreams', groupId)
   }
   // Check it before any request is sent, and again when the upstream is added.
   await transaction(db, requireLimit)
-  const isTrusted = await isOperator(db, author)
+  const isTrusted = await isOperator(db, by)
   const rights = { usesCredentials: isTrusted, reachesPrivateHosts: isTrusted }
   const { root, lastModified } = await fetchRoot(
     client.for({ url, credentialHosts: [], ...rights }),
@@ -119,7 +120,7 @@ export async function addUpstream(
         reaches_private_hosts: rights.reachesPrivateHosts,
       }
       const details = { ...about, ...(names > 0 && { packages_taken_over: names }) }
-      await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'add-upstream', details })
+      await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'add-upstream', details })
       return added
     }),
   )
@@ -131,7 +132,7 @@ export async function addUpstream(
  */
 export async function setUpstream(
   pool: pg.Pool,
-  { repositoryId, author }: UpstreamChange,
+  { repositoryId, by }: UpstreamChange,
   name: string,
   change: Partial<UpstreamSettings> & Partial<UpstreamRights>,
 ): Promise<Upstream> {
@@ -145,7 +146,7 @@ export async function setUpstream(
       const changed = await changeUpstream(tx, repositoryId, name, change)
       if (!changed) throw noUpstream()
       const details = { upstream: name, ...change }
-      await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'set-upstream', details })
+      await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'set-upstream', details })
       return changed
     }),
   )
@@ -158,7 +159,7 @@ export async function setUpstream(
  */
 export async function removeUpstream(
   pool: pg.Pool,
-  { repositoryId, author }: UpstreamChange,
+  { repositoryId, by }: UpstreamChange,
   name: string,
   { releasesNames = false } = {},
 ): Promise<void> {
@@ -174,14 +175,14 @@ export async function removeUpstream(
     }
     await noteListingChange(tx, repositoryId)
     const details = { upstream: name, released: releasesNames }
-    await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'remove-upstream', details })
+    await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'remove-upstream', details })
   })
 }
 
 /** Approves packages for upstreams in the mode `approved`. Returns the packages that were not approved before. */
 export async function approvePackages(
   pool: pg.Pool,
-  { repositoryId, author }: UpstreamChange,
+  { repositoryId, by }: UpstreamChange,
   names: readonly string[],
 ): Promise<string[]> {
   const wrong = names.find((name) => !isPackageName(name))
@@ -189,7 +190,7 @@ export async function approvePackages(
   return transaction(pool, async (tx) => {
     const approved = await approveNames(tx, repositoryId, names)
     for (const packageName of approved) {
-      await insertEvent(tx, author, { repositoryId, packageName, version: null, action: 'approve-package' })
+      await insertEvent(tx, by, { repositoryId, packageName, version: null, action: 'approve-package' })
     }
     return approved
   })
@@ -260,16 +261,16 @@ function invalid(errmsg: string): Refusal {
  */
 export async function requestPackage(
   pool: pg.Pool,
-  { repositoryId, author }: { repositoryId: string; author: Author },
+  { repositoryId, by }: { repositoryId: string; by: Principal },
   packageName: string,
 ): Promise<boolean> {
-  const { accountId } = author
+  const { accountId } = by
   if (!isPackageName(packageName)) throw new Refusal(errcode.invalidArgument, 'invalid package name')
   if (accountId === null) return false
   return transaction(pool, async (tx) => {
     const isNew = await requestName(tx, repositoryId, packageName, accountId)
     if (isNew) {
-      await insertEvent(tx, author, { repositoryId, packageName, version: null, action: 'request-package' })
+      await insertEvent(tx, by, { repositoryId, packageName, version: null, action: 'request-package' })
     }
     return isNew
   })

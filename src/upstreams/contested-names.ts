@@ -2,8 +2,9 @@ import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
+import { background } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import { commandLine, insertEvent } from '../events/events.ts'
+import { insertEvent } from '../events/events.ts'
 import { sharePathLock } from '../groups/path-locks.ts'
 import type { CheckContext } from './check-document.ts'
 import { UpstreamError } from './client/upstream-error.ts'
@@ -121,7 +122,7 @@ async function askUpstream(
     const { repositoryId, upstreamName, earlierName } = contest
     const about = { repositoryId, packageName, version: null }
     const details = { upstream: upstreamName, also_at: earlierName }
-    await insertEvent(tx, commandLine, { ...about, action: 'contest-package', details })
+    await insertEvent(tx, background, { ...about, action: 'contest-package', details })
   })
   return 'found'
 }
@@ -153,7 +154,7 @@ async function hasPackage(context: RootContext, given: Upstream, packageName: st
  */
 export async function decideContest(
   pool: pg.Pool,
-  { repositoryId, author }: UpstreamChange,
+  { repositoryId, by }: UpstreamChange,
   { packageName, upstreamName }: { packageName: string; upstreamName: string },
 ): Promise<void> {
   await transaction(pool, async (tx) => {
@@ -181,7 +182,7 @@ export async function decideContest(
       await bindPackages(tx, [{ upstream: { id: chosen.id, repositoryId }, packageName }])
     }
     const others = [upstream, ...earlier].filter((one) => one.id !== chosen.id).map(({ name }) => name)
-    await insertEvent(tx, author, {
+    await insertEvent(tx, by, {
       repositoryId,
       packageName,
       version: null,

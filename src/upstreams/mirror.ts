@@ -4,9 +4,9 @@ import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import type { StoredDocument } from '../documents/stored-documents.ts'
 import type { Log } from '../domain/log.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { singleFlight } from '../domain/single-flight.ts'
-import type { Author } from '../events/events.ts'
 import {
   type CheckContext,
   type Checked,
@@ -56,7 +56,7 @@ export interface Mirror {
    */
   findDocument: (
     wanted: WantedMirror,
-    author: Author,
+    by: Principal,
     found?: FoundMirror,
   ) => Promise<MirrorDocument | HiddenDocument | null>
   /** Checks the upstream of a package again, unless a check is running. */
@@ -88,7 +88,7 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
   }
 
   /** Asks the upstream of a name, or searches for the first one that has it. Concurrent requests share a search. */
-  async function resolve(found: FoundMirror, wanted: WantedMirror, author: Author): Promise<Checked> {
+  async function resolve(found: FoundMirror, wanted: WantedMirror, by: Principal): Promise<Checked> {
     const { upstreamIds, isBound } = found
     const { repositoryId, packageName, isDev } = wanted
     const [first] = upstreamIds
@@ -97,7 +97,7 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
     if (unknownNames.has(key)) return { outcome: 'missing' }
     return searches.share(key, () => {
       // Throws before the search starts, so only to its own author.
-      const giveBack = unknownNames.take(repositoryId, author)
+      const giveBack = unknownNames.take(repositoryId, by)
       return searchIn(upstreamIds, packageName, isDev).then((checked) => {
         if (checked.outcome === 'missing') unknownNames.add(key)
         if (checked.outcome === 'found') giveBack()
@@ -151,16 +151,16 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
   }
 
   return {
-    async findDocument(wanted, author, given) {
+    async findDocument(wanted, by, given) {
       // Send no other names to upstreams.
       if (!isPackageName(wanted.packageName)) return null
       let found = await read(wanted, given)
       const result = found.document === null ? 'miss' : 'hit'
-      if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
+      if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, by }, wanted.packageName)
       if (found.verdict === 'contested') return hidden(wanted)
       if (found.verdict !== 'upstream') return null
       if (found.document === null) {
-        const { outcome, saved } = await resolve(found, wanted, author)
+        const { outcome, saved } = await resolve(found, wanted, by)
         if (outcome === 'failed' || outcome === 'busy') throw unavailable()
         if (outcome === 'missing') return null
         if (saved?.verdict === 'upstream') {

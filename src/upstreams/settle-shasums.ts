@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { commandLine, insertEvents, type NewEvent } from '../events/events.ts'
+import { background } from '../domain/principal.ts'
+import { insertEvents, type NewEvent } from '../events/events.ts'
 import { archiveKey } from './documents/packed-content.ts'
 import { saveAlarms } from './tables/archive-alarms.ts'
 import type { FixedArchive, MirrorRules } from './tables/rendered-mirrors.ts'
@@ -40,7 +41,7 @@ export async function settleShasums(
     if (alarm?.startsWith(begin) && !wrongById.has(id)) alarms.push({ id, alarm: null })
   }
   if (alarms.length > 0) await saveAlarms(tx, alarms)
-  if (events.length > 0) await insertEvents(tx, commandLine, events)
+  if (events.length > 0) await insertEvents(tx, background, events)
   const announced = new Map<number, Record<string, string>>()
   for (const archive of wrong) {
     const { place, sha1, checkedShasum } = archive

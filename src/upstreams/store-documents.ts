@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import { together, transaction } from '../database/database.ts'
 import { type Rendering, type StoredDocument, saveDocuments } from '../documents/stored-documents.ts'
+import { background } from '../domain/principal.ts'
 import { limitConcurrency, makePause } from '../domain/time-slices.ts'
-import { commandLine, insertEvents, type NewEvent } from '../events/events.ts'
+import { insertEvents, type NewEvent } from '../events/events.ts'
 import { registryUrl } from '../groups/repositories.ts'
 import type { ContentSummary, PackedDocument } from './documents/packed-content.ts'
 import { renderPacked, summarizePacked } from './documents/run-task.ts'
@@ -111,7 +112,7 @@ async function saveActive(tx: pg.PoolClient, active: readonly ActiveDocument[]):
       events.push({ ...about, action: 'drop-versions', details })
     }
   }
-  if (events.length > 0) await insertEvents(tx, commandLine, events)
+  if (events.length > 0) await insertEvents(tx, background, events)
 }
 
 /** Renders a document from the stored content of its upstream. Returns false when there is no content. */

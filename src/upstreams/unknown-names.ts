@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache'
 import { limitsFrom } from '../database/failure-limit.ts'
 import { networkOf } from '../domain/client-ip.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import type { Author } from '../events/events.ts'
 
 /** How long a process remembers that no upstream has a document (UPSTREAMS 4). */
 const rememberedMilliseconds = 10 * 60_000
@@ -33,7 +33,7 @@ export interface UnknownNames {
    * that an upstream has. Throws errcode 8 with Retry-After when the budget is used up. A "not found" would be wrong,
    * because it would send Composer to other repositories. Commands have no budget.
    */
-  take: (repositoryId: string, author: Author) => () => void
+  take: (repositoryId: string, by: Principal) => () => void
 }
 
 /** Opens the memory of a process. It is empty, and no budget is used. `perf` is the clock. */
@@ -59,8 +59,8 @@ export function openUnknownNames(perf: { now: () => number } = performance): Unk
     has: (document) => remembered.has(document),
     add: (document) => void remembered.set(document, true),
 
-    take(repositoryId, author) {
-      const budgets = budgetsOf(repositoryId, author).map(({ key, limit }) => ({
+    take(repositoryId, by) {
+      const budgets = budgetsOf(repositoryId, by).map(({ key, limit }) => ({
         key,
         limit,
         counted: countOf(key),
@@ -75,7 +75,7 @@ export function openUnknownNames(perf: { now: () => number } = performance): Unk
   }
 }
 
-function budgetsOf(repositoryId: string, { token, ip }: Author): { key: string; limit: number }[] {
+function budgetsOf(repositoryId: string, { token, ip }: Principal): { key: string; limit: number }[] {
   if (token) return [{ key: `${repositoryId} token ${token.kind} ${token.tokenId}`, limit: maxPerToken }]
   if (ip === null) return []
   const perNetwork = {

@@ -6,8 +6,8 @@ import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { networkOf } from '../domain/client-ip.ts'
 import { hashSecret } from '../domain/secrets.ts'
-import { actorOf } from './actor.ts'
 import { readCookie } from './cookies.ts'
+import { browserOf } from './principal.ts'
 
 /** Returns the origin of a request. */
 export function signInOriginOf(request: FastifyRequest, config: Config): SignInOrigin {
@@ -22,7 +22,7 @@ export function signInOriginOf(request: FastifyRequest, config: Config): SignInO
 
 /** Returns the browser that sends a passkey in this request. */
 export function passkeySenderOf(request: FastifyRequest, config: Config): PasskeySender {
-  return { origin: signInOriginOf(request, config), actorOf: (accountId) => actorOf(request, accountId) }
+  return { origin: signInOriginOf(request, config), by: browserOf(request, null) }
 }
 
 /** Returns the context of the check of a factor that this request sends. */

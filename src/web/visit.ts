@@ -1,22 +1,19 @@
 import type { FastifyReply, FastifyRequest, RouteGenericInterface } from 'fastify'
 import { findSession, type Session } from '../accounts/sessions.ts'
 import type { AppContext } from '../context.ts'
-import type { Actor } from '../database/database.ts'
 import { networkOf } from '../domain/client-ip.ts'
 import { type Act, needsProof } from '../domain/permissions.ts'
-import type { Author } from '../events/events.ts'
-import { actorOf } from './actor.ts'
+import type { Principal } from '../domain/principal.ts'
 import { readCookie } from './cookies.ts'
 import { PageRedirect } from './page-error.ts'
 import { signAuthorizationLink, signPage } from './pages/sign-in/return-path.ts'
+import { principalOf } from './principal.ts'
 
 /** A signed-in request of a page. A page for members only does not run without it (see `signedIn`). */
 export interface Visit {
   session: Session
-  /** The author of a change of a group or a repository, for its event. */
-  author: Author
-  /** The person at this browser, for events of identities. */
-  actor: Actor
+  /** The person at this browser, for everything that they change. */
+  by: Principal
   /** Leads to the page that asks for a proof of identity, when the act needs a recent one. `page` as in `confirm`. */
   prove: (act: Act, page?: string) => Promise<void>
   /**
@@ -74,8 +71,7 @@ export function signedIn<Route extends RouteGenericInterface>(
     const confirm = (page = own) => requireConfirmation(context, request, session, page)
     const visit: Visit = {
       session,
-      author: authorOf(request, session),
-      actor: actorOf(request, session.account.id),
+      by: principalOf(request, session),
       prove: async (act, page) => (needsProof(act) ? confirm(page) : undefined),
       confirm,
     }
@@ -91,11 +87,6 @@ export function anybody<Route extends RouteGenericInterface>(
 ): Handler<Route> {
   return async (request, reply) =>
     handler(await readSession(context, request, { mayLackFactor }), request, reply)
-}
-
-/** Returns the author of a change, for its event. */
-export function authorOf({ ip }: FastifyRequest, session: Session): Author {
-  return { accountId: session.account.id, token: null, ip, session: session.idHash }
 }
 
 /**

@@ -6,7 +6,8 @@ import { passwordResetMail } from '../../src/accounts/password-reset-mail.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { insertAccountOfPerson } from '../../src/accounts/single-sign-on/identities.ts'
 import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
-import { commandActor, transaction } from '../../src/database/database.ts'
+import { transaction } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { sweepEvents } from '../../src/events/sweep-events.ts'
 import { enqueue } from '../../src/jobs/job.ts'
@@ -110,7 +111,7 @@ describe('the verification mail of an email address', () => {
   it.each<[string, (id: string) => Promise<unknown>]>([
     ['after 3 days', () => expire(t.db, 'email_verification')],
     ['after another change', (id) => changeAccount(t.db, id, { email: `${aName('other')}@example.com` })],
-    ['of a disabled account', (id) => disableAccount(t.db, commandActor, id)],
+    ['of a disabled account', (id) => disableAccount(t.db, operator, id)],
   ])('does not work with a link %s', async (when, change) => {
     const email = `${aName('ann')}@example.com`
     const account = await anAccount(t.db, { email })
@@ -142,7 +143,7 @@ describe('the verification mail of an email address', () => {
       )
     }
     const other = await anAccount(t.db)
-    expect(await spendVerificationToken(t.db, commandActor, other.id, token)).toBe('expired')
+    expect(await spendVerificationToken(t.db, operator, other.id, token)).toBe('expired')
     expect(await isVerified(account.id)).toBe(false)
 
     const walker = new Walker(t)
@@ -187,7 +188,7 @@ describe('the verification mail of an email address', () => {
       const both = [await anAccount(t.db, { email }), await anAccount(t.db, { email })]
       const made = await Promise.all(both.map(({ id }) => makeVerificationToken(t.db, id)))
       const outcomes = await Promise.all(
-        both.map(({ id }, at) => spendVerificationToken(t.db, commandActor, id, made[at]?.token ?? '')),
+        both.map(({ id }, at) => spendVerificationToken(t.db, operator, id, made[at]?.token ?? '')),
       )
       expect(outcomes.toSorted()).toEqual(['expired', 'verified'])
     }
@@ -266,7 +267,7 @@ describe('a password reset by mail', () => {
     'is not sent to an email that is changed while the mail is made, %s an earlier link',
     async (earlier) => {
       const { id } = await aVerifiedAccount()
-      if (earlier === 'with') await makeResetToken(t.db, commandActor, id)
+      if (earlier === 'with') await makeResetToken(t.db, operator, id)
       const context = { config: t.config, db: t.db, log: openLog('silent') }
       const change = await openTransaction(t.db)
       await changeAccount(change.tx, id, { email: `${aName('new')}@example.com` })
@@ -282,7 +283,7 @@ describe('a password reset by mail', () => {
     const { username } = await aVerifiedAccount()
     const unverified = await anAccount(t.db, { email: `${aName('bob')}@example.com` })
     const disabled = await aVerifiedAccount()
-    await disableAccount(t.db, commandActor, disabled.id)
+    await disableAccount(t.db, operator, disabled.id)
     await sendMails(t)
     server.received.length = 0
     const seen = []
@@ -372,7 +373,7 @@ describe('security notices', () => {
   it('are sent for a new token and a changed password, and name the actor', async () => {
     const account = await aVerifiedAccount()
     await aPersonalToken(t.db, account, { name: 'Deploy <b>' })
-    await resetPassword(t.db, commandActor, account.id, chosen)
+    await resetPassword(t.db, operator, account.id, chosen)
     const [token, changed, ...others] = await mailsTo(account.email)
     expect(token?.headers.get('subject')?.[0]).toBe('A new token was created (svc.example.com)')
     expect(token?.text).toContain('What: Deploy <b>, registry-package:rw')
@@ -430,12 +431,12 @@ describe('security notices', () => {
 
   it('of a changed password say how to get another one; without a password there is none to change', async () => {
     const { id, email } = await aVerifiedAccount()
-    await resetPassword(t.db, commandActor, id, chosen)
+    await resetPassword(t.db, operator, id, chosen)
     const reset = 'Set a new password, which ends all sessions: https://svc.example.com/password-reset'
     expect(steps((await mailsTo(email))[0])).toEqual([`1. ${reset}`, `2. ${tell}`])
     server.received.length = 0
     const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
-    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), commandActor)
+    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), operator)
     for (const action of ['sign-in', 'identity-linked']) {
       await noteIdentityEvent(t.db, action, { id: sso }, { new_browser: true })
     }
@@ -479,7 +480,7 @@ describe('security notices', () => {
 
   it('of a changed email go to a verified previous email without an event of its verification', async () => {
     const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
-    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), commandActor)
+    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), operator)
     const { id, email } = await aVerifiedAccount()
     await sweepEvents(t.db, { retentionDays: 0, ipDays: 1 }, 10_000)
     for (const account of [sso, id])

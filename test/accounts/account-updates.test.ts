@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { updateAccount } from '../../src/accounts/account-lifecycle.ts'
-import { commandActor } from '../../src/database/database.ts'
 import { brokenConstraint } from '../../src/database/errors.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { storedAccount } from '../support/account-rows.ts'
 import { aName, anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -19,10 +19,10 @@ describe('an update of an account', () => {
   it('changes the details and disables the account together', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
-    await updateAccount(t.db, commandActor, account.id, { displayName: 'Ann', isDisabled: true })
+    await updateAccount(t.db, operator, account.id, { displayName: 'Ann', isDisabled: true })
     expect(await read(account.id)).toMatchObject({ displayName: 'Ann', isDisabled: true })
     expect((await open(t, '/settings/account', cookie)).statusCode).toBe(303)
-    await updateAccount(t.db, commandActor, account.id, { isDisabled: false })
+    await updateAccount(t.db, operator, account.id, { isDisabled: false })
     expect(await read(account.id)).toMatchObject({ displayName: 'Ann', isDisabled: false })
   })
 
@@ -32,7 +32,7 @@ describe('an update of an account', () => {
     const cookie = await signIn(t.app, account)
     const before = await read(account.id)
     const changes = { displayName: 'Ann', isDisabled: true, username: other.username }
-    const refused = await updateAccount(t.db, commandActor, account.id, changes).catch(brokenConstraint)
+    const refused = await updateAccount(t.db, operator, account.id, changes).catch(brokenConstraint)
     expect(refused).toBe('username_is_taken')
     expect(await read(account.id)).toEqual(before)
     expect((await open(t, '/settings/account', cookie)).statusCode).toBe(200)
@@ -41,12 +41,12 @@ describe('an update of an account', () => {
   it('takes a reserved username only when it is released', async () => {
     const former = await anAccount(t.db)
     const account = await anAccount(t.db)
-    await updateAccount(t.db, commandActor, former.id, { username: aName('later') })
+    await updateAccount(t.db, operator, former.id, { username: aName('later') })
     const changes = { username: former.username }
-    const refused = await updateAccount(t.db, commandActor, account.id, changes).catch(brokenConstraint)
+    const refused = await updateAccount(t.db, operator, account.id, changes).catch(brokenConstraint)
     expect(refused).toBe('username_is_reserved')
     expect(await read(account.id)).toMatchObject({ username: account.username })
-    await updateAccount(t.db, commandActor, account.id, { ...changes, isReleased: true })
+    await updateAccount(t.db, operator, account.id, { ...changes, isReleased: true })
     expect(await read(account.id)).toMatchObject({ username: former.username })
   })
 })

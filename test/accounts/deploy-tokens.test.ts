@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { deleteAccount, disableAccount } from '../../src/accounts/account-lifecycle.ts'
-import { commandActor } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { commandLine } from '../../src/events/events.ts'
 import { listDeployTokens, revokeDeployToken } from '../../src/groups/deploy-tokens.ts'
 import { openLastUse } from '../../src/jobs/last-use.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -17,7 +16,6 @@ import { ask } from '../support/token-client.ts'
 import { ageUseOfDeployToken, storedDeployToken } from '../support/token-rows.ts'
 
 const t = useApp()
-const operator = { author: commandLine, actor: commandActor }
 const pull = async (path: string, authorization: string) =>
   (await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers: { authorization } })).statusCode
 const push = (path: string, authorization: string, version: string) =>
@@ -53,9 +51,9 @@ describe('a deploy token', () => {
     const place = { groupId: repository.group.id, repositoryId: null }
     const madeBy = async () => (await listDeployTokens(t.db, place, { after: null, limit: 9 }))[0]?.madeBy
     expect(await madeBy()).toBe(ann.username)
-    await disableAccount(t.db, commandActor, ann.id)
+    await disableAccount(t.db, operator, ann.id)
     expect(await pull(repository.path, basic(token))).toBe(200)
-    await deleteAccount(t.db, commandActor, commandLine, ann, 'leave')
+    await deleteAccount(t.db, operator, ann, 'leave')
     expect(await pull(repository.path, basic(token))).toBe(200)
     expect(await madeBy()).toBe('deleted account')
   })
@@ -152,10 +150,11 @@ describe('a deploy token', () => {
     expect(lastUsedAt).toBeNull()
     const uses = openLastUse(t.db, openLog('silent'))
     for (let i = 0; i < 2; i += 1) {
-      uses.note({ kind: 'deploy', tokenId: id, authorizationId: null }, () => ({
-        ...commandActor,
+      uses.note({
+        ...operator,
+        token: { kind: 'deploy', tokenId: id, authorizationId: null },
         ip: '192.0.2.7',
-      }))
+      })
       await uses.flush()
       await ageUseOfDeployToken(t.db, { id })
     }

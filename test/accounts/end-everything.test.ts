@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { enableAccount, replacePassword } from '../../src/accounts/account-lifecycle.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
-import { commandActor, transaction } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { transaction } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { addKnownBrowser, aSignInStep, knowsBrowser } from '../support/account-rows.ts'
 import {
   type AccountActor,
@@ -39,15 +39,14 @@ async function aPerson() {
   await aGroupMember(t.db, account, group, 'admin')
   const cookie = await signIn(t.app, account)
   await addKnownBrowser(t.db, account, 'another browser')
-  const byPerson = { accountId: account.id, token: null, ip: null }
+  const byPerson = { ...operator, accountId: account.id }
   const tokens = {
     personal: await aPersonalToken(t.db, account),
     access: await anAccessToken(t.db, await anAuthorization(t.db, account, await anApplication(t.db))),
     deploy: await aDeployToken(t.db, group, { madeBy: account }),
   }
-  const who = { author: byPerson, actor: { ...commandActor, accountId: account.id } }
   const draft = { email: null, target: { groupId: group.id, role: 'admin' as const } }
-  const { url: invitation } = await invite(t.db, t.config, who, draft)
+  const { url: invitation } = await invite(t.db, t.config, byPerson, draft)
   /** Names what still works. */
   const working = async () => {
     const found: string[] = []
@@ -85,7 +84,7 @@ async function throughApi(method: 'PATCH' | 'PUT', below: string, body: object) 
 }
 
 async function withLink({ id }: AccountActor, fields: Record<string, string>) {
-  const token = (await makeResetToken(t.db, commandActor, id)) ?? ''
+  const token = (await makeResetToken(t.db, operator, id)) ?? ''
   const form = await t.app.inject(`/password-reset?token=${token}`)
   return post(t.app, '/password-reset', cookiesOf(form), {
     csrf_token: csrfTokenIn(form),
@@ -125,7 +124,7 @@ describe('a password reset and the disabling of an account', () => {
     expect(await person.working()).toEqual(everything)
     await act(person)
     expect(await person.working()).toEqual([])
-    await enableAccount(t.db, commandActor, person.id)
+    await enableAccount(t.db, operator, person.id)
     expect(await person.working()).toEqual([])
     expect(await other.working()).toEqual(everything)
     const revoked = { groupId: person.group.id, action: 'revoke-deploy-token' }
@@ -155,13 +154,13 @@ describe('a password reset and the disabling of an account', () => {
     const person = await aPerson()
     await act(person)
     expect(await person.working()).toEqual(then)
-    await enableAccount(t.db, commandActor, person.id)
+    await enableAccount(t.db, operator, person.id)
     expect(await person.working()).toEqual(enabled)
   })
 
   it('end reset links, sign-ins that wait for a second factor, and consent pages, which enabling revives not', async () => {
     const person = await aPerson()
-    const link = (await makeResetToken(t.db, commandActor, person.id)) ?? ''
+    const link = (await makeResetToken(t.db, operator, person.id)) ?? ''
     await aSignInStep(t.db, person)
     await open(t, authorizeLink(await anApplication(t.db)), person.cookie)
     const waiting = async () => {
@@ -171,14 +170,14 @@ describe('a password reset and the disabling of an account', () => {
     }
     expect(await waiting()).toEqual({ steps: 1, requests: 1, link: 200 })
     await onPage(person.username, { act: 'disable' })
-    await enableAccount(t.db, commandActor, person.id)
+    await enableAccount(t.db, operator, person.id)
     expect(await waiting()).toEqual({ steps: 0, requests: 0, link: 410 })
   })
 
   it('offer it on their pages, with the reason', async () => {
     const person = await aPerson()
     const { cookie } = await anAdministrator(t)
-    const link = (await makeResetToken(t.db, commandActor, person.id)) ?? ''
+    const link = (await makeResetToken(t.db, operator, person.id)) ?? ''
     for (const url of [
       `/admin/accounts/${person.username}/ask?act=disable`,
       `/admin/accounts/${person.username}/password`,
@@ -306,7 +305,7 @@ describe('a request that waits while everything of its account ends', () => {
       await lockRow(tx, 'account', person)
       response = send()
       await untilWaiting(t.db)
-      await replacePassword(tx, person.id, 'another hash', commandLine)
+      await replacePassword(tx, person.id, 'another hash', operator)
     })
     expect([401, 403]).toContain((await response)?.statusCode)
     expect(await count(person.id)).toBe(0)

@@ -3,9 +3,8 @@ import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { deleteExpiredInvitations } from '../../src/accounts/invitations.ts'
 import { invite } from '../../src/accounts/invite.ts'
-import { commandActor } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { listGroupMembers } from '../../src/groups/members.ts'
 import { findReturn } from '../../src/web/pages/sign-in/return-path.ts'
@@ -48,16 +47,11 @@ async function aManagedGroup(app: TestApp = t) {
 
 /** Creates an invitation to the group as its admin, and returns its token. */
 async function aToken(app: TestApp, group: { id: string }, admin: { id: string }, role: Role = 'developer') {
-  const actor = { ...commandActor, accountId: admin.id }
-  const { id, url } = await invite(
-    app.db,
-    app.config,
-    { author: commandLine, actor },
-    {
-      email: null,
-      target: { groupId: group.id, role },
-    },
-  )
+  const by = { ...operator, accountId: admin.id }
+  const { id, url } = await invite(app.db, app.config, by, {
+    email: null,
+    target: { groupId: group.id, role },
+  })
   return { id, token: url?.split('token=')[1] ?? '' }
 }
 
@@ -168,7 +162,7 @@ describe('an invitation to a group', () => {
     const { token } = await aToken(invited, group, admin)
     const accounts = await Promise.all(Array.from({ length: 20 }, () => anAccount(invited.db)))
     const racing = await Promise.all(
-      accounts.map((account) => acceptInvitation(invited.db, commandActor, token, account)),
+      accounts.map((account) => acceptInvitation(invited.db, operator, token, account)),
     )
     expect(racing.filter((invitation) => invitation !== null)).toHaveLength(1)
     expect(Object.keys(await rolesIn(invited, group))).toHaveLength(2)
@@ -183,7 +177,7 @@ describe('an invitation to a group', () => {
 
   it.each<[string, (about: { admin: { id: string }; group: { id: string } }) => Promise<unknown>]>([
     ['after 7 days', () => expire(invited.db, 'invitation')],
-    ['when its inviter is disabled', ({ admin }) => disableAccount(invited.db, commandActor, admin.id)],
+    ['when its inviter is disabled', ({ admin }) => disableAccount(invited.db, operator, admin.id)],
     [
       'when its inviter is no admin any more',
       ({ admin, group }) => aGroupMember(invited.db, admin, group, 'developer'),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
-import { commandActor } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { countAdministrators, removeAdministrators } from '../support/account-rows.ts'
 import { anAccount, anAdminToken, password, post } from '../support/actors.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
@@ -71,7 +71,7 @@ describe('the last site administrator', () => {
   it('can be disabled by an operator', async () => {
     await removeAll()
     const { id } = await anAccount(t.db, { isAdmin: true })
-    await disableAccount(t.db, commandActor, id)
+    await disableAccount(t.db, operator, id)
     expect(await countAdministrators(t.db)).toBe(0)
   })
 })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { setPasswordHash } from '../../src/accounts/accounts.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
-import { commandActor } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { aName, anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -15,7 +15,7 @@ describe('/password-reset', () => {
 
   async function aLink() {
     const account = await anAccount(t.db)
-    const token = (await makeResetToken(t.db, commandActor, account.id)) ?? ''
+    const token = (await makeResetToken(t.db, operator, account.id)) ?? ''
     return { account, token, open: () => t.app.inject(`/password-reset?token=${token}`) }
   }
 
@@ -67,12 +67,7 @@ describe('/password-reset', () => {
         for (let n = 0; n < 11; n += 1) await signInWith(cookie, 'forgotten')
         expect((await signInWith(cookie, password)).statusCode).toBe(429)
       }
-      const done = await send(
-        (await makeResetToken(t.db, commandActor, account.id)) ?? '',
-        chosen,
-        chosen,
-        known,
-      )
+      const done = await send((await makeResetToken(t.db, operator, account.id)) ?? '', chosen, chosen, known)
       expect(cookiesOf(done)).toContain('svc_device=')
       expect((await signInWith(cookiesOf(done), chosen)).statusCode).toBe(303)
       const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 1 })
@@ -111,9 +106,9 @@ describe('/password-reset', () => {
 
   it.each<[string, (account: { id: string }) => Promise<unknown>]>([
     ['after an hour', () => expire(t.db, 'password_reset')],
-    ['after a newer link was made', ({ id }) => makeResetToken(t.db, commandActor, id)],
+    ['after a newer link was made', ({ id }) => makeResetToken(t.db, operator, id)],
     ['after the password was changed', ({ id }) => setPasswordHash(t.db, id, 'another')],
-    ['for a disabled account', ({ id }) => disableAccount(t.db, commandActor, id)],
+    ['for a disabled account', ({ id }) => disableAccount(t.db, operator, id)],
   ])('refuses a link %s', async (_when, change) => {
     const { account, token, open } = await aLink()
     expect((await open()).statusCode).toBe(200)

@@ -4,8 +4,7 @@ import { invite } from '../../src/accounts/invite.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { findPasswordProblem } from '../../src/accounts/passwords.ts'
 import { makeProgram } from '../../src/commands/program.ts'
-import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { storedAccount } from '../support/account-rows.ts'
 import {
@@ -44,16 +43,11 @@ const ways: Record<
   },
   'a link for a new password': async (password, username) => {
     const { id } = await anAccount(t.db, { username })
-    const token = (await makeResetToken(t.db, commandActor, id)) ?? ''
+    const token = (await makeResetToken(t.db, operator, id)) ?? ''
     return send('/password-reset', { token, new_password: password, repeated_password: password })
   },
   'an invitation': async (password, username) => {
-    const { url } = await invite(
-      t.db,
-      t.config,
-      { author: commandLine, actor: commandActor },
-      { email: null, target: null },
-    )
+    const { url } = await invite(t.db, t.config, operator, { email: null, target: null })
     return send('/invitations/account', accountForm(url?.split('token=')[1] ?? '', username, password))
   },
   'a sign-up': async (password, username) => {

@@ -29,7 +29,7 @@ import { bridgeCommit } from '../../src/database/baseline.ts'
 import type { Queryable } from '../../src/database/database.ts'
 import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { findGroup } from '../../src/groups/groups.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import {
@@ -69,7 +69,7 @@ beforeAll(async () => {
   await caller.call('DELETE', '/packages/acme/lib/3.0.0')
   deleted = await aCaller(t)
   await deleted.push('1.0.0', { name: 'acme/kept', manifest: { description: 'in a deleted repository' } })
-  await removeRepository(t.db, commandLine, deleted.repository)
+  await removeRepository(t.db, operator, deleted.repository)
   // The last use is written a few seconds later. It would differ between the backup and the comparison.
   const used = () => t.db.query('select from personal_token where last_used_at is null')
   await vi.waitFor(async () => expect((await used()).rows).toEqual([]), 60_000)
@@ -763,11 +763,11 @@ describe('svc restore', () => {
     // The fourteen days of this backup have passed.
     await db.query('update repository set deleted_at = now() where deleted_at is not null')
     expect(await statuses()).toEqual([404])
-    expect(await restoreRepository(db, commandLine, group, 'php')).toBe('demo/php')
+    expect(await restoreRepository(db, operator, group, 'php')).toBe('demo/php')
     expect(await statuses()).toEqual([200, 200])
 
     const repository = await findRepositoryByPath(db, 'demo/php')
-    await removeRepository(db, commandLine, { id: repository?.id ?? '', path: 'demo/php' })
+    await removeRepository(db, operator, { id: repository?.id ?? '', path: 'demo/php' })
     await db.query(`update repository set deleted_at = deleted_at - interval '14 days'`)
     await removeExpiredRepositoriesJob.run({ db } as unknown as JobContext, {}, new AbortController().signal)
     const { rows } = await db.query('select from repository union all select from package')

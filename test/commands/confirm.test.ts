@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { makeProgram } from '../../src/commands/program.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { publishAdvisory } from '../../src/packages/lifecycle/warn.ts'
 import { anAccount } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -22,7 +22,7 @@ beforeAll(async () => {
   const application = await anApplication(t.db, { name: 'Build Bot' })
   await anAuthorization(t.db, account, application)
   const person = await anAccount(t.db)
-  const change = { repositoryId: repository.id, packageName: 'acme/lib', author: commandLine, baseUrl: '' }
+  const change = { repositoryId: repository.id, packageName: 'acme/lib', by: operator, baseUrl: '' }
   const text = { title: 'Bad', affectedVersions: '*', cve: null, link: null, severity: null }
   const { advisoryId } = await publishAdvisory(t.db, change, text)
   const { rows } = await t.db.query<{ id: string }>(

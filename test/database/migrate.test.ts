@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { commandActor, openDatabase } from '../../src/database/database.ts'
+import { openDatabase } from '../../src/database/database.ts'
 import {
   builtInMigrations,
   isMigrated,
@@ -18,6 +18,7 @@ import {
   writeMigration,
 } from '../../src/database/operator-migrations.ts'
 import { lockBudgetMilliseconds } from '../../src/database/table-locks.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('migrate', () => {
@@ -216,18 +217,12 @@ describe('the operator’s migrations', () => {
     const first = await writeAndApplyMigration(
       database.db,
       config(),
-      commandActor,
+      operator,
       'gone',
       'create table gone ()',
     )
     await rm(first)
-    const second = await writeAndApplyMigration(
-      database.db,
-      config(),
-      commandActor,
-      'gone',
-      'drop table gone',
-    )
+    const second = await writeAndApplyMigration(database.db, config(), operator, 'gone', 'drop table gone')
     expect(numberOf(basename(second))).toBe(numberOf(basename(first)) + 1)
     expect(await migrate(database.db, folder)).not.toContain(basename(second))
   })
@@ -238,13 +233,7 @@ describe('the operator’s migrations', () => {
     const names = ['c', 'a', 'same', 'b', 'same', 'd', 'same']
     const paths = await Promise.all(
       names.map((what) =>
-        writeAndApplyMigration(
-          db,
-          config(),
-          commandActor,
-          what,
-          `insert into turn (what) values ('${what}')`,
-        ),
+        writeAndApplyMigration(db, config(), operator, what, `insert into turn (what) values ('${what}')`),
       ),
     )
     const inOrder = paths.map((path) => basename(path)).toSorted()
@@ -255,9 +244,9 @@ describe('the operator’s migrations', () => {
 
   it('leave no file when the database refuses it', async () => {
     const before = await readdir(folder)
-    await expect(
-      writeAndApplyMigration(database.db, config(), commandActor, 'bad', 'nonsense'),
-    ).rejects.toThrow('failed')
+    await expect(writeAndApplyMigration(database.db, config(), operator, 'bad', 'nonsense')).rejects.toThrow(
+      'failed',
+    )
     expect(await readdir(folder)).toEqual(before)
   })
 })

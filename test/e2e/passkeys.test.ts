@@ -1,7 +1,8 @@
 import type { Page } from 'playwright-core'
 import { afterEach, describe, expect, it } from 'vitest'
 import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-codes.ts'
-import { commandActor, transaction } from '../../src/database/database.ts'
+import { transaction } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { type AccountActor, anAccount, password } from '../support/actors.ts'
 import { authorizeLink } from '../support/browse.ts'
@@ -107,7 +108,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   it('are added with a notice, or with the recovery codes that are shown once', async () => {
     const { page } = await aDevice()
     const account = await anAccount(t.db)
-    await transaction(t.db, (tx) => renewRecoveryCodes(tx, commandActor, account.id), commandActor)
+    await transaction(t.db, (tx) => renewRecoveryCodes(tx, operator, account.id), operator)
     await givePassword(page, account)
     await page.goto('/settings/second-factor/passkeys/new')
     await page.getByLabel('Name').fill('Laptop')

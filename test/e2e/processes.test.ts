@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { disableAccount, enableAccount } from '../../src/accounts/account-lifecycle.ts'
-import { commandActor } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { useDatabase } from '../support/database.ts'
 import { startNginxProxy } from '../support/nginx-proxy.ts'
 import { databaseUrl, freePort } from '../support/program.ts'
@@ -77,10 +77,10 @@ describe.skipIf(!has('nginx'))('four processes behind nginx as docs/nginx.md con
     const stopped = works.map(() => 401)
     // Every process has seen the tokens before.
     expect([await pulled(), await checked()]).toEqual([works, works])
-    await disableAccount(database.db, commandActor, user.account.id)
+    await disableAccount(database.db, operator, user.account.id)
     expect([await pulled(), await checked()]).toEqual([stopped, stopped])
     for (const url of others) expect((await user.refresh(url, refresh_token)).status).toBe(400)
-    await enableAccount(database.db, commandActor, user.account.id)
+    await enableAccount(database.db, operator, user.account.id)
     expect([await pulled(), await checked()]).toEqual([works, works])
   })
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { invite } from '../../src/accounts/invite.ts'
-import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { type IdentityEvent, listIdentityEvents } from '../../src/events/identity-events.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -315,15 +314,10 @@ async function bySignedIn(
 async function acceptInvitation(): Promise<By> {
   const username = aName('invited')
   const { id: groupId } = await aGroup(t.db)
-  const { url } = await invite(
-    t.db,
-    t.config,
-    { author: commandLine, actor: commandActor },
-    {
-      email: null,
-      target: { groupId, role: 'developer' },
-    },
-  )
+  const { url } = await invite(t.db, t.config, operator, {
+    email: null,
+    target: { groupId, role: 'developer' },
+  })
   const page = await open(t, '/login')
   await post(t.app, '/invitations/account', cookiesOf(page), {
     csrf_token: csrfTokenIn(page),

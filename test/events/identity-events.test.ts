@@ -11,12 +11,12 @@ import { countRefusedSignIn } from '../../src/accounts/refused-sign-ins.ts'
 import { noteFailedFactor } from '../../src/accounts/second-factor/check-factor.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
-import { commandActor, transaction } from '../../src/database/database.ts'
+import { transaction } from '../../src/database/database.ts'
 import { networkOf } from '../../src/domain/client-ip.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { deleteFormerCounts } from '../../src/events/counted-events.ts'
 import { describeActor } from '../../src/events/event-words.ts'
-import { commandLine } from '../../src/events/events.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { sweepEventsJob } from '../../src/events/sweep-events.ts'
 import { changeMember, type MemberChange } from '../../src/groups/membership.ts'
@@ -111,13 +111,7 @@ describe('identity events', () => {
   it('count the failed sign-ins of an account from a network in an hour in one event', async () => {
     const [ann, ben] = [await anAccount(t.db), await anAccount(t.db)]
     const fail = (login: string, ip: string) =>
-      countRefusedSignIn(
-        t.db,
-        { ...commandActor, via: 'browser', ip },
-        'sign-in-failed',
-        login,
-        networkOf(ip),
-      )
+      countRefusedSignIn(t.db, { ...operator, via: 'browser', ip }, 'sign-in-failed', login, networkOf(ip))
     await Promise.all(Array.from({ length: 12 }, () => fail(ann.username, '192.0.2.1')))
     await fail(ann.username, '192.0.2.2')
     await Promise.all(['2001:db8::1', '2001:db8::2'].map((ip) => fail(ann.username, ip)))
@@ -145,8 +139,8 @@ describe('identity events', () => {
   it('count the unknown names of a network together', async () => {
     const ip = '198.51.100.7'
     for (let n = 0; n < 5; n += 1) {
-      const actor = { ...commandActor, ip }
-      await countRefusedSignIn(t.db, actor, 'sign-in-failed', aName('unknown'), networkOf(ip))
+      const by = { ...operator, ip }
+      await countRefusedSignIn(t.db, by, 'sign-in-failed', aName('unknown'), networkOf(ip))
     }
     const events = await listIdentityEvents(t.db, { ip }, { after: null, limit: 10 })
     expect(events.map(({ username, details }) => [username, details['attempts']])).toEqual([[null, 5]])
@@ -163,7 +157,7 @@ describe('identity events', () => {
   it('count the wrong second factors of an account, by kind and network', async () => {
     const [ann, ben] = [await anAccount(t.db), await anAccount(t.db)]
     const fail = (accountId: string, ip: string, kind: 'totp' | 'recovery-code' | 'passkey') =>
-      noteFailedFactor(t.db, { ...commandActor, accountId, via: 'browser', ip }, accountId, kind)
+      noteFailedFactor(t.db, { ...operator, accountId, via: 'browser', ip }, accountId, kind)
     await Promise.all(Array.from({ length: 20 }, () => fail(ann.id, '192.0.2.1', 'totp')))
     await fail(ann.id, '192.0.2.1', 'passkey')
     await Promise.all(['2001:db8::1', '2001:db8::2'].map((ip) => fail(ann.id, ip, 'recovery-code')))
@@ -215,13 +209,13 @@ describe('identity events', () => {
 
   it('are written for every act of an administrator, and stay after the account is deleted', async () => {
     const { id, username } = await anAccount(t.db)
-    await disableAccount(t.db, commandActor, id)
-    await enableAccount(t.db, commandActor, id)
-    await resetPassword(t.db, commandActor, id, 'a new and longer password')
+    await disableAccount(t.db, operator, id)
+    await enableAccount(t.db, operator, id)
+    await resetPassword(t.db, operator, id, 'a new and longer password')
     const email = `${username}@example.com`
-    await transaction(t.db, (tx) => changeAccount(tx, id, { email, isAdmin: true }), commandActor)
+    await transaction(t.db, (tx) => changeAccount(tx, id, { email, isAdmin: true }), operator)
     await changeAccount(t.db, id, { isAdmin: false, username: `${username}-x` })
-    await deleteAccount(t.db, commandActor, commandLine, { id, username }, 'refuse')
+    await deleteAccount(t.db, operator, { id, username }, 'refuse')
     const events = await eventsOf(id)
     expect(events.map(({ action, via }) => [action, via])).toEqual([
       ['account-created', null],
@@ -243,7 +237,7 @@ describe('identity events', () => {
     const repository = await aRepository(t.db)
     const { id, username } = person
     const setRole = (account: { id: string; username: string }, place: MemberChange['place']) =>
-      changeMember(t.db, commandLine, { place, account, role: 'guest' })
+      changeMember(t.db, operator, { place, account, role: 'guest' })
     const former = { id, username }
     await setRole(former, { repositoryId: repository.id })
     await changeAccount(t.db, id, { username: `${username}-later`, email: `${username}@example.com` })
@@ -252,7 +246,7 @@ describe('identity events', () => {
     await changeAccount(t.db, other.id, { username })
     await setRole({ id: other.id, username }, { repositoryId: repository.id })
     await setRole({ id, username: `${username}-later` }, { groupId: repository.group.id })
-    await deleteAccount(t.db, commandActor, commandLine, { id, username: `${username}-later` }, 'refuse')
+    await deleteAccount(t.db, operator, { id, username: `${username}-later` }, 'refuse')
     const columns = ['id', 'details'] as const
     const inRepository = await storedEvents(t.db, { repositoryId: repository.id }, columns)
     const inGroup = await storedEvents(t.db, { groupId: repository.group.id }, columns)
@@ -347,7 +341,7 @@ describe('identity events', () => {
 
   it('are written for an application, also when plain SQL changes it', async () => {
     const { id, clientId } = await anApplication(t.db, { status: 'pending' })
-    await transaction(t.db, (tx) => setApplicationStatus(tx, clientId, 'approved'), commandActor)
+    await transaction(t.db, (tx) => setApplicationStatus(tx, clientId, 'approved'), operator)
     await changeRegistration(t.db, { id }, { name: 'Other', exactRedirect: true })
     await rotateClientSecret(t.db, clientId, hashSecret(makeSecret('client')), 0)
     const events = await listIdentityEvents(t.db, {}, { after: null, limit: 4 })
@@ -488,7 +482,7 @@ describe('/admin/events', () => {
       const { body } = await t.app.inject({ url: `/admin/events?${query}&format=json`, headers: { cookie } })
       return body.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line)]))
     }
-    await disableAccount(t.db, { ...commandActor, via: 'browser', accountId: admin.id }, ann.id)
+    await disableAccount(t.db, { ...operator, via: 'browser', accountId: admin.id }, ann.id)
     const acts = (events: { action: string }[]) => events.map(({ action }) => action)
     expect(acts(await read(`actor=${admin.username}&account=${ann.username}`))).toEqual(['account-disabled'])
     expect(acts(await read(`application=${clientId}`))).toEqual(['application-registered'])

@@ -11,13 +11,13 @@ import {
 import { allScopes, covers, coversAll } from '../../src/domain/scopes.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import {
-  accountPrincipal,
+  accountReader,
   isGroupVisible,
   listAccessibleGroups,
   listAccessibleRepositories,
   listNamedRepositories,
   listRepositoriesOfGroup,
-  type Principal,
+  type RepositoryReader,
 } from '../../src/groups/accessible-repositories.ts'
 import { findVisibleRepository } from '../../src/groups/repositories.ts'
 import { readPicker } from '../../src/groups/repository-choices.ts'
@@ -72,7 +72,7 @@ function roleOf({ groupRole, repositoryRole, isAdmin }: Case): Role | null {
 describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
   let account: AccountActor
   let repository: Awaited<ReturnType<typeof aRepository>>
-  let principals: [string, Principal][]
+  let readers: [string, RepositoryReader][]
   const role = roleOf(one)
 
   beforeAll(async () => {
@@ -81,52 +81,56 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     account = await anAccount(t.db, { isAdmin: one.isAdmin })
     if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
     if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
-    const principal = (resourceScope: ResourceScope, ids: string[] = [], isSiteAdmin = true): Principal => ({
+    const reader = (
+      resourceScope: ResourceScope,
+      ids: string[] = [],
+      isSiteAdmin = true,
+    ): RepositoryReader => ({
       accountId: account.id,
       resourceScope,
       repositoryIds: ids,
       deploy: null,
       isSiteAdmin,
     })
-    principals = [
-      ['all', principal('all')],
-      ['public', principal('public')],
-      ['all, with an id left over', principal('all', [other.id])],
-      ['this one', principal('specified', [repository.id])],
-      ['this one and another', principal('specified', [other.id, repository.id])],
-      ['another one', principal('specified', [other.id])],
-      ['none', principal('specified')],
-      ['all, as a member', principal('all', [], false)],
-      ['this one, as a member', principal('specified', [repository.id], false)],
+    readers = [
+      ['all', reader('all')],
+      ['public', reader('public')],
+      ['all, with an id left over', reader('all', [other.id])],
+      ['this one', reader('specified', [repository.id])],
+      ['this one and another', reader('specified', [other.id, repository.id])],
+      ['another one', reader('specified', [other.id])],
+      ['none', reader('specified')],
+      ['all, as a member', reader('all', [], false)],
+      ['this one, as a member', reader('specified', [repository.id], false)],
     ]
   })
 
   it('agrees with decideAccess(), for every resource scope', async () => {
     const group = repository.group.name
-    for (const [what, principal] of principals) {
-      const isAdmin = one.isAdmin && principal.isSiteAdmin
+    for (const [what, reader] of readers) {
+      const isAdmin = one.isAdmin && reader.isSiteAdmin
       const role = roleOf({ ...one, isAdmin })
       const held = { id: repository.id, visibility: one.visibility, role }
-      const token = { kind: 'personal' as const, scopes: ['repo-basic-info:r'], ...principal }
+      const token = { kind: 'personal' as const, scopes: ['repo-basic-info:r'], ...reader }
       const verdict = decideAccess(token, held, 'describe')
       const isListed = role !== null && verdict === 'allowed'
       const hasThis = (found: { path: string; role: Role | null }[]) =>
         found.filter(({ path }) => path === repository.path).map((each) => each.role)
 
       const name = repository.path.split('/')[1] ?? ''
-      const listed = await listAccessibleRepositories(t.db, principal, { ...all, search: name })
+      const listed = await listAccessibleRepositories(t.db, reader, { ...all, search: name })
       expect([what, hasThis(listed)]).toEqual([what, isListed ? [role] : []])
-      const ofGroup = await listRepositoriesOfGroup(t.db, principal, group, all)
+      const ofGroup = await listRepositoriesOfGroup(t.db, reader, group, all)
       expect([what, hasThis(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [role]])
 
       const isMember = one.groupRole !== null || isAdmin
-      const isGroupListed = isListed || (principal.resourceScope === 'all' && isMember)
-      const groups = await listAccessibleGroups(t.db, principal, {
+      const isGroupListed = isListed || (reader.resourceScope === 'all' && isMember)
+      const groups = await listAccessibleGroups(t.db, reader, {
         after: `${group.slice(0, -1)}`,
         limit: 1000,
       })
       expect([what, groups.some((each) => each.name === group)]).toEqual([what, isGroupListed])
-      const isSeen = await isGroupVisible(t.db, principal, group)
+      const isSeen = await isGroupVisible(t.db, reader, group)
       expect([what, isSeen]).toEqual([what, isGroupListed || one.visibility === 'public'])
     }
   })
@@ -166,7 +170,7 @@ describe.each(visibilities)(
       const repository = await aRepository(t.db, { visibility })
       const sister = await aRepository(t.db, { group: repository.group })
       const elsewhere = await aRepository(t.db, { visibility })
-      const principal = (own: { id: string }, ids: string[] | 'all'): Principal => ({
+      const reader = (own: { id: string }, ids: string[] | 'all'): RepositoryReader => ({
         accountId: null,
         resourceScope: ids === 'all' ? 'all' : 'specified',
         repositoryIds: ids === 'all' ? [] : ids,
@@ -175,15 +179,15 @@ describe.each(visibilities)(
       })
       const { group } = repository
       const name = repository.path.split('/')[1] ?? ''
-      const principals: [string, Principal, Role | null][] = [
-        ['the group', principal(group, 'all'), role],
-        ['this one', principal(group, [repository.id]), role],
-        ['another one of the group', principal(group, [sister.id]), role],
-        ['none', principal(group, []), role],
-        ['another group', principal(elsewhere.group, 'all'), null],
-        ['this one, by another group', principal(elsewhere.group, [repository.id]), null],
+      const readers: [string, RepositoryReader, Role | null][] = [
+        ['the group', reader(group, 'all'), role],
+        ['this one', reader(group, [repository.id]), role],
+        ['another one of the group', reader(group, [sister.id]), role],
+        ['none', reader(group, []), role],
+        ['another group', reader(elsewhere.group, 'all'), null],
+        ['this one, by another group', reader(elsewhere.group, [repository.id]), null],
       ]
-      for (const [what, own, held] of principals) {
+      for (const [what, own, held] of readers) {
         const token = { kind: 'deploy' as const, scopes: ['repo-basic-info:r'], ...own }
         const verdict = decideAccess(token, { id: repository.id, visibility, role: held }, 'describe')
         const isListed = held !== null && verdict === 'allowed'
@@ -267,14 +271,14 @@ describe('lists of repositories and groups', () => {
     }
     const paths: string[] = []
     for (let after: string | null = null; ; ) {
-      const part = await listAccessibleRepositories(t.db, accountPrincipal(account.id), { after, limit: 4 })
+      const part = await listAccessibleRepositories(t.db, accountReader(account.id), { after, limit: 4 })
       paths.push(...part.map(({ path }) => path))
       if (part.length < 4) break
       after = paths.at(-1) ?? null
     }
     expect(paths).toEqual(await listPaths(t.db, isAdmin ? null : groups))
     const names = (
-      await listAccessibleGroups(t.db, accountPrincipal(account.id), { after: null, limit: 1000 })
+      await listAccessibleGroups(t.db, accountReader(account.id), { after: null, limit: 1000 })
     ).map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining(groups.map(({ name }) => name)))
     expect(new Set(names).size).toBe(names.length)

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { measureGroup } from '../../src/archives/tables/archives.ts'
 import { transaction } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import {
-  accountPrincipal,
+  accountReader,
   listAccessibleRepositories,
   searchRepositories,
 } from '../../src/groups/accessible-repositories.ts'
@@ -66,8 +66,8 @@ async function aPublished() {
     name,
     admin,
     document: `p2/${group.name}/lib.json`,
-    remove: () => removeRepository(t.db, commandLine, repository),
-    restore: () => restoreRepository(t.db, commandLine, group, name),
+    remove: () => removeRepository(t.db, operator, repository),
+    restore: () => restoreRepository(t.db, operator, group, name),
     expire: () => ageDeletion(t.db, repository, 14),
   }
 }
@@ -110,7 +110,7 @@ async function listed({ repository, group, account }: Published) {
   const root = await anAccount(t.db, { isAdmin: true })
   const found: string[] = []
   for (const { id } of [root, account]) {
-    const own = await listAccessibleRepositories(t.db, accountPrincipal(id), { ...part, limit: 1000 })
+    const own = await listAccessibleRepositories(t.db, accountReader(id), { ...part, limit: 1000 })
     found.push(...own.map(({ path }) => path))
     found.push(...(await searchRepositories(t.db, id, group.name, 100)).map(({ path }) => path))
     found.push(...(await searchAllPackages(t.db, id, group.name, 100)).map((one) => one.repositoryPath))
@@ -148,13 +148,13 @@ describe('a deleted repository', () => {
     const published = await aPublished()
     const former = published.repository.path
     const newName = aName('renamed')
-    await changeRepositoryName(t.db, commandLine, published.repository.id, newName)
+    await changeRepositoryName(t.db, operator, published.repository.id, newName)
     const pull = async () => (await published.ask('packages.json')).statusCode
     const page = async () => (await t.app.inject({ url: `/${former}` })).statusCode
     expect([await pull(), await page()]).toEqual([200, 301])
     await published.remove()
     expect([await pull(), await page()]).toEqual([404, 404])
-    await restoreRepository(t.db, commandLine, published.group, newName)
+    await restoreRepository(t.db, operator, published.group, newName)
     expect([await pull(), await page()]).toEqual([200, 301])
   })
 
@@ -163,12 +163,12 @@ describe('a deleted repository', () => {
     const { group, name, remove } = await aPublished()
     const other = await aRepository(t.db, { group })
     const draft = { groupId: group.id, name, visibility: 'private' } as const
-    const add = () => addRepository(t, commandLine, draft)
+    const add = () => addRepository(t, operator, draft)
     const [removed, ...added] = await Promise.allSettled([remove(), add(), add(), add()])
     expect(removed.status).toBe('fulfilled')
     expect(added.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
     await expect(add()).rejects.toMatchObject(taken)
-    await expect(changeRepositoryName(t.db, commandLine, other.id, name)).rejects.toMatchObject(taken)
+    await expect(changeRepositoryName(t.db, operator, other.id, name)).rejects.toMatchObject(taken)
   })
 
   it('counts for the limits and the bytes of its group', async () => {
@@ -177,9 +177,8 @@ describe('a deleted repository', () => {
     await remove()
     expect(bytes.stored).toBeGreaterThan(0)
     expect(await measureGroup(t.db, group.id)).toEqual(bytes)
-    const author = { accountId: admin.id, token: null, ip: null }
-    const add = () =>
-      addRepository(t, author, { groupId: group.id, name: aName('repo'), visibility: 'private' })
+    const by = { ...operator, via: 'browser' as const, accountId: admin.id }
+    const add = () => addRepository(t, by, { groupId: group.id, name: aName('repo'), visibility: 'private' })
     await add()
     await expect(add()).rejects.toThrow('the group has the maximum of 2 repositories')
   })
@@ -188,7 +187,7 @@ describe('a deleted repository', () => {
     const { group, remove } = await aPublished()
     await remove()
     await markClaimedByHand(t.db, group)
-    await expect(releaseVendorByHand(t.db, commandLine, group, group.name)).rejects.toThrow('published')
+    await expect(releaseVendorByHand(t.db, operator, group, group.name)).rejects.toThrow('published')
   })
 
   it('asks its upstreams for nothing, and has those again that it had', async () => {
@@ -210,8 +209,8 @@ describe('a deleted repository', () => {
     const { group, name, document, authorization, remove } = await aPublished()
     await remove()
     const newName = aName('renamed')
-    await changeGroupName(t.db, commandLine, group, newName)
-    await restoreRepository(t.db, commandLine, { ...group, name: newName }, name)
+    await changeGroupName(t.db, operator, group, newName)
+    await restoreRepository(t.db, operator, { ...group, name: newName }, name)
     expect(await countRows(t.db, 'job', { name: 'render-outdated-documents' })).toBeGreaterThan(0)
     await rerenderDocuments(t.db, t.config.baseUrl)
     for (const url of ['packages.json', document]) {
@@ -240,7 +239,7 @@ describe('a deleted repository', () => {
     await removeExpired()
     expect(await countRows(t.db, 'package', { repositoryId: old.repository.id })).toBe(0)
     expect(await countRows(t.db, 'package', { repositoryId: recent.repository.id })).toBe(1)
-    await addRepository(t, commandLine, { groupId: old.group.id, name: old.name, visibility: 'private' })
+    await addRepository(t, operator, { groupId: old.group.id, name: old.name, visibility: 'private' })
     await recent.restore()
   })
 
@@ -265,9 +264,9 @@ describe('a deleted repository', () => {
     const { group, repository, remove } = await aPublished()
     await remove()
     const repositories = [repository.path]
-    expect(await removeGroup(t.db, commandLine, group)).toEqual({ isDeleted: false, repositories })
+    expect(await removeGroup(t.db, operator, group)).toEqual({ isDeleted: false, repositories })
     const options = { withRepositories: true }
-    expect(await removeGroup(t.db, commandLine, group, options)).toEqual({ isDeleted: true, repositories })
+    expect(await removeGroup(t.db, operator, group, options)).toEqual({ isDeleted: true, repositories })
     expect(await findGroup(t.db, group.name)).toBeNull()
     expect(await countRows(t.db, 'package', { repositoryId: repository.id })).toBe(0)
   })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, kindOfToken, makeSecret, type TokenKind } from '../../src/domain/secrets.ts'
-import { commandLine } from '../../src/events/events.ts'
 import { findAccess, type RegistryRequest } from '../../src/groups/access.ts'
 import { changeRepositoryName } from '../../src/groups/tenancy.ts'
 import {
@@ -26,7 +26,7 @@ function aRequest(path: string, token: string | null): RegistryRequest {
     group,
     name,
     token: token === null ? null : { kind: kindOfToken(token) as TokenKind, hash: hashSecret(token) },
-    describeSender: () => ({ accountId: null, via: 'api', ip: null, userAgent: null, requestId: null }),
+    principalOf: (token, accountId) => ({ ...operator, via: 'api', token, accountId }),
     key: '',
   }
 }
@@ -47,7 +47,7 @@ async function aScene() {
   const unknown = makeSecret('personal')
   const { path: formerPath } = repository
   const name = aName('renamed')
-  await changeRepositoryName(t.db, commandLine, repository.id, name)
+  await changeRepositoryName(t.db, operator, repository.id, name)
   const path = `${formerPath.split('/')[0]}/${name}`
   const other = await aRepository(t.db, { visibility: 'public' })
   return { tokens: { access, personal, deploy, unknown }, paths: [path, formerPath, other.path, 'no/where'] }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { requireBelowLimit } from '../../src/groups/limits.ts'
 import { addGroup, addRepository } from '../../src/groups/tenancy.ts'
 import {
@@ -73,7 +73,7 @@ describe('an account', () => {
   it('is not limited by groups that others have given it', async () => {
     const { account, call } = await anAdmin()
     for (let i = 0; i < 3; i++) await aGroupMember(t.db, account, await aGroup(t.db), 'admin')
-    await addGroup(t, commandLine, aName('group'), account)
+    await addGroup(t, operator, aName('group'), account)
     expect((await call('/api/groups', { name: aName('group') })).statusCode).toBe(201)
   })
 
@@ -151,7 +151,7 @@ describe('a group', () => {
     await markRemoved(t.db, { name: /^one$/ })
     const { id: accountId } = other.account
     await transaction(t.db, (tx) =>
-      requireBelowLimit(tx, t.config, { accountId, token: null }, 'upstreams', group.id),
+      requireBelowLimit(tx, t.config, { ...operator, via: 'browser', accountId }, 'upstreams', group.id),
     )
   })
 })
@@ -159,9 +159,9 @@ describe('a group', () => {
 describe('an operator', () => {
   it('is not limited on the command line', async () => {
     const { account, group } = await anAdmin()
-    for (let i = 0; i < 3; i++) await addGroup(t, commandLine, aName('group'), account)
+    for (let i = 0; i < 3; i++) await addGroup(t, operator, aName('group'), account)
     for (let i = 0; i < 3; i++) {
-      await addRepository(t, commandLine, { groupId: group.id, name: `r${i}`, visibility: 'private' })
+      await addRepository(t, operator, { groupId: group.id, name: `r${i}`, visibility: 'private' })
     }
   })
 

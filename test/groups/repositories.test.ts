@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { setDisabled } from '../../src/accounts/accounts.ts'
 import { type Queryable, transaction } from '../../src/database/database.ts'
 import {
-  accountPrincipal,
+  accountReader,
   listAccessibleGroups,
   listAccessibleRepositories,
 } from '../../src/groups/accessible-repositories.ts'
@@ -78,15 +78,15 @@ describe('groups, repositories and their members (CONTRACT 1.2)', () => {
     await setRepositoryMember(t.db, php.id, member, 'guest')
     await setRepositoryMember(t.db, php.id, member, 'admin')
     expect(
-      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+      await listAccessibleRepositories(t.db, accountReader(member), { after: null, limit: 10 }),
     ).toMatchObject([{ path: 'cleo/php', role: 'admin' }])
 
     await setGroupMember(t.db, group.id, member, 'developer')
+    expect(await listAccessibleGroups(t.db, accountReader(member), { after: null, limit: 10 })).toMatchObject(
+      [{ name: group.name, role: 'developer' }],
+    )
     expect(
-      await listAccessibleGroups(t.db, accountPrincipal(member), { after: null, limit: 10 }),
-    ).toMatchObject([{ name: group.name, role: 'developer' }])
-    expect(
-      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+      await listAccessibleRepositories(t.db, accountReader(member), { after: null, limit: 10 }),
     ).toMatchObject([
       { path: 'cleo/php', role: 'admin' },
       { path: 'cleo/zoo', role: 'developer' },
@@ -100,9 +100,9 @@ describe('groups, repositories and their members (CONTRACT 1.2)', () => {
     expect(await removeRepositoryMember(t.db, php.id, member)).toBe(false)
     expect(await removeGroupMember(t.db, group.id, member)).toBe('changed')
     expect(await removeGroupMember(t.db, group.id, member)).toBe('unchanged')
-    expect(
-      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
-    ).toEqual([])
+    expect(await listAccessibleRepositories(t.db, accountReader(member), { after: null, limit: 10 })).toEqual(
+      [],
+    )
   })
 })
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import { encodeDocument } from '../../src/documents/encodings.ts'
 import { saveDocuments } from '../../src/documents/stored-documents.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { changePaths } from '../../src/groups/path-locks.ts'
 import {
   changeGroupName,
@@ -30,8 +30,8 @@ const both = ['the group', 'the repository'] as const
 
 const rename = (what: (typeof both)[number], repository: Tested) =>
   what === 'the group'
-    ? changeGroupName(t.db, commandLine, repository.group, aName('renamed'))
-    : changeRepositoryName(t.db, commandLine, repository.id, aName('renamed'))
+    ? changeGroupName(t.db, operator, repository.group, aName('renamed'))
+    : changeRepositoryName(t.db, operator, repository.id, aName('renamed'))
 
 /**
  * Blocks others in a transaction, then starts each act when the one before has ended or waits for a lock. Then rolls
@@ -119,8 +119,8 @@ describe('the first publication of a package', () => {
     'a rename of the group': (repository: Tested) => rename('the group', repository),
     'a rename of the repository': (repository: Tested) => rename('the repository', repository),
     'a deletion of the group': (repository: Tested) =>
-      removeGroup(t.db, commandLine, repository.group, { withRepositories: true }),
-    'a deletion of the repository': (repository: Tested) => removeRepository(t.db, commandLine, repository),
+      removeGroup(t.db, operator, repository.group, { withRepositories: true }),
+    'a deletion of the repository': (repository: Tested) => removeRepository(t.db, operator, repository),
   }
   const blockers = {
     'a document that is stored': shareUpstreams,
@@ -154,20 +154,20 @@ describe('the first publication of a package', () => {
 })
 
 describe('a change of an upstream or a claim', () => {
-  const author = commandLine
+  const by = operator
   const acts = {
     'a changed rule': ({ id: repositoryId }: Tested) =>
-      setUpstream(t.db, { repositoryId, author }, 'one', { deny: ['acme/*'] }),
-    'a removal': ({ id: repositoryId }: Tested) => removeUpstream(t.db, { repositoryId, author }, 'one'),
+      setUpstream(t.db, { repositoryId, by }, 'one', { deny: ['acme/*'] }),
+    'a removal': ({ id: repositoryId }: Tested) => removeUpstream(t.db, { repositoryId, by }, 'one'),
     'a claim': ({ group }: Tested) =>
-      claimVendorByHand(t.db, author, group, { vendor: 'acme', exceptions: [], force: false }),
-    'the end of a claim': ({ group }: Tested) => releaseVendorByHand(t.db, author, group, 'other'),
+      claimVendorByHand(t.db, by, group, { vendor: 'acme', exceptions: [], force: false }),
+    'the end of a claim': ({ group }: Tested) => releaseVendorByHand(t.db, by, group, 'other'),
   }
 
   it.each(Object.keys(acts) as (keyof typeof acts)[])('%s waits for a rename', async (what) => {
     const repository = await aRepository(t.db)
     await addUpstream(repository)
-    await claimVendorByHand(t.db, author, repository.group, { vendor: 'other', exceptions: [], force: false })
+    await claimVendorByHand(t.db, by, repository.group, { vendor: 'other', exceptions: [], force: false })
     let hasEnded = false
     let changed: Promise<unknown> = Promise.resolve()
     await transaction(t.db, async (tx) => {
@@ -189,14 +189,14 @@ describe('renames and deletions of a group and of its repository', () => {
       await addUpstream(repository)
       await behind(shareUpstreams, repository, [
         () =>
-          claimVendorByHand(t.db, commandLine, repository.group, {
+          claimVendorByHand(t.db, operator, repository.group, {
             vendor: 'acme',
             exceptions: [],
             force: false,
           }),
         () => rename('the repository', repository),
         () => rename('the group', repository),
-        () => removeRepository(t.db, commandLine, repository),
+        () => removeRepository(t.db, operator, repository),
       ])
     }
   })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { findGroup } from '../../src/groups/groups.ts'
 import { deleteRepository } from '../../src/groups/repositories.ts'
 import {
@@ -26,7 +26,7 @@ describe('a group', () => {
     const group = await findGroup(t.db, groupName)
     if (!group) throw new Error('no group')
     const newName = aName('renamed')
-    await changeGroupName(t.db, commandLine, group, newName)
+    await changeGroupName(t.db, operator, group, newName)
     await rerenderDocuments(t.db, t.config.baseUrl)
 
     const headers = { authorization: basic(token) }
@@ -38,8 +38,8 @@ describe('a group', () => {
     expect(url).toContain(below)
     expect((await read(new URL(url).pathname)).statusCode).toBe(200)
 
-    expect(await removeGroup(t.db, commandLine, group)).toMatchObject({ isDeleted: false })
-    expect(await removeGroup(t.db, commandLine, group, { withRepositories: true })).toEqual({
+    expect(await removeGroup(t.db, operator, group)).toMatchObject({ isDeleted: false })
+    expect(await removeGroup(t.db, operator, group, { withRepositories: true })).toEqual({
       isDeleted: true,
       repositories: [`${newName}/${name}`],
     })
@@ -54,9 +54,9 @@ describe('a group', () => {
     const group = await findGroup(t.db, groupName)
     if (!group) throw new Error('no group')
     const [second, third] = [aName('second'), aName('third')]
-    await changeGroupName(t.db, commandLine, group, second)
-    await changeRepositoryName(t.db, commandLine, repository.id, 'renamed')
-    await changeGroupName(t.db, commandLine, { ...group, name: second }, third)
+    await changeGroupName(t.db, operator, group, second)
+    await changeRepositoryName(t.db, operator, repository.id, 'renamed')
+    await changeGroupName(t.db, operator, { ...group, name: second }, third)
 
     const headers = { authorization: basic(token) }
     for (const former of [`${groupName}/${name}`, `${second}/${name}`, `${second}/renamed`]) {
@@ -68,7 +68,7 @@ describe('a group', () => {
     expect((await push('1.1.0')).statusCode).toBe(201)
     expect((await t.app.inject({ url: new URL(url).pathname })).statusCode).toBe(401)
 
-    await removeGroup(t.db, commandLine, { ...group, name: third }, { withRepositories: true })
+    await removeGroup(t.db, operator, { ...group, name: third }, { withRepositories: true })
     expect((await t.app.inject({ url: new URL(url).pathname, headers })).statusCode).toBe(404)
   })
 
@@ -84,7 +84,7 @@ describe('a group', () => {
       [hiddenName, newNames[1]],
     ] as const) {
       const group = await findGroup(t.db, old)
-      if (group) await changeGroupName(t.db, commandLine, group, newName)
+      if (group) await changeGroupName(t.db, operator, group, newName)
     }
     for (const below of ['', `/${name}`, `/${name}/packages/acme/lib?x=1`]) {
       const moved = await t.app.inject(`/${groupName}${below}`)
@@ -102,23 +102,23 @@ describe('the name of a renamed or deleted group', () => {
   const t = useApp()
   const reserved = { constraint: 'group_name_is_reserved' }
   const rename = (group: { id: string; name: string }, name: string, options = {}) =>
-    changeGroupName(t.db, commandLine, group, name, options)
+    changeGroupName(t.db, operator, group, name, options)
 
   it('is reserved for 90 days for the group itself', async () => {
     const [group, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
     const second = aName('second')
     await rename(group, second)
-    await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, operator, group.name, owner)).rejects.toMatchObject(reserved)
     await expect(rename(other, group.name)).rejects.toMatchObject(reserved)
 
     await rename({ ...group, name: second }, group.name)
-    await expect(addGroup(t, commandLine, second, owner)).rejects.toMatchObject(reserved)
-    await removeGroup(t.db, commandLine, group)
-    await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, operator, second, owner)).rejects.toMatchObject(reserved)
+    await removeGroup(t.db, operator, group)
+    await expect(addGroup(t, operator, group.name, owner)).rejects.toMatchObject(reserved)
     await expect(rename(other, second)).rejects.toMatchObject(reserved)
 
     await ageReservation(t.db, group, 90)
-    await addGroup(t, commandLine, group.name, owner)
+    await addGroup(t, operator, group.name, owner)
     await rename(other, second)
     // The reservations that are over were removed. That of the last rename remains.
     expect(await listReservedNames(t.db, [group, other])).toEqual([other.name])
@@ -132,33 +132,33 @@ describe('the name of a renamed or deleted group', () => {
       const owner = await anAccount(t.db)
       const group = await findGroup(t.db, repository.path.split('/')[0] ?? '')
       if (!group) throw new Error('no group')
-      if (end === 'emptied before it is deleted') await removeRepository(t.db, commandLine, repository)
+      if (end === 'emptied before it is deleted') await removeRepository(t.db, operator, repository)
       if (end === 'renamed') await rename(group, aName('renamed'))
-      else await removeGroup(t.db, commandLine, group, { withRepositories: true })
+      else await removeGroup(t.db, operator, group, { withRepositories: true })
       await ageReservation(t.db, group, 90)
-      await expect(addGroup(t, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
-      await addGroup(t, commandLine, group.name, owner, { force: true })
+      await expect(addGroup(t, operator, group.name, owner)).rejects.toMatchObject(reserved)
+      await addGroup(t, operator, group.name, owner, { force: true })
     },
   )
 
   it('is given to another group with force, whose former name it is then', async () => {
     const [first, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
     await rename(first, aName('renamed'))
-    const made = await addGroup(t, commandLine, first.name, owner, { force: true })
-    await removeGroup(t.db, commandLine, made)
+    const made = await addGroup(t, operator, first.name, owner, { force: true })
+    await removeGroup(t.db, operator, made)
     await expect(rename(first, first.name)).rejects.toMatchObject(reserved)
     await rename(other, first.name, { force: true })
-    await expect(addGroup(t, commandLine, other.name, owner)).rejects.toMatchObject(reserved)
+    await expect(addGroup(t, operator, other.name, owner)).rejects.toMatchObject(reserved)
   })
 
   it('is not given to a group that is created during the rename or deletion', async () => {
     const owner = await anAccount(t.db)
     for (let round = 0; round < 20; round += 1) {
       const group = await aGroup(t.db)
-      const end = round % 2 === 0 ? rename(group, aName('renamed')) : removeGroup(t.db, commandLine, group)
+      const end = round % 2 === 0 ? rename(group, aName('renamed')) : removeGroup(t.db, operator, group)
       const [ended, ...made] = await Promise.allSettled([
         end,
-        ...Array.from({ length: 4 }, () => addGroup(t, commandLine, group.name, owner)),
+        ...Array.from({ length: 4 }, () => addGroup(t, operator, group.name, owner)),
       ])
       expect(ended.status).toBe('fulfilled')
       expect(made.map(({ status }) => status)).toEqual(made.map(() => 'rejected'))
@@ -175,7 +175,7 @@ describe('a renamed repository', () => {
     const oldUrl = (await ask('p2/acme/lib.json')).json().packages['acme/lib'][0].dist.url
     const newName = aName('renamed')
     const newPath = `${repository.path.split('/')[0]}/${newName}`
-    expect(await changeRepositoryName(t.db, commandLine, repository.id, newName)).toBe(true)
+    expect(await changeRepositoryName(t.db, operator, repository.id, newName)).toBe(true)
     await renderOutdatedJob.run({ ...t, log: t.app.log }, {}, new AbortController().signal)
 
     const headers = { authorization: basic(token) }
@@ -196,7 +196,7 @@ describe('a renamed repository', () => {
   it('keeps its old name for itself, through further renames and back', async () => {
     const repository = await aRepository(t.db, { name: 'first' })
     const other = await aRepository(t.db, { group: repository.group, name: 'other' })
-    const rename = (id: string, name: string) => changeRepositoryName(t.db, commandLine, id, name)
+    const rename = (id: string, name: string) => changeRepositoryName(t.db, operator, id, name)
     await rename(repository.id, 'second')
     await rename(repository.id, 'third')
     for (const name of ['first', 'second']) {
@@ -213,7 +213,7 @@ describe('a renamed repository', () => {
     await rename(repository.id, 'first')
     // The name is free in another group, and after the repository with that name was removed for good.
     await aRepository(t.db, { name: 'second' })
-    await removeRepository(t.db, commandLine, repository)
+    await removeRepository(t.db, operator, repository)
     await expect(rename(other.id, 'second')).rejects.toMatchObject({
       constraint: 'repository_name_is_reserved',
     })
@@ -226,7 +226,7 @@ describe('a renamed repository', () => {
       const repository = await aRepository(t.db, { name: 'old' })
       const { group } = repository
       await Promise.allSettled([
-        changeRepositoryName(t.db, commandLine, repository.id, 'new'),
+        changeRepositoryName(t.db, operator, repository.id, 'new'),
         aRepository(t.db, { group, name: 'old' }),
         aRepository(t.db, { group, name: 'new' }),
       ])

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { commandActor } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { openLastUse } from '../../src/jobs/last-use.ts'
 import { buildApp } from '../../src/web/server/app.ts'
@@ -11,7 +11,6 @@ import { anAuthorizedApplication, ask } from '../support/token-client.ts'
 
 describe('the last use of tokens', () => {
   const t = useApp()
-  const nobody = () => commandActor
   const lastUse = () => openLastUse(t.db, openLog('silent'))
 
   async function lastUsed(
@@ -25,7 +24,7 @@ describe('the last use of tokens', () => {
   it('is written for an access token’s authorization when the uses are flushed', async () => {
     const { authorization } = await anAuthorizedApplication(t)
     const uses = lastUse()
-    uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id }, nobody)
+    uses.note({ ...operator, token: { kind: 'access', tokenId: '1', authorizationId: authorization.id } })
     expect(await lastUsed('account_authorization', authorization.id)).toBeNull()
     await uses.flush()
     expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
@@ -52,7 +51,7 @@ describe('the last use of tokens', () => {
     const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
     const use = async () => {
       const uses = lastUse()
-      uses.note({ kind: 'personal', tokenId: rows[0].id, authorizationId: null }, nobody)
+      uses.note({ ...operator, token: { kind: 'personal', tokenId: rows[0].id, authorizationId: null } })
       await uses.flush()
       return lastUsed('personal_token', rows[0].id)
     }
@@ -101,7 +100,7 @@ describe('the last use of tokens', () => {
     await aPersonalToken(t.db, account)
     const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
     const uses = lastUse()
-    uses.note({ kind: 'personal', tokenId: rows[0].id, authorizationId: null }, nobody)
+    uses.note({ ...operator, token: { kind: 'personal', tokenId: rows[0].id, authorizationId: null } })
     const ended: string[] = []
     const running = uses.flush().then(() => ended.push('the running flush'))
     // A stop flushes and then closes the database, while the timer's flush may still run.
@@ -117,7 +116,7 @@ describe('the last use of tokens', () => {
     await holder.query('begin')
     await holder.query('select from account_authorization where id = $1 for update', [authorization.id])
     const uses = lastUse()
-    uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id }, nobody)
+    uses.note({ ...operator, token: { kind: 'access', tokenId: '1', authorizationId: authorization.id } })
     await uses.flush()
     await holder.query('rollback')
     holder.release()

@@ -2,10 +2,9 @@ import type { PoolClient } from 'pg'
 import { describe, expect, it, vi } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
-import { commandActor } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { describeActor } from '../../src/events/event-words.ts'
-import { commandLine } from '../../src/events/events.ts'
 import { type IdentityEvent, listIdentityEvents } from '../../src/events/identity-events.ts'
 import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import { deleteExpiredPairs } from '../../src/oauth/token-sweeps.ts'
@@ -171,7 +170,7 @@ describe('the events of exchanged codes', () => {
   it('are written when the account is deleted in the meantime', async () => {
     const client = await anAuthorizedApplication(t)
     await client.tokens()
-    await deleteAccount(t.db, commandActor, commandLine, client.account, 'refuse')
+    await deleteAccount(t.db, operator, client.account, 'refuse')
     await noteEveryExchange(t)
     expect(await eventsOf(client)).toMatchObject([{ username: 'deleted account', actor: 'deleted account' }])
   })

@@ -1,8 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { Actor } from '../../src/database/database.ts'
+import { operator, type Principal } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
-import type { PresentedClient } from '../../src/oauth/token-pairs.ts'
-import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/token-pairs.ts'
+import {
+  exchangeCodes,
+  type PresentedClient,
+  refreshPairs,
+  revokeTokens,
+} from '../../src/oauth/token-pairs.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { lockRows, openTransaction, untilWaiting } from '../support/locks.ts'
@@ -14,13 +18,7 @@ import { anAuthorizedApplication, pass, works } from '../support/token-client.ts
 
 const lifetimes = { accessSeconds: 60, refreshSeconds: 60, graceSeconds: 300 }
 
-const actor: Actor = {
-  accountId: null,
-  via: 'application',
-  ip: '192.0.2.1',
-  userAgent: null,
-  requestId: null,
-}
+const by: Principal = { ...operator, via: 'application', ip: '192.0.2.1' }
 
 function clientOf({ clientId, clientSecret }: ApplicationActor): PresentedClient {
   return { clientId, secretHash: hashSecret(clientSecret), ip: '192.0.2.1' }
@@ -34,7 +32,7 @@ function anExchange(application: ApplicationActor, code: string) {
     codeChallenge: null,
     accessHash: hashSecret(makeSecret('access')),
     refreshHash: hashSecret(makeSecret('refresh')),
-    actor,
+    by,
   }
 }
 
@@ -127,7 +125,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     const call = (application: ApplicationActor, token: string) => ({
       client: clientOf(application),
       tokenHash: hashSecret(token),
-      actor,
+      by,
     })
     expect(
       await revokeTokens(t.db, [
@@ -159,7 +157,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     const calls = clients.map(async ({ application, tokens }, i) => ({
       client: clientOf(application),
       tokenHash: hashSecret((await tokens())[token]),
-      actor: { ...actor, ip: `192.0.2.${i}`, requestId: `request ${i}` },
+      by: { ...by, ip: `192.0.2.${i}`, requestId: `request ${i}` },
     }))
     const made = await Promise.all(calls)
     await revokeTokens(t.db, [...made, ...made].toReversed())
@@ -209,7 +207,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     const [changed, free] = [await tokens(), await tokens()]
     const other = await openTransaction(t.db)
     await revokeTokens(other.tx, [
-      { client: clientOf(application), tokenHash: hashSecret(changed.access_token), actor },
+      { client: clientOf(application), tokenHash: hashSecret(changed.access_token), by },
     ])
     const waiting = refreshPairs(
       t.db,
@@ -228,7 +226,7 @@ describe('calls that share a statement behave as racing requests do (CONTRACT 5.
     const other = await openTransaction(t.db)
     await refreshPairs(other.tx, lifetimes, [aRefresh(application, refresh_token)])
     const waiting = revokeTokens(t.db, [
-      { client: clientOf(application), tokenHash: hashSecret(access_token), actor },
+      { client: clientOf(application), tokenHash: hashSecret(access_token), by },
     ])
     await untilWaiting(t.db)
     await other.commit()

@@ -3,8 +3,7 @@ import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { readConfig } from '../../src/config.ts'
-import { commandActor } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { openDownloadCounter } from '../../src/packages/download-counter.ts'
 import {
@@ -208,7 +207,7 @@ describe('downloads', () => {
         `^\\d{4}-\\d\\d-\\d\\d {2}1x {2}${path} {2}acme/lib {2}1\\.0\\.0 {2}${reader.username} with token `,
       ),
     )
-    await deleteAccount(t.db, commandActor, commandLine, reader, 'refuse')
+    await deleteAccount(t.db, operator, reader, 'refuse')
     expect((await svc.run('version', 'downloads', path)).stdout).toContain('deleted account with token')
   })
 })

@@ -5,8 +5,9 @@ import { insertAccount } from '../../src/accounts/accounts.ts'
 import { hashPassword } from '../../src/accounts/passwords.ts'
 import { insertPersonalToken, type NewPersonalToken } from '../../src/accounts/personal-tokens.ts'
 import { readConfig } from '../../src/config.ts'
-import { commandActor, type Queryable } from '../../src/database/database.ts'
+import type { Queryable } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { createDeployToken, type NewDeployToken } from '../../src/groups/deploy-tokens.ts'
 import type { Group } from '../../src/groups/groups.ts'
@@ -127,19 +128,15 @@ export async function aDeployToken(
   about: Partial<Omit<NewDeployToken, 'groupId'>> & { madeBy?: { id: string } } = {},
 ): Promise<string> {
   const { madeBy, ...wanted } = about
-  const author = { accountId: madeBy?.id ?? null, token: null, ip: null }
-  const { token } = await createDeployToken(
-    { config: readConfig({}), db },
-    { author, actor: commandActor },
-    {
-      groupId: group.id,
-      name: aName('deploy'),
-      right: 'publish',
-      repositories: 'all',
-      expiry: { inDays: 1 },
-      ...wanted,
-    },
-  )
+  const by = madeBy ? ({ ...operator, via: 'browser', accountId: madeBy.id } as const) : operator
+  const { token } = await createDeployToken({ config: readConfig({}), db }, by, {
+    groupId: group.id,
+    name: aName('deploy'),
+    right: 'publish',
+    repositories: 'all',
+    expiry: { inDays: 1 },
+    ...wanted,
+  })
   return token
 }
 

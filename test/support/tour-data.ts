@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import type pg from 'pg'
 import { insertInvitation } from '../../src/accounts/invitations.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
-import { commandLine } from '../../src/events/events.ts'
 import { removeRepository } from '../../src/groups/tenancy.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
@@ -56,7 +56,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await anAccount(db, { username: 'otto' })
   const group = await aGroup(db, 'acme')
   const repository = await aRepository(db, { group, name: 'php', description: 'Packages of all teams' })
-  await removeRepository(db, commandLine, await aRepository(db, { group, name: 'old-libraries' }))
+  await removeRepository(db, operator, await aRepository(db, { group, name: 'old-libraries' }))
   await aRepository(db, { group, name: 'open', visibility: 'public', description: 'What everybody may use' })
   await aRepository(db, { group, name: 'empty' })
   await aGroup(db, 'a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars')

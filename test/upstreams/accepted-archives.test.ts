@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { listArchivesAfter } from '../../src/archives/tables/archives.ts'
 import { transaction } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { changeRepositoryName } from '../../src/groups/tenancy.ts'
 import { replaceAlarmedArchives } from '../../src/upstreams/tables/archive-alarms.ts'
 import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archives.ts'
@@ -381,7 +381,7 @@ describe('an acceptance at the same moment as', () => {
     await transaction(t.db, async (tx) => {
       // The rename waits for this document.
       await lockMirroredDocuments(tx, repository)
-      rename = changeRepositoryName(t.db, commandLine, repository.id, renamed)
+      rename = changeRepositoryName(t.db, operator, repository.id, renamed)
       await expect.poll(waiting).toBe(1)
       accepted = accept()
       await expect.poll(waiting).toBe(2)

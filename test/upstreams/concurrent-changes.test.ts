@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import { type Queryable, transaction } from '../../src/database/database.ts'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { changeGroupName, changeRepositoryName } from '../../src/groups/tenancy.ts'
 import { claimVendorByHand } from '../../src/upstreams/claims.ts'
 import { saveSummaryFlags } from '../../src/upstreams/tables/mirrored-documents.ts'
@@ -98,7 +98,7 @@ describe('a vendor that is claimed while svc reads a document of an upstream', (
     const { isHeld, release } = hold('/p2/race/claimed.json')
     const asked = versions('race/claimed')
     await isHeld
-    await claimVendorByHand(t.db, commandLine, group, { vendor: 'race', exceptions: [], force: true })
+    await claimVendorByHand(t.db, operator, group, { vendor: 'race', exceptions: [], force: true })
     await release()
     expect(await asked).toBe(404)
     expect(other.requests).not.toContain('GET /p2/race/claimed.json')
@@ -126,8 +126,8 @@ describe('a rename while svc stores a new document of an upstream', () => {
           let isRenamed = false
           rename = (
             what === 'the group'
-              ? changeGroupName(t.db, commandLine, group, aName('renamed'))
-              : changeRepositoryName(t.db, commandLine, repository.id, aName('renamed'))
+              ? changeGroupName(t.db, operator, group, aName('renamed'))
+              : changeRepositoryName(t.db, operator, repository.id, aName('renamed'))
           ).then(() => {
             isRenamed = true
           })
@@ -268,7 +268,7 @@ describe('a name that becomes our own while svc stores a document that replaces 
       async () => {
         if (kind === 'publication') expect((await push('1.0.0', { name: own })).statusCode).toBe(201)
         else
-          await claimVendorByHand(t.db, commandLine, group, {
+          await claimVendorByHand(t.db, operator, group, {
             vendor: `own-${kind}`,
             exceptions: [],
             force: false,

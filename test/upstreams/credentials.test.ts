@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { openUpstreamClient } from '../../src/upstreams/client/fetch.ts'
 import { addUpstream, setUpstream } from '../../src/upstreams/configure.ts'
 import { anAccount, anAdminToken } from '../support/actors.ts'
@@ -45,12 +45,7 @@ async function pull(caller: Awaited<ReturnType<typeof aCaller>>, name: string) {
 async function addByCommand(repositoryId: string, name: string) {
   const client = openUpstreamClient(t.config)
   try {
-    return await addUpstream(
-      t,
-      client,
-      { repositoryId, author: commandLine },
-      { url: `${upstream.url}/`, name },
-    )
+    return await addUpstream(t, client, { repositoryId, by: operator }, { url: `${upstream.url}/`, name })
   } finally {
     await client.close()
   }
@@ -71,7 +66,7 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     expect(headers).toEqual([])
     const { id } = caller.repository
     await addByCommand(id, 'mine')
-    const change = { repositoryId: id, author: commandLine }
+    const change = { repositoryId: id, by: operator }
     await setUpstream(t.db, change, 'mine', { usesCredentials: false })
     expect(await pull(caller, 'outside/lib')).toEqual([undefined])
     const wrong = await caller.call('PATCH', '/upstreams/mine', { uses_credentials: true })
@@ -87,9 +82,9 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     expect(await pull(caller, 'inside/lib')).toEqual(['Bearer s3cret'])
     const changed = await caller.call('PATCH', '/upstreams/ours', { position: 2 })
     expect(changed.json()).toMatchObject({ uses_credentials: true })
-    await setUpstream(t.db, { repositoryId: id, author: commandLine }, 'ours', { usesCredentials: false })
+    await setUpstream(t.db, { repositoryId: id, by: operator }, 'ours', { usesCredentials: false })
     expect(await pull(caller, 'inside/other')).toEqual([undefined])
-    await setUpstream(t.db, { repositoryId: id, author: commandLine }, 'ours', { reachesPrivateHosts: false })
+    await setUpstream(t.db, { repositoryId: id, by: operator }, 'ours', { reachesPrivateHosts: false })
     upstream.offer('inside/private', ['1.0.0'])
     expect((await caller.ask('p2/inside/private.json')).statusCode).toBe(503)
   })

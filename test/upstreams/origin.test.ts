@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { commandLine } from '../../src/events/events.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
 import { aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
@@ -223,11 +223,11 @@ describe('a vendor of our own', () => {
     upstream.offer('mistaken/ours', ['99.0.0'])
     expect((await push('1.0.0', { name: 'mistaken/ours' })).statusCode).toBe(201)
     expect(await versions('mistaken/lib')).toBe(404)
-    await expect(releaseVendorByHand(t.db, commandLine, group, 'mistaken')).rejects.toThrow(
+    await expect(releaseVendorByHand(t.db, operator, group, 'mistaken')).rejects.toThrow(
       'claim it with the exception mistaken/*',
     )
     const claim = { vendor: 'mistaken', exceptions: ['mistaken/*'], force: false }
-    await claimVendorByHand(t.db, commandLine, group, claim)
+    await claimVendorByHand(t.db, operator, group, claim)
     expect(await versions('mistaken/lib')).toEqual(['1.0.0'])
     expect(await versions('mistaken/ours')).toEqual(['1.0.0'])
     expect(leaked('mistaken/ours')).toEqual([])

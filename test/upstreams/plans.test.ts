@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import { listDocumentPieces } from '../../src/documents/stored-documents.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import type { RegistryRequest } from '../../src/groups/access.ts'
 import { listAnyDocuments } from '../../src/packages/documents/find-documents.ts'
@@ -47,7 +48,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       group,
       name,
       token: { kind: 'personal', hash: hashSecret(token) },
-      describeSender: () => ({ accountId: null, via: 'command', ip: null, userAgent: null, requestId: null }),
+      principalOf: (token, accountId) => ({ ...operator, via: 'api', token, accountId }),
       key: 'one',
     }
     const { db, readRows } = await aConnection()

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { operator, type Principal } from '../../src/domain/principal.ts'
 import { maxPerNetwork, openUnknownNames } from '../../src/upstreams/unknown-names.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -72,7 +73,7 @@ describe('names that no upstream has', () => {
 })
 
 describe('the memory of unknown names', () => {
-  const fromNetwork = { accountId: null, token: null, ip: '192.0.2.1' }
+  const fromNetwork: Principal = { ...operator, via: 'api', ip: '192.0.2.1' }
 
   it('ends after ten minutes', () => {
     let now = 1000

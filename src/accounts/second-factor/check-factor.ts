@@ -1,9 +1,10 @@
 import { verifySync } from 'otplib'
 import type pg from 'pg'
-import { type Actor, type Queryable, type SignInProof, transaction } from '../../database/database.ts'
+import { type Queryable, type SignInProof, transaction } from '../../database/database.ts'
 import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
 import type { Log } from '../../domain/log.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { countEvent } from '../../events/counted-events.ts'
 import { findKnownOrigin, type SignInOrigin } from '../sign-in-origins.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
@@ -44,21 +45,21 @@ export interface FactorContext {
  */
 export function refuseFactor(
   context: FactorContext,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   typed: TypedFactor,
 ): Promise<FactorRefusal | null> {
   return observing(
     signIns,
     kindOfTyped(typed),
-    () => countAndCheck(context, actor, accountId, typed),
+    () => countAndCheck(context, by, accountId, typed),
     (refusal) => outcomeOfCheck(refusal?.status ?? null),
   )
 }
 
 async function countAndCheck(
   context: FactorContext,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   typed: TypedFactor,
 ): Promise<FactorRefusal | null> {
@@ -70,7 +71,7 @@ async function countAndCheck(
   const checked =
     kind === 'totp'
       ? await spendCode(context, accountId, typed.code)
-      : await transaction(db, (tx) => spendRecoveryCode(tx, actor, accountId, typed.recoveryCode), actor)
+      : await transaction(db, (tx) => spendRecoveryCode(tx, by, accountId, typed.recoveryCode), by)
   if (checked === 'no key') {
     await takeBackAttempt(db, limits)
     return missingKey
@@ -79,7 +80,7 @@ async function countAndCheck(
     await takeBackAttempt(db, limits, limits)
     return null
   }
-  await noteFailedFactor(db, actor, accountId, kind)
+  await noteFailedFactor(db, by, accountId, kind)
   return kind === 'totp' ? wrongCode : wrongRecoveryCode
 }
 
@@ -104,11 +105,11 @@ const wrongRecoveryCode: FactorRefusal = {
 /** Counts a wrong code or passkey in the events of the account. */
 export async function noteFailedFactor(
   db: Queryable,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   kind: FactorKind,
 ): Promise<void> {
-  await countEvent(db, actor, { action: 'second-factor-failed', accountId, kind })
+  await countEvent(db, by, { action: 'second-factor-failed', accountId, kind })
 }
 
 /**

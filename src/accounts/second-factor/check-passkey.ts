@@ -1,7 +1,7 @@
 import type { AppContext } from '../../context.ts'
-import type { Actor } from '../../database/database.ts'
 import { countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
+import type { Principal } from '../../domain/principal.ts'
 import type { SignInOrigin } from '../sign-in-origins.ts'
 import { type FactorRefusal, limitsOfFactor, noteFailedFactor, tooManyFactors } from './check-factor.ts'
 import { finishUse } from './passkey-ceremony.ts'
@@ -10,8 +10,8 @@ import type { ChallengeOwner } from './passkey-challenges.ts'
 /** The browser that sends a passkey. */
 export interface PasskeySender {
   origin: SignInOrigin
-  /** Describes it for identity events of an account. */
-  actorOf: (accountId: string) => Actor
+  /** Who sends it. Nobody is known before the check. */
+  by: Principal
 }
 
 /**
@@ -57,7 +57,7 @@ async function countAndCheck(
     await takeBackAttempt(db, limits, limits)
     return used
   }
-  if (known !== null) await noteFailedFactor(db, sender.actorOf(known), known, 'passkey')
+  if (known !== null) await noteFailedFactor(db, { ...sender.by, accountId: known }, known, 'passkey')
   return wrongPasskey
 }
 

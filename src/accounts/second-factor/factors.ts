@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { FactorRule } from '../../config.ts'
-import { type Actor, type Queryable, transaction } from '../../database/database.ts'
+import { type Queryable, transaction } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { lockAccount } from '../single-sign-on/identities.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import { deleteAllPasskeys, deletePasskey, listPasskeys } from './passkeys.ts'
@@ -66,7 +67,7 @@ export function isRequiredBySite(rule: FactorRule, isAdmin: boolean): boolean {
  */
 export async function removeTotp(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   rule: FactorRule,
 ): Promise<'removed' | 'unknown' | 'required'> {
@@ -84,7 +85,7 @@ export async function removeTotp(
       if (isRemoved) return 'removed'
       return left.totpSince === null ? 'unknown' : 'required'
     },
-    actor,
+    by,
   )
 }
 
@@ -94,7 +95,7 @@ export async function removeTotp(
  */
 export async function removePasskey(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   id: string,
   offered: OfferedWays,
@@ -111,7 +112,7 @@ export async function removePasskey(
       if (isRemoved) return 'removed'
       return (await listPasskeys(tx, accountId)).some((one) => one.id === id) ? 'required' : 'unknown'
     },
-    actor,
+    by,
   )
 }
 
@@ -119,7 +120,7 @@ export async function removePasskey(
  * Removes all second factors of an account that lost them, without asking for one. For operators and administrators.
  * Returns how many there were.
  */
-export async function resetFactors(db: pg.Pool, actor: Actor, accountId: string): Promise<number> {
+export async function resetFactors(db: pg.Pool, by: Principal, accountId: string): Promise<number> {
   return transaction(
     db,
     async (tx) => {
@@ -128,6 +129,6 @@ export async function resetFactors(db: pg.Pool, actor: Actor, accountId: string)
       await deleteRecoveryCodes(tx, accountId)
       return Number(isRemoved) + passkeys
     },
-    actor,
+    by,
   )
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import type { Actor, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { hashSecret } from '../../domain/secrets.ts'
 import { insertEvent } from '../../events/events.ts'
 
@@ -12,7 +13,7 @@ const alphabet = 'abcdefghjkmnpqrstuvwxyz23456789'
 /** Replaces the recovery codes of an account by a new set, and returns it: `abcd-efgh-jkmn-pqrs`. */
 export async function renewRecoveryCodes(
   tx: pg.PoolClient,
-  actor: Actor,
+  by: Principal,
   accountId: string,
 ): Promise<string[]> {
   const codes = Array.from({ length: codesInSet }, makeRecoveryCode)
@@ -23,14 +24,14 @@ export async function renewRecoveryCodes(
     accountId,
     codes.map(hashCode),
   ])
-  await insertEvent(tx, actor, { action: 'recovery-codes-created', accountId })
+  await insertEvent(tx, by, { action: 'recovery-codes-created', accountId })
   return codes
 }
 
 /** Uses up a recovery code, which works once. False for an unknown one. */
 export async function spendRecoveryCode(
   tx: pg.PoolClient,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   code: string,
 ): Promise<boolean> {
@@ -40,7 +41,7 @@ export async function spendRecoveryCode(
   ])
   if (rowCount !== 1) return false
   const left = await countRecoveryCodes(tx, accountId)
-  await insertEvent(tx, actor, { action: 'recovery-code-used', accountId, details: { left } })
+  await insertEvent(tx, by, { action: 'recovery-code-used', accountId, details: { left } })
   return true
 }
 

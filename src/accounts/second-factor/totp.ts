@@ -1,8 +1,9 @@
 import { generateSecret, generateURI } from 'otplib'
 import type pg from 'pg'
 import qrcode from 'qrcode-generator'
-import { type Actor, transaction } from '../../database/database.ts'
+import { transaction } from '../../database/database.ts'
 import { countAttempt, takeBackAttempt } from '../../database/failure-limit.ts'
+import type { Principal } from '../../domain/principal.ts'
 import {
   type FactorContext,
   type FactorRefusal,
@@ -61,7 +62,7 @@ export type EnrolmentOutcome = { recoveryCodes: string[] } | FactorRefusal
  */
 export async function confirmEnrolment(
   context: FactorContext,
-  actor: Actor,
+  by: Principal,
   accountId: string,
   code: string,
 ): Promise<EnrolmentOutcome> {
@@ -74,7 +75,7 @@ export async function confirmEnrolment(
   const timeStep = await timeStepOf(context, accountId, factor, code)
   if (timeStep === 'no key') return missingKey
   if (timeStep === null) {
-    await noteFailedFactor(db, actor, accountId, 'totp')
+    await noteFailedFactor(db, by, accountId, 'totp')
     return wrongCode
   }
   const confirmed = await transaction(
@@ -82,9 +83,9 @@ export async function confirmEnrolment(
     async (tx) => {
       if (!(await confirmTotpFactor(tx, accountId, factor, timeStep))) return nothingToConfirm
       const hasCodes = (await countRecoveryCodes(tx, accountId)) > 0
-      return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, actor, accountId) }
+      return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, by, accountId) }
     },
-    actor,
+    by,
   )
   if ('recoveryCodes' in confirmed) await takeBackAttempt(db, limits, limits)
   return confirmed

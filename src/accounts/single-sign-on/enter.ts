@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import type { Config } from '../../config.ts'
-import { type Actor, transaction } from '../../database/database.ts'
+import { transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import type { Log } from '../../domain/log.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { releaseUnverifiedEmail } from '../accounts.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
@@ -42,7 +43,7 @@ export type Entry =
 export interface SingleSignOn {
   db: pg.Pool
   log: Log
-  actor: Actor
+  by: Principal
   provider: ProviderSettings
 }
 
@@ -74,7 +75,7 @@ export async function enter(
  * gets the email that the provider has verified, unless another account has verified it.
  */
 export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Promise<Entry> {
-  const { db, actor, provider } = about
+  const { db, by, provider } = about
   const { displayName } = person
   let email = person.isEmailVerified ? person.email : null
   let username = person.username
@@ -88,7 +89,7 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
           await insertIdentity(tx, { accountId: made, passwordHash: null }, provider.name, person)
           return made
         },
-        actor,
+        by,
       )
       return { outcome: 'enter', account: { id, username } }
     } catch (error) {
@@ -110,13 +111,13 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
 
 /** Links a person to an account. Returns null, or the reason why this is not possible. */
 export async function linkAccount(
-  { db, actor, provider }: SingleSignOn,
+  { db, by, provider }: SingleSignOn,
   owner: IdentityOwner,
   person: ProvenPerson,
 ): Promise<string | null> {
   if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person).problem
   try {
-    const isLinked = await transaction(db, (tx) => insertIdentity(tx, owner, provider.name, person), actor)
+    const isLinked = await transaction(db, (tx) => insertIdentity(tx, owner, provider.name, person), by)
     return isLinked
       ? null
       : 'The account was changed or disabled a moment ago, so nothing was linked. Try again.'
@@ -135,7 +136,7 @@ export async function linkAccount(
 
 /** Stores the use of a linked identity, and updates the account's groups from the provider. */
 export async function keepInStep(
-  { db, log, actor, provider }: SingleSignOn,
+  { db, log, by, provider }: SingleSignOn,
   account: { id: string; username: string },
   person: ProvenPerson,
 ): Promise<void> {
@@ -145,9 +146,9 @@ export async function keepInStep(
       // Two sign-ins at the same time change the memberships one after the other.
       await lockAccount(tx, account.id)
       await noteIdentityUse(tx, provider.name, person)
-      return person.groups === null ? [] : syncGroups(tx, actor, account, provider, person.groups)
+      return person.groups === null ? [] : syncGroups(tx, by, account, provider, person.groups)
     },
-    actor,
+    by,
   )
   if (missing.length > 0) {
     log.warn({ provider: provider.name, groups: missing }, 'the group map names groups that do not exist')
@@ -160,7 +161,7 @@ export async function keepInStep(
  */
 export async function unlinkAccount(
   db: pg.Pool,
-  actor: Actor,
+  by: Principal,
   account: { id: string; username: string },
   issuer: string,
   offered: OfferedWays | null,
@@ -173,11 +174,11 @@ export async function unlinkAccount(
       const unlinked = identities.find((identity) => identity.issuer === issuer)
       if (!locked || !unlinked) return 'unknown'
       if (offered && !(await keepsWayIn(tx, account.id, offered, { issuer }))) return 'only-way'
-      await syncGroups(tx, actor, account, { name: unlinked.provider, issuer, groupMap: [] }, [])
+      await syncGroups(tx, by, account, { name: unlinked.provider, issuer, groupMap: [] }, [])
       await deleteIdentity(tx, account.id, issuer)
       return 'unlinked'
     },
-    actor,
+    by,
   )
 }
 

@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import type { Actor, Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import { type Role, roles } from '../../domain/permissions.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { insertEvent } from '../../events/events.ts'
 import { removeGroupMember, setGroupMember } from '../../groups/members.ts'
 
@@ -25,7 +26,7 @@ type GroupSource = Pick<ProviderSettings, 'name' | 'issuer' | 'groupMap'>
  */
 export async function syncGroups(
   tx: pg.PoolClient,
-  actor: Actor,
+  by: Principal,
   account: { id: string; username: string },
   source: GroupSource,
   providerGroups: readonly string[],
@@ -34,7 +35,8 @@ export async function syncGroups(
   const memberships = await listMemberships(tx, account.id, source.issuer, [...wanted.keys()])
   const added: string[] = []
   const removed: string[] = []
-  const author = { accountId: null, token: null, ip: actor.ip }
+  // The provider decides, not the person who signs in.
+  const byProvider = { ...by, accountId: null }
   for (const membership of memberships) {
     const { groupId, name, role, givenRole } = membership
     const wantedRole = wanted.get(name) ?? null
@@ -48,12 +50,12 @@ export async function syncGroups(
     const event = { repositoryId: null, groupId, packageName: null, version: null }
     if (wantedRole === null) {
       await removeGroupMember(tx, groupId, account.id, { force: true })
-      await insertEvent(tx, author, { ...event, action: 'remove-group-member', details })
+      await insertEvent(tx, byProvider, { ...event, action: 'remove-group-member', details })
       removed.push(name)
     } else {
       await setGroupMember(tx, groupId, account.id, wantedRole, { force: true })
       await putMark(tx, account.id, groupId, source.issuer, wantedRole)
-      await insertEvent(tx, author, {
+      await insertEvent(tx, byProvider, {
         ...event,
         action: 'set-group-member',
         details: { ...details, role: wantedRole },
@@ -62,7 +64,7 @@ export async function syncGroups(
     }
   }
   if (added.length + removed.length > 0) {
-    await insertEvent(tx, actor, {
+    await insertEvent(tx, by, {
       action: 'groups-changed',
       accountId: account.id,
       details: { provider: source.name, added, removed },

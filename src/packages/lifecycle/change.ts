@@ -1,16 +1,17 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import type { RegistryAction } from '../../events/actions.ts'
-import { type Author, insertEvent } from '../../events/events.ts'
+import { insertEvent } from '../../events/events.ts'
 import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
 import { copyDescription, type LockedPackage, lockNamedPackage } from '../tables/packages.ts'
 
-/** A change of a published package: the package, the author, and the base URL of links. */
+/** A change of a published package: the package, who makes it, and the base URL of links. */
 export interface PackageChange {
   repositoryId: string
   packageName: string
-  author: Author
+  by: Principal
   baseUrl: string
 }
 
@@ -34,14 +35,14 @@ export interface ChangeRecord {
  */
 export async function changePackage<D extends ChangeRecord>(
   pool: pg.Pool,
-  { repositoryId, packageName, author }: PackageChange,
+  { repositoryId, packageName, by }: PackageChange,
   alter: (tx: pg.PoolClient, held: LockedPackage) => Promise<D>,
 ): Promise<D> {
   return transaction(pool, async (tx) => {
     const held = await lockNamedPackage(tx, repositoryId, packageName)
     if (!held) throw noPackage()
     const record = await alter(tx, held)
-    await insertEvent(tx, author, { repositoryId, packageName, ...record })
+    await insertEvent(tx, by, { repositoryId, packageName, ...record })
     return record
   })
 }

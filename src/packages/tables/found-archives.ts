@@ -1,10 +1,10 @@
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import {
-  accountPrincipal,
+  accountReader,
   isVisible,
-  type Principal,
-  principalValues,
+  type RepositoryReader,
+  readerValues,
 } from '../../groups/accessible-repositories.ts'
 
 /** A version that has, or had, the archive that was searched. */
@@ -28,13 +28,13 @@ export function readSha256(text: string): string | null {
 }
 
 /**
- * Lists the versions with an archive in all repositories from which the principal may pull: published ones first, in the
- * order of their publication, and then those from upstreams. The principal `null` is the command line, which finds all.
+ * Lists the versions with an archive in all repositories from which the reader may pull: published ones first, in the
+ * order of their publication, and then those from upstreams. The reader `null` is the command line, which finds all.
  * `sha256` is in lower-case hex.
  */
 export async function listFoundArchives(
   db: Queryable,
-  principal: Principal | null,
+  reader: RepositoryReader | null,
   sha256: string,
   { after, limit }: ListPart,
 ): Promise<FoundArchive[]> {
@@ -56,7 +56,7 @@ export async function listFoundArchives(
        join repository_group g on g.id = r.group_id
       where ($10 or ${isVisible}) and ($8::text is null or u.key collate "C" > $8)
       order by u.key collate "C" limit $9`,
-    [...principalValues(principal ?? accountPrincipal(null)), sha256, after, limit, principal === null],
+    [...readerValues(reader ?? accountReader(null)), sha256, after, limit, reader === null],
   )
   return rows
 }

@@ -127,7 +127,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       const account = await accountOfPath(context, request.params.username)
       refuseOwn(person, account)
       refuseAdministrator(person, account)
-      await resetFactors(db, person.actor, account.id)
+      await resetFactors(db, person.by, account.id)
       return reply.code(204).send()
     },
   )
@@ -174,8 +174,8 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
-      const everythingBy = end_everything === true ? person.author : null
-      await resetPassword(db, person.actor, id, password, everythingBy)
+      const everythingBy = end_everything === true ? person.by : null
+      await resetPassword(db, person.by, id, password, everythingBy)
       return { password: given === undefined ? password : null }
     },
   )
@@ -193,7 +193,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       const person = mayManage.granted(request)
       const account = await accountOfPath(context, request.params.username)
       refuseAdministrator(person, account)
-      const token = await makeResetToken(db, person.actor, account.id)
+      const token = await makeResetToken(db, person.by, account.id)
       if (token === null) throw conflict('the account is disabled')
       return reply.code(201).send({ url: resetUrl(config, token), expires_in: resetLifetimeSeconds })
     },
@@ -210,7 +210,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     }),
     async (request) => {
       const { id } = await accountOfPath(context, request.params.username)
-      return revokeAllAccess(db, mayManage.granted(request).actor, id)
+      return revokeAllAccess(db, mayManage.granted(request).by, id)
     },
   )
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endSessions, type ListedSession, listSessions } from '../../accounts/sessions.ts'
-import type { Actor } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { AccountPath, accountOfPath } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
@@ -91,8 +91,8 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { accountId, actor } = changesOwn.granted(request)
-      await endSession(actor, accountId, request.params.session)
+      const { accountId, by } = changesOwn.granted(request)
+      await endSession(by, accountId, request.params.session)
       return reply.code(204).send()
     },
   )
@@ -108,7 +108,7 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
     }),
     async (request, reply) => {
       const { id } = await accountOfPath(context, request.params.username)
-      await endSession(mayManage.granted(request).actor, id, request.params.session)
+      await endSession(mayManage.granted(request).by, id, request.params.session)
       return reply.code(204).send()
     },
   )
@@ -124,7 +124,7 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
     }),
     async (request, reply) => {
       const { id } = await accountOfPath(context, request.params.username)
-      await endSessions(db, mayManage.granted(request).actor, id, 'all')
+      await endSessions(db, mayManage.granted(request).by, id, 'all')
       return reply.code(204).send()
     },
   )
@@ -138,8 +138,8 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
     )
   }
 
-  async function endSession(actor: Actor, accountId: string, key: string): Promise<void> {
-    const ended = await endSessions(db, actor, accountId, { key })
+  async function endSession(by: Principal, accountId: string, key: string): Promise<void> {
+    const ended = await endSessions(db, by, accountId, { key })
     if (ended === 0) throw notFound('session not found')
   }
 }

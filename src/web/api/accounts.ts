@@ -157,7 +157,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
       const draft = { username, displayName: name, email, isAdmin: admin, password }
-      await keepingRules(() => createAccount(db, person.actor, draft))
+      await keepingRules(() => createAccount(db, person.by, draft))
       const made = describeAccount(await accountOfPath(context, username))
       return reply.code(201).send({ ...made, password: given === undefined ? password : null })
     },
@@ -203,9 +203,9 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
         // An unchanged email stays verified.
         ...(email !== undefined && email !== account.email && { email }),
         ...(disabled !== undefined && { isDisabled: disabled }),
-        everythingBy: end_everything ? person.author : null,
+        everythingBy: end_everything ? person.by : null,
       }
-      await keepingRules(() => updateAccount(db, person.actor, account.id, changes))
+      await keepingRules(() => updateAccount(db, person.by, account.id, changes))
       // By the id: another request may have renamed the account.
       const changed = await findAccountDetailsById(db, account.id)
       if (!changed) throw notFound('account not found')
@@ -232,8 +232,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       const { groups_to: heir = null, leave_groups } = request.query
       const chosen = await chooseHeir(db, account.username, { heir, isLeft: leave_groups === 'true' })
       if (typeof chosen === 'string') throw invalidArgument(chosen)
-      const { actor, author } = person
-      const { outcome, groups } = await deleteAccount(db, actor, author, account, chosen.orphanedGroups)
+      const { outcome, groups } = await deleteAccount(db, person.by, account, chosen.orphanedGroups)
       if (outcome === 'refused') {
         throw conflict(
           `the account is the only admin of ${groups.join(', ')}: pass groups_to or leave_groups=true`,

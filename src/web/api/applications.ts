@@ -139,7 +139,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
       if (Object.keys(changes).length === 0) throw invalidArgument('there is nothing to change')
       const { clientId } = await theApplication(request.params.client_id)
       const changed = await explained(() =>
-        changeApplication(db, config, mayManage.granted(request).actor, clientId, changes),
+        changeApplication(db, config, mayManage.granted(request).by, clientId, changes),
       )
       return { ...describeApplication(changed.application), migration: changed.migration }
     },
@@ -156,7 +156,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     }),
     async (request, reply) => {
       const { clientId } = await theApplication(request.params.client_id)
-      await explained(() => deleteApplication(db, config, mayManage.granted(request).actor, clientId))
+      await explained(() => deleteApplication(db, config, mayManage.granted(request).by, clientId))
       return reply.code(204).send()
     },
   )
@@ -179,7 +179,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         if (verb === 'decline' && why === '') throw invalidArgument('reason: is required for declining')
         const change = { verb, status, reason: why || null, isMigration }
         const changed = await explained(() =>
-          changeApplicationStatus(db, config, mayManage.granted(request).actor, clientId, change),
+          changeApplicationStatus(db, config, mayManage.granted(request).by, clientId, change),
         )
         return { ...describeApplication(changed.application), migration: changed.migration }
       },
@@ -199,7 +199,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     async (request, reply) => {
       const { clientId } = await theApplication(request.params.client_id)
       const { overlap_seconds: overlap = 86_400 } = request.body
-      const renewed = await renewClientSecret(db, mayManage.granted(request).actor, clientId, overlap)
+      const renewed = await renewClientSecret(db, mayManage.granted(request).by, clientId, overlap)
       if (!renewed) throw notFound('application not found')
       return reply.code(201).send({ client_secret: renewed.secret, overlap_seconds: overlap })
     },

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type DeployRight, deployRights } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
@@ -11,13 +10,11 @@ import {
   listDeployTokens,
   revokeDeployToken,
 } from '../../groups/deploy-tokens.ts'
-import type { CredentialAuthor } from '../../groups/live-author.ts'
 import { findRepositoryByPath } from '../../groups/repositories.ts'
-import { actorOf } from '../actor.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { insufficientScope, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
-import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
+import { type ApiContext, guardGroup } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 const rights = Object.keys(deployRights) as [DeployRight, ...DeployRight[]]
@@ -123,7 +120,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
       const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)
       const expiry = inDays === null ? 'never' : { inDays }
       const wanted = { groupId: grant.groupId, name, right, repositories, expiry } as const
-      const made = await keepingRules(() => createDeployToken(context, whoOf(request, grant), wanted))
+      const made = await keepingRules(() => createDeployToken(context, grant.by, wanted))
       const token = await findDeployToken(db, { groupId: grant.groupId, repositoryId: null }, made.id)
       if (!token) throw notFound('deploy token not found')
       return reply.code(201).send({ ...describe(token), token: made.token })
@@ -142,7 +139,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
     async (request, reply) => {
       const grant = mayManage.granted(request)
       const place = { groupId: grant.groupId, repositoryId: null }
-      const name = await revokeDeployToken(db, whoOf(request, grant), place, { id: request.params.token })
+      const name = await revokeDeployToken(db, grant.by, place, { id: request.params.token })
       if (name === null) throw notFound('deploy token not found')
       return reply.code(204).send()
     },
@@ -157,10 +154,6 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
     }
     return found
   }
-}
-
-function whoOf(request: FastifyRequest, { author }: GroupGrant): CredentialAuthor {
-  return { author, actor: { ...actorOf(request, author.accountId), via: 'api' } }
 }
 
 function describe(token: KnownDeployToken): z.input<typeof DeployToken> {

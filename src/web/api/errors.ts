@@ -3,7 +3,7 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { brokenConstraint, isReferenceGone } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { errcode } from '../../domain/refusal.ts'
-import { EndedMeanwhileError } from '../../groups/live-author.ts'
+import { EndedMeanwhileError } from '../../groups/live-principal.ts'
 import { refusalOf } from '../refusal-of.ts'
 
 /** An error whose message the caller of the API may read. */

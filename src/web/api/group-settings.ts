@@ -111,9 +111,9 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 201: Settings },
     }),
     async (request, reply) => {
-      const { accountId, username, author } = mayMake.granted(request)
+      const { accountId, username, by } = mayMake.granted(request)
       const owner = { id: accountId, username }
-      const { id } = await keepingRules(() => addGroup(context, author, request.body.name, owner))
+      const { id } = await keepingRules(() => addGroup(context, by, request.body.name, owner))
       return reply.code(201).send(await settingsOf(id))
     },
   )
@@ -144,7 +144,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     }),
     async (request) => {
       const grant = mayManage.granted(request)
-      const { groupId, name, accountId, author } = grant
+      const { groupId, name, accountId, by } = grant
       const { name: newName, requires_second_factor: isRequired } = request.body
       if (newName !== undefined) requireOnSite(grant, 'renameGroup')
       if (isRequired === false) requireOnGroup(grant, 'waiveSecondFactor')
@@ -153,9 +153,9 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       }
       // Rename first: if the name is rejected, nothing else may change.
       if (newName !== undefined && newName !== name) {
-        await keepingRules(() => changeGroupName(db, author, { id: groupId, name }, newName))
+        await keepingRules(() => changeGroupName(db, by, { id: groupId, name }, newName))
       }
-      if (isRequired !== undefined) await requireFactorOfMembers(db, author, { id: groupId }, isRequired)
+      if (isRequired !== undefined) await requireFactorOfMembers(db, by, { id: groupId }, isRequired)
       return settingsOf(groupId)
     },
   )
@@ -172,11 +172,11 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { author } = mayDelete.granted(request)
+      const { by } = mayDelete.granted(request)
       const group = await findGroup(db, request.params.group)
       if (!group) throw notFound('group not found')
       const withRepositories = request.query.with_repositories === 'true'
-      const { isDeleted, repositories } = await removeGroup(db, author, group, { withRepositories })
+      const { isDeleted, repositories } = await removeGroup(db, by, group, { withRepositories })
       if (!isDeleted) {
         throw conflict(
           `the group has ${repositories.length} repositories, those that can be restored included: pass with_repositories=true to delete them too`,
@@ -197,10 +197,10 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 201: RepositoryBody },
     }),
     async (request, reply) => {
-      const { groupId, author } = mayAdd.granted(request)
+      const { groupId, by } = mayAdd.granted(request)
       const { name, visibility = 'private', description = '' } = request.body
       const draft = { groupId, name, visibility, description }
-      const { id } = await keepingRules(() => addRepository(context, author, draft))
+      const { id } = await keepingRules(() => addRepository(context, by, draft))
       const made = await findRepository(db, id)
       if (!made) throw notFound('repository not found')
       return reply.code(201).send(describeRepository({ ...made, role: 'admin' }, config.baseUrl))
@@ -269,13 +269,13 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
   )
 
   async function change(
-    { groupId, author }: Pick<ReturnType<typeof mayManage.granted>, 'groupId' | 'author'>,
+    { groupId, by }: Pick<ReturnType<typeof mayManage.granted>, 'groupId' | 'by'>,
     username: string,
     role: z.output<typeof MemberUpdate>['role'] | 'none',
   ) {
     const account = await findAccountByUsername(db, username)
     if (!account) throw notFound('account not found')
-    const outcome = await changeMember(db, author, { place: { groupId }, account, role })
+    const outcome = await changeMember(db, by, { place: { groupId }, account, role })
     if (outcome === 'last-admin')
       throw conflict('the group would have no admin: make another member admin first')
     return outcome

@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
-import type { Actor } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import {
   type AccountAct,
@@ -18,15 +17,15 @@ import {
   type TokenGrant,
   type Verdict,
 } from '../../domain/permissions.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
-import type { Author } from '../../events/events.ts'
 import { type Access, findAccess, grantOf } from '../../groups/access.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
-import { actorOf, senderOf } from '../actor.ts'
+import { tokenPrincipalOf } from '../principal.ts'
 import type { ServerPools } from '../server/pools.ts'
 import {
   ApiError,
@@ -65,7 +64,7 @@ export interface RepositoryGrant {
   access: Access
   /** The permissions of the token, for acts that an endpoint includes. */
   grant: TokenGrant
-  author: Author
+  by: Principal
   baseUrl: string
 }
 
@@ -73,23 +72,28 @@ export interface RepositoryGrant {
 export function guardToken(act: AccountAct, context: ApiContext): Guard<TokenHolder> {
   const findHolder = holderFinder(context)
   return makeGuard(act, async (request) => {
-    const holder = await findHolder(request)
+    const { holder } = await findHolder(request)
     requireAllowed(decideOnAccount(holder, act), holder, act)
     return holder
   })
 }
 
-/** Returns a function that finds the holder of a request's token. It throws when there is none. */
+/**
+ * Returns a function that finds the holder of a request's token, and makes the principal of the request. It throws when
+ * there is no such token.
+ */
 function holderFinder({ pools, lastUse }: ApiContext) {
   const findTokenHolder = shareStatements(listTokenHolders.bind(null, pools.pull), {
     keyOf: (tokenHash) => tokenHash.toString('latin1'),
   })
-  return async (request: FastifyRequest): Promise<TokenHolder> => {
-    const describeSender = senderOf(request)
+  return async (request: FastifyRequest): Promise<{ holder: TokenHolder; by: Principal }> => {
+    const principalOf = tokenPrincipalOf(request)
     const holder = await findTokenHolder(readBearer(request))
     if (!holder) throw invalidToken()
-    lastUse.note(holder, () => describeSender(holder.accountId))
-    return holder
+    const { kind, tokenId, authorizationId, accountId } = holder
+    const by = principalOf({ kind, tokenId, authorizationId }, accountId)
+    lastUse.note(by)
+    return { holder, by }
   }
 }
 
@@ -100,7 +104,7 @@ export interface GroupGrant {
   accountId: string
   /** The credential of the request, for acts that an endpoint includes. */
   credential: Credential
-  author: Author
+  by: Principal
 }
 
 /**
@@ -111,9 +115,8 @@ export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant
   const findHolder = holderFinder(context)
   return makeGuard(act, async (request) => {
     const { group = '' } = request.params as Record<string, string | undefined>
-    const { ip } = request
-    const holder = await findHolder(request)
-    const { accountId, scopes, kind, tokenId, authorizationId } = holder
+    const { holder, by } = await findHolder(request)
+    const { accountId, scopes } = holder
     requireScopes(scopes, act)
     // A deploy token does not belong to a person.
     if (accountId === null) throw notFound('group not found')
@@ -125,7 +128,7 @@ export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant
       name: found.name,
       accountId,
       credential: holder,
-      author: { accountId, token: { kind, tokenId, authorizationId }, ip },
+      by,
     }
   })
 }
@@ -136,8 +139,7 @@ export interface PersonGrant {
   username: string
   /** The credential of the request, for acts that an endpoint includes. */
   credential: Credential
-  author: Author
-  actor: Actor
+  by: Principal
 }
 
 /** Requires a personal access token that may do an act on its own account. */
@@ -157,17 +159,15 @@ function guardPeople(
 ): Guard<PersonGrant> {
   const findHolder = holderFinder(context)
   return makeGuard(act, async (request) => {
-    const { ip } = request
-    const holder = await findHolder(request)
+    const { holder, by } = await findHolder(request)
     requireAllowed(verdictOn(holder), holder, act)
-    const { accountId, account, kind, tokenId, authorizationId } = holder
+    const { accountId, account } = holder
     if (accountId === null || account === null) throw roleForbids()
     return {
       accountId,
       username: account.username,
       credential: holder,
-      author: { accountId, token: { kind, tokenId, authorizationId }, ip },
-      actor: { ...actorOf(request, accountId), via: 'api' as const },
+      by,
     }
   })
 }
@@ -182,22 +182,19 @@ export function guardRepository(
 ): Guard<RepositoryGrant> {
   return makeGuard(act, async (request) => {
     const { group = '', name = '' } = request.params as Record<string, string | undefined>
-    // Read the IP now: after a disconnect the socket no longer has it.
-    const { ip } = request
-    const describeSender = senderOf(request)
+    const principalOf = tokenPrincipalOf(request)
     const access = await findAccess(db, { group, name, token: { hash: readBearer(request) } })
     const grant = grantOf(access)
     if (grant === null) throw invalidToken()
     const { repositoryId, tokenId, authorizationId, accountId } = access
-    const token = { kind: grant.kind, tokenId, authorizationId }
-    lastUse.note(token, () => describeSender(accountId))
+    const by = principalOf({ kind: grant.kind, tokenId, authorizationId }, accountId)
+    lastUse.note(by)
     const verdict =
       repositoryId === null ? 'hidden' : decideAccess(grant, { ...access, id: repositoryId }, act)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
     requireScopes(grant.scopes, act)
     requireAllowed(verdict, grant, act)
-    const author = { accountId, token, ip }
-    return { repositoryId, path: `${group}/${name}`, access, grant, author, baseUrl: config.baseUrl }
+    return { repositoryId, path: `${group}/${name}`, access, grant, by, baseUrl: config.baseUrl }
   })
 }
 

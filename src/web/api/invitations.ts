@@ -1,16 +1,13 @@
-import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../../accounts/invitations.ts'
 import { countInvitation, explainNoNewAccounts, invite } from '../../accounts/invite.ts'
-import type { Actor } from '../../database/database.ts'
 import { roles } from '../../domain/permissions.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { rowId } from '../../domain/row-id.ts'
-import { actorOf } from '../actor.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, conflict, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
-import { type ApiContext, type GroupGrant, guardAdministrator, guardGroup } from './guards.ts'
+import { type ApiContext, guardAdministrator, guardGroup } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 const Invitation = z
@@ -112,12 +109,12 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       response: { 201: NewInvitation },
     }),
     async (request, reply) => {
-      const { accountId, author, actor } = mayManageAll.granted(request)
+      const { accountId, by } = mayManageAll.granted(request)
       const obstacle = explainNoNewAccounts(config)
       if (obstacle !== null) throw conflict(obstacle)
       await refuseMany(accountId)
       const { email = null } = request.body
-      const made = await invite(db, config, { author, actor }, { email, target: null })
+      const made = await invite(db, config, by, { email, target: null })
       const expires_at = made.expiresAt.toISOString()
       return reply.code(201).send({ id: Number(made.id), url: made.url, expires_at })
     },
@@ -133,8 +130,8 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { actor } = mayManageAll.granted(request)
-      if (!(await withdrawInvitation(db, actor, request.params.invitation, null))) {
+      const { by } = mayManageAll.granted(request)
+      if (!(await withdrawInvitation(db, by, request.params.invitation, null))) {
         throw notFound('invitation not found')
       }
       return reply.code(204).send()
@@ -177,15 +174,10 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     async (request, reply) => {
       const grant = mayInvite.granted(request)
       const { email = null, role } = request.body
-      const { accountId } = grant.author
+      const { accountId } = grant.by
       if (accountId !== null) await refuseMany(accountId)
       const target = { groupId: grant.groupId, role }
-      const made = await invite(
-        db,
-        config,
-        { author: grant.author, actor: whoOf(request, grant) },
-        { email, target },
-      )
+      const made = await invite(db, config, grant.by, { email, target })
       const expires_at = made.expiresAt.toISOString()
       return reply.code(201).send({ id: Number(made.id), url: made.url, expires_at })
     },
@@ -203,7 +195,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     async (request, reply) => {
       const grant = mayManage.granted(request)
       const { invitation: id } = request.params
-      if (!(await withdrawInvitation(db, whoOf(request, grant), id, grant.groupId))) {
+      if (!(await withdrawInvitation(db, grant.by, id, grant.groupId))) {
         throw notFound('invitation not found')
       }
       return reply.code(204).send()
@@ -216,10 +208,6 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     const headers = { 'retry-after': `${blockedSeconds}` }
     throw new ApiError(429, errcode.resourceExhausted, 'too many invitations today', headers)
   }
-}
-
-function whoOf(request: FastifyRequest, { author }: GroupGrant): Actor {
-  return { ...actorOf(request, author.accountId), via: 'api' }
 }
 
 function describe(one: ListedInvitation): z.input<typeof Invitation> {

@@ -82,12 +82,12 @@ export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<
     }),
     async (request) => {
       const grant = mayManage.granted(request)
-      const { repositoryId, author } = grant
+      const { repositoryId, by } = grant
       if (request.body.role === 'admin') requireOnRepository(grant, 'appointAdmin')
       const { username } = request.params
       const account = await findAccountByUsername(db, username)
       if (!account) throw notFound('account not found')
-      await changeMember(db, author, { place: { repositoryId }, account, role: request.body.role })
+      await changeMember(db, by, { place: { repositoryId }, account, role: request.body.role })
       return memberOf(repositoryId, username)
     },
   )
@@ -103,10 +103,10 @@ export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { repositoryId, author } = mayManage.granted(request)
+      const { repositoryId, by } = mayManage.granted(request)
       const account = await findAccountByUsername(db, request.params.username)
       if (!account) throw notFound('account not found')
-      const outcome = await changeMember(db, author, { place: { repositoryId }, account, role: 'none' })
+      const outcome = await changeMember(db, by, { place: { repositoryId }, account, role: 'none' })
       if (outcome === 'unchanged') throw notFound('the account is not a direct member of the repository')
       return reply.code(204).send()
     },

@@ -163,10 +163,10 @@ export function packageNameOf(path: { vendor: string; package: string }): string
 
 /** The package that a request changes. */
 export function packageChangeOf(
-  { repositoryId, author, baseUrl }: RepositoryGrant,
+  { repositoryId, by, baseUrl }: RepositoryGrant,
   path: { vendor: string; package: string },
 ): PackageChange {
-  return { repositoryId, packageName: packageNameOf(path), author, baseUrl }
+  return { repositoryId, packageName: packageNameOf(path), by, baseUrl }
 }
 
 /** Returns the new value of Composer's `abandoned`. Throws errcode 3 when the two members contradict each other. */

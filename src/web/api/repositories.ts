@@ -3,8 +3,8 @@ import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { errcode } from '../../domain/refusal.ts'
-import type { Author } from '../../events/events.ts'
 import {
   type AccessibleRepository,
   listAccessibleRepositories,
@@ -127,15 +127,15 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     }),
     async (request) => {
       const grant = mayManage.granted(request)
-      const { repositoryId, author, access } = grant
+      const { repositoryId, by, access } = grant
       const { name, description = null, visibility = null } = request.body
       if (visibility === 'public' && access.visibility !== 'public') requireOnRepository(grant, 'makePublic')
       // Rename first: if the name is rejected, nothing else may change.
-      if (name !== undefined) await rename(author, repositoryId, name)
+      if (name !== undefined) await rename(by, repositoryId, name)
       const isRenameOnly = name !== undefined && description === null && visibility === null
       const repository = isRenameOnly
         ? await findRepository(db, repositoryId)
-        : await setRepository(db, author, repositoryId, { description, visibility })
+        : await setRepository(db, by, repositoryId, { description, visibility })
       if (!repository) throw notFound('repository not found')
       return describeRepository({ ...repository, role: access.role }, config.baseUrl)
     },
@@ -152,10 +152,10 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { repositoryId, author } = mayDelete.granted(request)
+      const { repositoryId, by } = mayDelete.granted(request)
       // The URL may have a former name of the repository.
       const repository = await findRepository(db, repositoryId)
-      const isDeleted = repository !== null && (await removeRepository(db, author, repository))
+      const isDeleted = repository !== null && (await removeRepository(db, by, repository))
       if (!isDeleted) throw notFound('repository not found')
       return reply.code(204).send()
     },
@@ -172,8 +172,8 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       response: { 200: RepositoryBody },
     }),
     async (request) => {
-      const { groupId: id, name, author } = mayRestore.granted(request)
-      const path = await restoreRepository(db, author, { id, name }, request.params.name)
+      const { groupId: id, name, by } = mayRestore.granted(request)
+      const path = await restoreRepository(db, by, { id, name }, request.params.name)
       const repository = await findRepositoryByPath(db, path)
       const found = repository && (await findRepository(db, repository.id))
       if (!found) throw notFound('repository not found')
@@ -204,9 +204,9 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       ),
   )
 
-  async function rename(author: Author, repositoryId: string, name: string): Promise<void> {
+  async function rename(by: Principal, repositoryId: string, name: string): Promise<void> {
     try {
-      await changeRepositoryName(db, author, repositoryId, name)
+      await changeRepositoryName(db, by, repositoryId, name)
     } catch (error) {
       const constraint = brokenConstraint(error)
       if (constraint === null) throw error

@@ -1,8 +1,8 @@
 import type { Queryable } from '../../database/database.ts'
 import { byteaArray, forEachCall } from '../../database/shared-statements.ts'
+import type { UsedToken } from '../../domain/principal.ts'
 import type { SecretHash } from '../../domain/secrets.ts'
-import type { Principal } from '../../groups/accessible-repositories.ts'
-import type { UsedToken } from '../../jobs/last-use.ts'
+import type { RepositoryReader } from '../../groups/accessible-repositories.ts'
 
 /** The account behind a token, as `/api/user` returns it. */
 export interface TokenAccount {
@@ -16,17 +16,17 @@ export interface TokenAccount {
 }
 
 /** The owner of a valid token, and the access of the token. */
-export interface TokenHolder extends UsedToken, Principal {
+export interface TokenHolder extends UsedToken, RepositoryReader {
   scopes: string[]
   /** Null for a deploy token. */
   account: TokenAccount | null
 }
 
-interface Row extends UsedToken, Omit<Principal, 'deploy' | 'accountId'>, Omit<TokenAccount, 'id'> {
+interface Row extends UsedToken, Omit<RepositoryReader, 'deploy' | 'accountId'>, Omit<TokenAccount, 'id'> {
   scopes: string[]
   accountId: string | null
   groupId: string | null
-  ownRole: NonNullable<Principal['deploy']>['role'] | null
+  ownRole: NonNullable<RepositoryReader['deploy']>['role'] | null
 }
 
 const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes,

@@ -2,9 +2,9 @@ import { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OpenArchive } from '../../archives/archive-store.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
-import type { TokenActor } from '../../groups/access.ts'
 import type { SentArchive } from '../../packages/download-counter.ts'
 import type { Downloader } from '../../packages/tables/recorded-downloads.ts'
 import { listDownloads } from '../../packages/tables/versions.ts'
@@ -63,9 +63,9 @@ export async function distRoute(
     // Own archives are named by their SHA-256.
     if (reference.length !== 64 || type !== 'zip') return downloadMirrored(request, reply, wanted)
     const found = await findDownload(wanted)
-    const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
+    const { repositoryId, by } = requireAccess(target, found.access, 'pull')
     const { size, quarantineReason } = found
-    const sent = { repositoryId, packageName, version, downloader: downloaderOf(actor) }
+    const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
     if (found.mayMirror) return sendMirrored(request, reply, { wanted, sent })
     const sha256 = reference
     if (size === null) throw registryNotFound('archive not found')
@@ -82,10 +82,10 @@ export async function distRoute(
     wanted: WantedDownload,
   ): Promise<FastifyReply> {
     const found = await findMirroredDownload(wanted)
-    const { repositoryId, actor } = requireAccess(wanted.target, found.access, 'pull')
+    const { repositoryId, by } = requireAccess(wanted.target, found.access, 'pull')
     if (!found.mirrored) throw registryNotFound('archive not found')
     const { packageName, version } = wanted
-    const sent = { repositoryId, packageName, version, downloader: downloaderOf(actor) }
+    const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
     return sendMirrored(request, reply, { wanted, sent, found: found.mirrored })
   }
 
@@ -220,10 +220,9 @@ export async function distRoute(
   }
 }
 
-function downloaderOf(actor: TokenActor | null): Downloader {
-  if (actor === null) return { kind: 'anonymous', id: '0', accountId: null }
-  const { kind, tokenId, authorizationId, accountId } = actor
-  return { kind, id: authorizationId ?? tokenId, accountId }
+function downloaderOf({ token, accountId }: Principal): Downloader {
+  if (token === null) return { kind: 'anonymous', id: '0', accountId: null }
+  return { kind: token.kind, id: token.authorizationId ?? token.tokenId, accountId }
 }
 
 /**

@@ -12,9 +12,9 @@ import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import type { ArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { Mirror } from '../../upstreams/mirror.ts'
 import type { UpstreamQueries } from '../../upstreams/queries.ts'
-import { senderOf } from '../actor.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
 import { sendEarly } from '../early-response.ts'
+import { tokenPrincipalOf } from '../principal.ts'
 import { refusalOf } from '../refusal-of.ts'
 import type { ServerPools } from '../server/pools.ts'
 
@@ -41,7 +41,7 @@ export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
     group,
     name,
     token: readCredentials(request),
-    describeSender: senderOf(request),
+    principalOf: tokenPrincipalOf(request),
     // A header contains no line break.
     key: `${request.headers.authorization ?? ''}\n${request.url}`,
   }

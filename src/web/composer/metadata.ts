@@ -74,11 +74,10 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const target = readRegistryRequest(request)
     const wanted = { target, ...readDocumentName(param(request, 'vendor'), param(request, 'file')) }
     const found = await finder.findPackage(wanted)
-    const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
+    const { repositoryId, by } = requireAccess(target, found.access, 'pull')
     if (found.mirror) {
-      const author = { accountId: actor?.accountId ?? null, token: actor, ip: request.ip }
       const { packageName, isDev } = wanted
-      const mirrored = await mirror.findDocument({ repositoryId, packageName, isDev }, author, found.mirror)
+      const mirrored = await mirror.findDocument({ repositoryId, packageName, isDev }, by, found.mirror)
       return sendMirrored(request, reply, mirrored, packageName)
     }
     const document = found.isMisdirected ? await rerendered(request, wanted, found) : found.document

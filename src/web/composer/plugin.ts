@@ -59,8 +59,7 @@ export async function registry(
     upstreamQueries: openUpstreamQueries({ db, client }, app.log),
     requireAccess(target, access, act) {
       const granted = requireAccess(target, access, act)
-      const { actor } = granted
-      if (actor) given.lastUse.note(actor, () => target.describeSender(actor.accountId))
+      given.lastUse.note(granted.by)
       return granted
     },
   }

@@ -131,7 +131,7 @@ function receive(
 
 /** Reads the manifest and publishes the version. */
 async function publish(
-  { target, packageName, version, sourceParts, ip }: AdmittedUpload,
+  { target, packageName, version, sourceParts }: AdmittedUpload,
   archive: ReceivedArchive,
   zip: CheckedZip,
   context: RegistryContext,
@@ -140,10 +140,9 @@ async function publish(
   const manifest = checkManifest(zip, { packageName, version })
   if (source !== null) manifest.metadata = { ...manifest.metadata, source }
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
-  const { repositoryId, actor } = context.requireAccess(target, await findAccess(context.db, target), 'push')
-  const author = { accountId: actor?.accountId ?? null, token: actor, ip }
+  const { repositoryId, by } = context.requireAccess(target, await findAccess(context.db, target), 'push')
   const published = { repositoryId, packageName, version }
-  const outcome = await publishArchive(context, published, archive, { zip, manifest, author })
+  const outcome = await publishArchive(context, published, archive, { zip, manifest, by })
   // A client that repeats an upload has already seen the warnings.
   return { outcome, warnings: outcome === 'published' ? manifest.warnings : [] }
 }

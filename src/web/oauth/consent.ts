@@ -7,7 +7,7 @@ import type { ResourceScope } from '../../domain/permissions.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../../domain/scope-descriptions.ts'
 import { coversAll } from '../../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../../domain/secrets.ts'
-import { requireLiveAuthor } from '../../groups/live-author.ts'
+import { requireLivePrincipal } from '../../groups/live-principal.ts'
 import { type RepositoryPicker, readPicker } from '../../groups/repository-choices.ts'
 import {
   type AuthorizationRequest,
@@ -18,12 +18,11 @@ import {
   holdAuthorizationRequest,
 } from '../../oauth/authorization-requests.ts'
 import { checkRedirectUri } from '../../oauth/redirect-uri.ts'
-import { actorOf } from '../actor.ts'
 import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
-import { redirectLinkToSignIn, signedIn } from '../visit.ts'
+import { redirectLinkToSignIn, signedIn, type Visit } from '../visit.ts'
 import { LinkError, sendBack } from './authorize-request.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
@@ -88,10 +87,10 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post(
     '/oauth2/auth',
-    signedIn(context, { signIn }, async ({ session }, request, reply) => {
+    signedIn(context, { signIn }, async ({ session, by }, request, reply) => {
       switch (readForm(ConsentForm, request).decision) {
         case 'approve':
-          return await approve(context, request, reply, session)
+          return await approve(context, request, reply, { session, by })
         case 'deny':
           return await deny(context, request, reply, session)
         case 'search':
@@ -107,10 +106,9 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post(
     '/oauth2/auth/switch',
-    signedIn(context, { signIn }, async ({ session }, request, reply) => {
+    signedIn(context, { signIn }, async ({ session, by }, request, reply) => {
       const { link } = await findOpenRequest(context, request, session)
-      const actor = actorOf(request, session.account.id, 'sign-out')
-      await endSessions(db, actor, session.account.id, { idHash: session.idHash })
+      await endSessions(db, by, session.account.id, { idHash: session.idHash }, 'sign-out')
       clearCookie(reply, config, 'session')
       return await redirectLinkToSignIn(context, reply, link)
     }),
@@ -121,7 +119,7 @@ async function approve(
   context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  session: Session,
+  { session, by }: Pick<Visit, 'session' | 'by'>,
 ): Promise<FastifyReply> {
   const { config, db } = context
   const code = makeSecret('code')
@@ -136,11 +134,11 @@ async function approve(
   const decision = await transaction(
     db,
     async (tx) => {
-      await requireLiveAuthor(tx, { accountId, token: null, ip: request.ip, session: session.idHash })
+      await requireLivePrincipal(tx, by)
       refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
       return approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
     },
-    actorOf(request, accountId),
+    by,
   )
   if (decision) return sendBack(reply, decision, config.authUrl, { code })
   return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')

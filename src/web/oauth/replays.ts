@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Queryable } from '../../database/database.ts'
 import { countAttempt } from '../../database/failure-limit.ts'
 import type { SecretHash } from '../../domain/secrets.ts'
-import { applicationActor } from '../actor.ts'
+import { applicationOf } from '../principal.ts'
 
 /** A repeated replay writes at most one event an hour, so a client in a loop cannot fill the table. */
 const windowSeconds = 3600
@@ -47,6 +47,6 @@ async function insertReplay(
                 'action', $2::text, 'account_id', g.account_id, 'application_id', g.application_id)),
               the_actor => $3)
        from ${from}`,
-    [hash, action, applicationActor(request)],
+    [hash, action, applicationOf(request)],
   )
 }

@@ -16,7 +16,7 @@ import {
   revokeTokens,
   type SeenToken,
 } from '../../oauth/token-pairs.ts'
-import { applicationActor } from '../actor.ts'
+import { applicationOf } from '../principal.ts'
 import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { noteCodeReplay, noteTokenReuse } from './replays.ts'
@@ -74,7 +74,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
       codeChallenge: verifier === undefined ? null : challengeOf(verifier),
       accessHash: hashSecret(pair.accessToken),
       refreshHash: hashSecret(pair.refreshToken),
-      actor: applicationActor(request),
+      by: applicationOf(request),
     })
     if (result.outcome === 'invalid_client') return refuseClient(db, client)
     if (result.outcome === 'issued') {
@@ -141,7 +141,7 @@ export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Pro
     const isAuthenticated = await revoke({
       client,
       tokenHash: hashSecret(token),
-      actor: applicationActor(request),
+      by: applicationOf(request),
     })
     if (!isAuthenticated) return refuseClient(db, client)
     // An unknown token is not an error: it does not work, which is what the client wants (RFC 7009 §2.2).

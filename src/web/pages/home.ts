@@ -9,7 +9,7 @@ import { describeRegistryEvent } from '../../events/event-words.ts'
 import {
   type AccessibleGroup,
   type AccessibleRepository,
-  accountPrincipal,
+  accountReader,
   listAccessibleGroups,
   listAccessibleRepositories,
 } from '../../groups/accessible-repositories.ts'
@@ -83,9 +83,9 @@ async function readList(
   search: string,
   after: string,
 ): Promise<RepositoryList> {
-  const principal = accountPrincipal(session.account.id)
+  const reader = accountReader(session.account.id)
   const { rows: repositories, next } = await pageOf(
-    (part) => listAccessibleRepositories(db, principal, { ...part, search }),
+    (part) => listAccessibleRepositories(db, reader, { ...part, search }),
     { after, limit: repositoriesPerPage },
     ({ path }) => path,
   )
@@ -106,7 +106,7 @@ async function showDashboard(
   const { id } = session.account
   const [groups, events, expiring, expiringDeployTokens, hasToken, administrators] = await Promise.all([
     pageOf(
-      (part) => listAccessibleGroups(db, accountPrincipal(id), part),
+      (part) => listAccessibleGroups(db, accountReader(id), part),
       { after: null, limit: maxGroups },
       ({ name }) => name,
     ),

@@ -5,7 +5,7 @@ import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { isAtLeast, mayCreateGroups, visibilities } from '../../domain/permissions.ts'
 import { Refusal } from '../../domain/refusal.ts'
-import { accountPrincipal, listAccessibleGroups } from '../../groups/accessible-repositories.ts'
+import { accountReader, listAccessibleGroups } from '../../groups/accessible-repositories.ts'
 import { addGroup, addRepository } from '../../groups/tenancy.ts'
 import { readForm, readQuery, text } from '../forms.ts'
 import { leaveNotice } from '../notice.ts'
@@ -50,9 +50,9 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
 
   app.post(
     '/new/group',
-    signedIn(context, { form: '/new/group' }, async ({ session, author }, request, reply) => {
+    signedIn(context, { form: '/new/group' }, async ({ session, by }, request, reply) => {
       const { name } = readForm(GroupForm, request)
-      const problem = await whyRefused(() => addGroup(context, author, name, session.account))
+      const problem = await whyRefused(() => addGroup(context, by, name, session.account))
       if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
       leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
       return reply.redirect(`/${name}`, 303)
@@ -70,12 +70,12 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
 
   app.post(
     '/new/repository',
-    signedIn(context, { form: '/new/repository' }, async ({ session, author }, request, reply) => {
+    signedIn(context, { form: '/new/repository' }, async ({ session, by }, request, reply) => {
       const form = readForm(RepositoryForm, request)
       const { id: groupId } = await managedGroup(db, form.group, session, 'createRepository')
       const { name, visibility, description } = form
       const draft = { groupId, name, visibility, description }
-      const problem = await whyRefused(() => addRepository(context, author, draft))
+      const problem = await whyRefused(() => addRepository(context, by, draft))
       if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
       leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
       return reply.redirect(`/${form.group}/${name}`, 303)
@@ -89,7 +89,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     problem: string | null,
   ): Promise<FastifyReply> {
     const part = { after: null, limit: maxSuggested }
-    const found = await listAccessibleGroups(db, accountPrincipal(session.account.id), part)
+    const found = await listAccessibleGroups(db, accountReader(session.account.id), part)
     const groups = found.filter(({ role }) => session.account.isAdmin || isAtLeast(role, 'admin'))
     return newRepositoryPage(reply, session, { form, groups: groups.map(({ name }) => name), problem })
   }

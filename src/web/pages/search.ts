@@ -5,7 +5,7 @@ import type { AppContext } from '../../context.ts'
 import { isAtLeast } from '../../domain/permissions.ts'
 import {
   type AccessibleRepository,
-  accountPrincipal,
+  accountReader,
   listAccessibleRepositories,
   searchRepositories,
 } from '../../groups/accessible-repositories.ts'
@@ -61,7 +61,7 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
               searchAllPackages(db, accountId, search, maxFound),
               searchAllMirrors(db, accountId, search, maxFound),
               searchRepositories(db, accountId, search, maxFound),
-              sha256 === null ? [] : listFoundArchives(db, accountPrincipal(accountId), sha256, firstPart),
+              sha256 === null ? [] : listFoundArchives(db, accountReader(accountId), sha256, firstPart),
               isAdmin ? listAccounts(db, firstPart, search) : null,
             ])
       const found = [packages, mirrors, repositories, archives, people ?? []]
@@ -69,7 +69,7 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
       const own =
         isFound || search === '' || accountId === null
           ? []
-          : await listAccessibleRepositories(db, accountPrincipal(accountId), firstPart)
+          : await listAccessibleRepositories(db, accountReader(accountId), firstPart)
       return searchPage(reply, session ?? nobody, {
         search,
         packages,

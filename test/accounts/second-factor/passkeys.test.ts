@@ -6,7 +6,7 @@ import {
   makeChallenge,
   spendChallenge,
 } from '../../../src/accounts/second-factor/passkey-challenges.ts'
-import { commandActor } from '../../../src/database/database.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { aStoredPasskey, forgetPasskeyKind, removePassword } from '../../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -284,7 +284,7 @@ describe('the passkeys of a person without a password', () => {
       aStoredPasskey(t.db, { id: accountId }, { name, canSignIn })
     const [laptop, key, old] = [await add('laptop', true), await add('key', false), await add('old', null)]
     await removePassword(t.db, { id: accountId })
-    const remove = (id: string) => removePasskey(t.db, commandActor, accountId, id, t.config, null)
+    const remove = (id: string) => removePasskey(t.db, operator, accountId, id, t.config, null)
     expect(await remove(laptop)).toBe('only-way')
     expect(await remove(key)).toBe('removed')
     // It may be a way to sign in, while the other one is not removed.

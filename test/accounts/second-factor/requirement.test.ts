@@ -2,8 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { acceptInvitation } from '../../../src/accounts/invitation-acceptance.ts'
 import { invite } from '../../../src/accounts/invite.ts'
 import { removeTotp } from '../../../src/accounts/second-factor/factors.ts'
-import { commandActor } from '../../../src/database/database.ts'
-import { commandLine } from '../../../src/events/events.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { findVisibleGroup } from '../../../src/groups/groups.ts'
 import { listRecentPackageEvents } from '../../../src/packages/tables/dashboard.ts'
 import { listDependents } from '../../../src/packages/tables/dependencies.ts'
@@ -96,7 +95,7 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
   it('returns to an invitation, whose token is not stored', async () => {
     const group = await aGroup(t.db)
     const about = { email: null, target: { groupId: group.id, role: 'developer' } } as const
-    const { url } = await invite(t.db, t.config, { author: commandLine, actor: commandActor }, about)
+    const { url } = await invite(t.db, t.config, operator, about)
     const { pathname, search } = new URL(String(url))
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
@@ -279,11 +278,11 @@ describe('a group that requires a second factor', () => {
     const person = await aPersonWithTotp(t)
     await aMember(t.db, person, repository, 'guest')
     await rule('required')
-    expect(await removeTotp(t.db, commandActor, person.id, 'off')).toBe('required')
+    expect(await removeTotp(t.db, operator, person.id, 'off')).toBe('required')
     const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } })
     expect(page.body).toContain(`A second factor is required by ${group.name}.`)
     await rule('optional')
-    expect(await removeTotp(t.db, commandActor, person.id, 'off')).toBe('removed')
+    expect(await removeTotp(t.db, operator, person.id, 'off')).toBe('removed')
   })
 
   it('suspends the invitations of an admin without one', async () => {
@@ -291,17 +290,17 @@ describe('a group that requires a second factor', () => {
     const inviter = await anAccount(t.db)
     await aGroupMember(t.db, inviter, group, 'admin')
     const draft = { email: null, target: { groupId: group.id, role: 'admin' as const } }
-    const actor = { ...commandActor, accountId: inviter.id }
-    const { url } = await invite(t.db, t.config, { author: commandLine, actor }, draft)
+    const by = { ...operator, accountId: inviter.id }
+    const { url } = await invite(t.db, t.config, by, draft)
     const token = new URL(url ?? '').searchParams.get('token') ?? ''
     const guest = await anAccount(t.db)
     const cookie = await signIn(t.app, inviter)
     await rule('required')
     expect((await t.app.inject(`/invitations?token=${token}`)).statusCode).toBe(410)
-    expect(await acceptInvitation(t.db, commandActor, token, guest)).toBeNull()
+    expect(await acceptInvitation(t.db, operator, token, guest)).toBeNull()
     await enrol(t, inviter, cookie)
     expect((await t.app.inject(`/invitations?token=${token}`)).statusCode).toBe(200)
-    expect(await acceptInvitation(t.db, commandActor, token, guest)).toMatchObject({ group: group.name })
+    expect(await acceptInvitation(t.db, operator, token, guest)).toMatchObject({ group: group.name })
   })
 
   it('no longer requires it after its admin changed the setting', async () => {

@@ -4,8 +4,7 @@ import { changeAccount, findCredentialsById } from '../../../src/accounts/accoun
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { insertSession } from '../../../src/accounts/sessions.ts'
-import { commandActor } from '../../../src/database/database.ts'
-import { commandLine } from '../../../src/events/events.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { storedAccount } from '../../support/account-rows.ts'
 import {
   aGroup,
@@ -109,7 +108,7 @@ describe('POST /password-reset with PASSWORD_SIGN_IN=admins', () => {
   const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'admins', SIGN_UP: 'open' })
 
   it.each([true, false])('says how to sign in afterwards (administrator: %s)', async (isAdmin) => {
-    const token = await makeResetToken(t.db, commandActor, (await anAccount(t.db, { isAdmin })).id)
+    const token = await makeResetToken(t.db, operator, (await anAccount(t.db, { isAdmin })).id)
     const page = await t.app.inject(`/password-reset?token=${token}`)
     const chosen = 'a new and longer password'
     const fields = {
@@ -143,15 +142,10 @@ describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
 
   it('to a group leads to the sign-in', async () => {
     const group = await aGroup(t.db)
-    const { url } = await invite(
-      t.db,
-      t.config,
-      { author: commandLine, actor: commandActor },
-      {
-        email: null,
-        target: { groupId: group.id, role: 'guest' },
-      },
-    )
+    const { url } = await invite(t.db, t.config, operator, {
+      email: null,
+      target: { groupId: group.id, role: 'guest' },
+    })
     const page = await t.app.inject(String(url).slice(t.config.baseUrl.length))
     expect(page.body).toContain('You get an account when you sign in for the first time.')
     expect(page.body).toContain('<a href="/login?page=/invitations">Sign in to accept the invitation</a>')
@@ -198,7 +192,7 @@ describe('PASSWORD_SIGN_IN=off', () => {
   })
 
   it('refuses links that set a password', async () => {
-    const token = await makeResetToken(t.db, commandActor, (await anAccount(t.db)).id)
+    const token = await makeResetToken(t.db, operator, (await anAccount(t.db)).id)
     for (const url of ['/password-reset', `/password-reset?token=${token}`]) {
       const { statusCode, body } = await t.app.inject(url)
       expect([statusCode, body]).toEqual([

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
 import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
-import { commandActor, type Queryable } from '../../../src/database/database.ts'
+import type { Queryable } from '../../../src/database/database.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { signPage } from '../../../src/web/pages/sign-in/return-path.ts'
 import {
   aStoredPasskey,
@@ -471,7 +472,7 @@ describe('the only provider of a person with a passkey', () => {
     const account = (await accountOf(eve.subject)) ?? expect.fail()
     await aStoredPasskey(t.db, account, { name: 'key', canSignIn: true })
     const unlink = (baseUrl: string, passwordSignIn: 'on' | 'admins' | 'off' = 'on') =>
-      unlinkAccount(t.db, commandActor, account, acme.issuer, { ...t.config, baseUrl, passwordSignIn })
+      unlinkAccount(t.db, operator, account, acme.issuer, { ...t.config, baseUrl, passwordSignIn })
     expect(await unlink('http://svc.test')).toBe('only-way')
     expect(await unlink('https://svc.test', 'admins')).toBe('only-way')
     expect(await unlink('https://svc.test', 'off')).toBe('only-way')

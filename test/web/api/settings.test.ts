@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { commandActor } from '../../../src/database/database.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { createDeployToken, revokeDeployToken } from '../../../src/groups/deploy-tokens.ts'
 import { changeMember } from '../../../src/groups/membership.ts'
 import { claimVendorByHand } from '../../../src/upstreams/claims.ts'
@@ -214,21 +214,20 @@ describe('GET …/events', () => {
     const { call, account } = await aCaller(t, { repository })
     const { group } = repository
     const sister = await aRepository(t.db, { group })
-    const author = { accountId: null, token: null, ip: '192.0.2.7' }
-    const who = { author, actor: { ...commandActor, ip: author.ip } }
+    const by = { ...operator, ip: '192.0.2.7' }
     const wanted = { groupId: group.id, right: 'read', expiry: { inDays: 1 } } as const
     const make = (name: string, repositories: { id: string; path: string }[] | 'all') =>
-      createDeployToken(t, who, { ...wanted, name, repositories })
+      createDeployToken(t, by, { ...wanted, name, repositories })
     const place = { groupId: group.id, repositoryId: null }
     await make('all', 'all')
     await make('both', [repository, sister])
     await make('sister', [sister])
-    for (const name of ['both', 'sister']) await revokeDeployToken(t.db, who, place, { name })
+    for (const name of ['both', 'sister']) await revokeDeployToken(t.db, by, place, { name })
     // Another token with the name of an earlier one.
     await make('both', [sister])
-    await claimVendorByHand(t.db, author, group, { vendor: 'acme', exceptions: [], force: false })
+    await claimVendorByHand(t.db, by, group, { vendor: 'acme', exceptions: [], force: false })
     const bob = await anAccount(t.db)
-    await changeMember(t.db, author, { place: { groupId: group.id }, account: bob, role: 'guest' })
+    await changeMember(t.db, by, { place: { groupId: group.id }, account: bob, role: 'guest' })
 
     const events = async () =>
       ((await call('GET', '/events')).json() as Record<string, unknown>[]).map(({ action, details, ip }) => [
@@ -249,7 +248,7 @@ describe('GET …/events', () => {
     expect(all).toContainEqual([
       'create-deploy-token',
       { name: 'both', right: 'read', repositories: [repository.path, sister.path] },
-      author.ip,
+      by.ip,
     ])
     const limited = await aPersonalToken(t.db, account, {
       scopes: everyScope,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { operator } from '../../../src/domain/principal.ts'
 import { addGroup } from '../../../src/groups/tenancy.ts'
 import {
   aGroup,
@@ -86,8 +87,8 @@ describe('an application of a site administrator', () => {
     const { account, byApplication, byPerson } = await aSiteAdministrator()
     const owner = await anAccount(t.db)
     const name = aName('team')
-    const author = { accountId: owner.id, token: null, ip: '192.0.2.7' }
-    const group = await addGroup(t, author, name, owner)
+    const by = { ...operator, via: 'browser' as const, accountId: owner.id, ip: '192.0.2.7' }
+    const group = await addGroup(t, by, name, owner)
     const repository = await aRepository(t.db, { group: { ...group, name } })
     await aMember(t.db, account, repository, 'admin')
     const { path } = repository

@@ -11,8 +11,8 @@ import {
   fullCredential,
   placeOf,
 } from '../../../src/domain/permissions.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
-import { commandLine } from '../../../src/events/events.ts'
 import { removeRepository } from '../../../src/groups/tenancy.ts'
 import {
   aGroupMember,
@@ -387,7 +387,7 @@ async function reset() {
   await t.db.query(`delete from repository where name in ('doomed', 'gone')`)
   const group = { id: place['groupId'] as string, name: place['group'] as string }
   await aRepository(t.db, { group, name: 'doomed' })
-  await removeRepository(t.db, commandLine, await aRepository(t.db, { group, name: 'gone' }))
+  await removeRepository(t.db, operator, await aRepository(t.db, { group, name: 'gone' }))
 }
 
 const isOnSite = (kind: Kind) => kind === 'site' || kind === 'administrator'

@@ -3,8 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { makeVerificationToken } from '../../../src/accounts/email-verifications.ts'
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
-import { commandActor } from '../../../src/database/database.ts'
-import { commandLine } from '../../../src/events/events.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { removeRepository } from '../../../src/groups/tenancy.ts'
 import {
   aDeployToken,
@@ -105,9 +104,9 @@ async function anUpload({ sendFile, ofRepository }: Person): Promise<string> {
 }
 
 async function anInvitation({ account, group }: Person, isForGroup = true): Promise<string> {
-  const actor = { ...commandActor, accountId: account.id }
+  const by = { ...operator, accountId: account.id }
   const target = isForGroup ? { groupId: group.id, role: 'guest' as const } : null
-  const { url } = await invite(t.db, t.config, { author: commandLine, actor }, { email: null, target })
+  const { url } = await invite(t.db, t.config, by, { email: null, target })
   return url?.split('token=')[1] ?? ''
 }
 
@@ -178,7 +177,7 @@ const forms: Record<string, Case[] | string> = {
     ...membersAndTokens(({ ofGroup }) => ofGroup),
     restore: [
       leavesNotice('restored.', async ({ send, group, repository }) => {
-        await removeRepository(t.db, commandLine, repository)
+        await removeRepository(t.db, operator, repository)
         return send(`/${group.name}/-/restore`, { name: repository.path.split('/')[1] ?? '' })
       }),
     ],
@@ -393,7 +392,7 @@ const forms: Record<string, Case[] | string> = {
   ],
   '/password-reset': [
     showsNotice('Your password was changed', async ({ account }) => {
-      const token = (await makeResetToken(t.db, commandActor, account.id)) ?? ''
+      const token = (await makeResetToken(t.db, operator, account.id)) ?? ''
       const { walker, send } = await aVisitor()
       const form = { token, new_password: chosen, repeated_password: chosen }
       return { walker, sent: await send('/password-reset', form) }

@@ -15,12 +15,12 @@ import {
   listIdentities,
 } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
-import { actorOf } from '../../actor.ts'
 import { clearCookie } from '../../cookies.ts'
 import { readForm, text } from '../../forms.ts'
 import { leaveFarewell, leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
+import { principalOf } from '../../principal.ts'
 import { anybody, signedIn } from '../../visit.ts'
 import { confirmPassword, startSession } from '../sign-in/sign-in.ts'
 import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
@@ -58,7 +58,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post(
     '/settings/account/password',
-    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
       if (!mayUsePassword(config, session.account.isAdmin)) throw new PageError(403, noPasswordHere(config))
       const form = readForm(PasswordForm, request)
       const chosen = form.new_password
@@ -74,8 +74,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
         const message = checked.status === 403 ? 'Your current password is wrong.' : checked.problem
         return showAccount(context, reply, session, { problem: message })
       }
-      const actor = actorOf(request, session.account.id, 'change-password')
-      const changed = await changePassword(db, actor, checked, chosen)
+      const changed = await changePassword(db, by, checked, chosen)
       const how = { act: 'change-password' } as const
       const newSession = changed && (await startSession(context, request, reply, changed, how))
       if (newSession === null) {
@@ -112,7 +111,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     anybody(context, async (session, request, reply) => {
       if (session) {
         const { id } = session.account
-        await endSessions(db, actorOf(request, id, 'sign-out'), id, 'all')
+        await endSessions(db, principalOf(request, session), id, 'all', 'sign-out')
       }
       clearCookie(reply, config, 'session')
       leaveFarewell(reply, config, 'signed-out')

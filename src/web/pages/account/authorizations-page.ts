@@ -9,7 +9,6 @@ import {
   listAuthorizations,
   withdrawAuthorization,
 } from '../../../oauth/authorizations.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -57,12 +56,11 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
 
   app.post(
     '/settings/authorizations/withdraw',
-    signedIn(context, { form: '/settings/authorizations' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/authorizations' }, async ({ session, by }, request, reply) => {
       const id = readRowId(readForm(WithdrawForm, request).authorization)
       if (id === null) throw pageNotFound()
       const { id: accountId } = session.account
-      const actor = actorOf(request, accountId)
-      const name = await withdrawAuthorization(db, actor, accountId, id)
+      const name = await withdrawAuthorization(db, by, accountId, id)
       const notice =
         name === null
           ? 'The authorization was withdrawn before.'

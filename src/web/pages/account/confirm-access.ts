@@ -18,13 +18,12 @@ import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
 import { countAttempt } from '../../../database/failure-limit.ts'
 import { queueMail } from '../../../mail/mail-queue.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { factorContextOf, passkeySenderOf } from '../../sign-in-origin.ts'
-import { anybody, signedIn, withReturn } from '../../visit.ts'
+import { anybody, signedIn, type Visit, withReturn } from '../../visit.ts'
 import { findReturn } from '../sign-in/return-path.ts'
 import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
 
@@ -151,9 +150,9 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     signedIn(
       context,
       { form: '/settings/confirm-access', mayLackFactor: true },
-      async ({ session }, request, reply) => {
+      async ({ session, by }, request, reply) => {
         const { return: returnId, form, ...typed } = readForm(ConfirmForm, request)
-        const refused = await refuseProof(request, session, typed)
+        const refused = await refuseProof(request, { session, by }, typed)
         if (refused) {
           reply.code(refused.status).headers(refused.headers)
           return show(reply, session, { returnId, isForm: form !== '', problem: refused.problem })
@@ -169,7 +168,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
 
   async function refuseProof(
     request: FastifyRequest,
-    session: Session,
+    { session, by }: Pick<Visit, 'session' | 'by'>,
     { code, credential, current_password: password }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form'>,
   ) {
     if (credential !== '') {
@@ -184,7 +183,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     const { id } = session.account
     if (code !== '') {
       const typed = { code, recoveryCode: '' }
-      return refuseFactor(factorContextOf(context, request), actorOf(request, id), id, typed)
+      return refuseFactor(factorContextOf(context, request), by, id, typed)
     }
     const checked = await confirmPassword(db, id, password)
     if (!('problem' in checked)) return null

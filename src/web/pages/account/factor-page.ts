@@ -22,12 +22,11 @@ import type { Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { page } from '../../pages.ts'
 import { factorContextOf } from '../../sign-in-origin.ts'
-import { requireConfirmation, signedIn, withReturn } from '../../visit.ts'
+import { requireConfirmation, signedIn, type Visit, withReturn } from '../../visit.ts'
 import { confirmPassword } from '../sign-in/sign-in.ts'
 
 /** The page of the second factors. */
@@ -105,17 +104,12 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     signedIn(
       context,
       { form: `${factorHome}/totp`, mayLackFactor: true },
-      async ({ session, confirm }, request, reply) => {
+      async ({ session, confirm, by }, request, reply) => {
         const { id } = session.account
         const { code, return: returnId } = readForm(CodeForm, request)
         // A wrong code shows the secret again.
         await confirm(withReturn(`${factorHome}/totp`, returnId))
-        const confirmed = await confirmEnrolment(
-          factorContextOf(context, request),
-          actorOf(request, id),
-          id,
-          code,
-        )
+        const confirmed = await confirmEnrolment(factorContextOf(context, request), by, id, code)
         if ('problem' in confirmed) {
           reply.code(confirmed.status).headers(confirmed.headers)
           return showEnrolment(context, reply, session, { returnId, problem: confirmed.problem })
@@ -132,8 +126,8 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
 
   app.post(
     `${factorHome}/totp/remove`,
-    signedIn(context, { form: factorHome, mayLackFactor: true }, async ({ session }, request, reply) => {
-      const refused = await refuseRemoval(context, request, session)
+    signedIn(context, { form: factorHome, mayLackFactor: true }, async ({ session, by }, request, reply) => {
+      const refused = await refuseRemoval(context, request, { session, by })
       if (refused)
         return showFactors(
           context,
@@ -143,7 +137,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
           refused.problem,
         )
       const { id } = session.account
-      const outcome = await removeTotp(db, actorOf(request, id), id, config.requireSecondFactor)
+      const outcome = await removeTotp(db, by, id, config.requireSecondFactor)
       if (outcome === 'required') {
         return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
       }
@@ -157,7 +151,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     signedIn(
       context,
       { form: factorHome, mayLackFactor: true },
-      async ({ session, confirm }, request, reply) => {
+      async ({ session, confirm, by }, request, reply) => {
         await confirm()
         const { id } = session.account
         if (!hasFactor(await findFactors(db, id))) {
@@ -169,8 +163,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
             'Recovery codes need a second factor. Add one first.',
           )
         }
-        const actor = actorOf(request, id)
-        const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, actor, id), actor)
+        const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, by, id), by)
         return codesPage(reply, session, { codes, next: factorHome })
       },
     ),
@@ -181,7 +174,11 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
  * Checks the password, and then the code of the app or a recovery code. Returns the refusal, or null. A person without a
  * password confirms the session instead.
  */
-async function refuseRemoval(context: AppContext, request: FastifyRequest, session: Session) {
+async function refuseRemoval(
+  context: AppContext,
+  request: FastifyRequest,
+  { session, by }: Pick<Visit, 'session' | 'by'>,
+) {
   const { account } = session
   const { current_password: password, code } = readForm(RemoveForm, request)
   if ((await findConfirmationWays(context.db, account.id)).hasPassword) {
@@ -192,7 +189,7 @@ async function refuseRemoval(context: AppContext, request: FastifyRequest, sessi
   } else await requireConfirmation(context, request, session, factorHome)
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
-  return refuseFactor(factorContextOf(context, request), actorOf(request, account.id), account.id, typed)
+  return refuseFactor(factorContextOf(context, request), by, account.id, typed)
 }
 
 /** Shows the second factors of the account, with a problem. */

@@ -203,10 +203,10 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
 
   app.post(
     '/settings/account/identities/unlink',
-    signedIn(context, { form: '/settings/account' }, async ({ session, confirm, actor }, request, reply) => {
+    signedIn(context, { form: '/settings/account' }, async ({ session, confirm, by }, request, reply) => {
       await confirm()
       const { issuer } = readForm(UnlinkForm, request)
-      const outcome = await unlinkAccount(db, actor, session.account, issuer, config)
+      const outcome = await unlinkAccount(db, by, session.account, issuer, config)
       if (outcome === 'only-way') {
         const remedy = 'Link another provider, set a password, or sign in once with a passkey alone first.'
         throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)

@@ -14,7 +14,6 @@ import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { rowId } from '../../../domain/row-id.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -54,7 +53,7 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
     signedIn(
       context,
       { form: factorHome, mayLackFactor: true },
-      async ({ session, confirm }, request, reply) => {
+      async ({ session, confirm, by }, request, reply) => {
         const { return: returnId, credential, name } = readForm(PasskeyForm, request)
         await confirm(withReturn(`${url}/new`, returnId))
         const again = (problem: string, status: number) =>
@@ -64,16 +63,13 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
         if (!made)
           return again('The passkey was not accepted, or the page was open for too long. Try again.', 403)
         const accountId = session.account.id
-        const actor = actorOf(request, accountId)
         const codes = await transaction(
           db,
           async (tx) => {
             if (!(await insertPasskey(tx, { ...made, accountId, name }))) return null
-            return (await countRecoveryCodes(tx, accountId)) > 0
-              ? []
-              : renewRecoveryCodes(tx, actor, accountId)
+            return (await countRecoveryCodes(tx, accountId)) > 0 ? [] : renewRecoveryCodes(tx, by, accountId)
           },
-          actor,
+          by,
         )
         if (codes === null) return again('You have this passkey already, or too many. Remove one first.', 409)
         const next = nextPage(returnId)
@@ -104,12 +100,12 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post(
     `${url}/remove`,
-    signedIn(context, { form: factorHome }, async ({ session, confirm }, request, reply) => {
+    signedIn(context, { form: factorHome }, async ({ session, confirm, by }, request, reply) => {
       await confirm()
       const { id } = readForm(RemovalForm, request)
       const accountId = session.account.id
       const rule = config.requireSecondFactor
-      const outcome = await removePasskey(db, actorOf(request, accountId), accountId, id, config, rule)
+      const outcome = await removePasskey(db, by, accountId, id, config, rule)
       if (outcome === 'unknown') throw pageNotFound()
       if (outcome === 'required') {
         return showFactors(context, request, reply.code(409), session, lastRequiredFactor)

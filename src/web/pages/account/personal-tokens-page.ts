@@ -10,10 +10,10 @@ import {
 } from '../../../accounts/personal-tokens.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
-import type { Actor } from '../../../database/database.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { readRowId } from '../../../domain/row-id.ts'
 import {
@@ -23,9 +23,8 @@ import {
   scopeChoices,
 } from '../../../domain/scope-descriptions.ts'
 import { listNamedRepositories } from '../../../groups/accessible-repositories.ts'
-import { EndedMeanwhileError } from '../../../groups/live-author.ts'
+import { EndedMeanwhileError } from '../../../groups/live-principal.ts'
 import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -96,7 +95,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
 
   app.post(
     '/settings/tokens',
-    signedIn(context, async ({ session, prove, actor }, request, reply) => {
+    signedIn(context, async ({ session, prove, by }, request, reply) => {
       const form = enteredTokenForm(request)
       if (readForm(ActionForm, request).action === 'search') {
         return showTokens(context, reply, session, { form, problem: null })
@@ -104,7 +103,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
       await prove('makePersonalToken', '/settings/tokens')
       const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
       const choice = readChoice(form, chosen)
-      const made = typeof choice === 'string' ? choice : await makeToken(context, actor, session, choice)
+      const made = typeof choice === 'string' ? choice : await makeToken(context, by, session, choice)
       if (typeof made === 'string') {
         return showTokens(context, reply.code(400), session, { form, problem: made })
       }
@@ -133,12 +132,11 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
 
   app.post(
     '/settings/tokens/revoke',
-    signedIn(context, { form: '/settings/tokens' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/tokens' }, async ({ session, by }, request, reply) => {
       const id = readRowId(readForm(RevokeForm, request).id)
       if (id === null) throw pageNotFound()
       const { id: accountId } = session.account
-      const actor = actorOf(request, accountId)
-      const name = await revokePersonalToken(db, actor, accountId, { id })
+      const name = await revokePersonalToken(db, by, accountId, { id })
       const notice = name === null ? 'The token was revoked before.' : `The token ${name} was revoked.`
       leaveNotice(request, reply, config, notice)
       return reply.redirect('/settings/tokens', 303)
@@ -175,14 +173,13 @@ async function showTokens(
 /** Creates a token, which is shown only once. Returns a sentence when the form has a problem. */
 async function makeToken(
   { config, db }: AppContext,
-  actor: Actor,
+  by: Principal,
   session: Session,
   choice: TokenChoice,
 ): Promise<{ token: string; expiresAt: Date | null } | string> {
   const { id: accountId } = session.account
-  const author = { accountId, token: null, ip: actor.ip, session: session.idHash }
   try {
-    return await createPersonalToken(db, config, { actor, author }, { accountId, ...choice })
+    return await createPersonalToken(db, config, by, { accountId, ...choice })
   } catch (error) {
     // The page shows nothing more to a session that has ended.
     if (error instanceof EndedMeanwhileError) throw error

@@ -17,12 +17,11 @@ import { countAttempt } from '../../../database/failure-limit.ts'
 import { describeRule } from '../../../database/rules.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { queueMail } from '../../../mail/mail-queue.ts'
-import { actorOf } from '../../actor.ts'
 import { clearCookie } from '../../cookies.ts'
 import { readForm, text } from '../../forms.ts'
 import { leaveFarewell, leaveNotice } from '../../notice.ts'
 import { confirmationPage } from '../../pages.ts'
-import { requireConfirmation, signedIn } from '../../visit.ts'
+import { requireConfirmation, signedIn, type Visit } from '../../visit.ts'
 import { confirmPassword } from '../sign-in/sign-in.ts'
 
 /** The problem of a form, and which form has it. */
@@ -58,11 +57,11 @@ export async function profileRoutes(
 
   app.post(
     '/settings/account/profile',
-    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
       const { display_name: displayName } = readForm(ProfileForm, request)
       const isPlain = isPlainText(displayName)
       const problem = isPlain
-        ? await change(request, session, { displayName })
+        ? await change({ session, by }, { displayName })
         : 'A name must be one line of text.'
       if (problem) {
         return showProblem(reply.code(400), session, { form: 'profile', problem, entered: { displayName } })
@@ -74,7 +73,7 @@ export async function profileRoutes(
 
   app.post(
     '/settings/account/sign-in',
-    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
       const { username, email, current_password: password } = readForm(SignInForm, request)
       const entered = { username, email }
       const refused =
@@ -84,7 +83,7 @@ export async function profileRoutes(
       const isPassword = password !== '' && password.toLowerCase() === username.toLowerCase()
       const problem = isPassword
         ? 'The password is the username. Choose another one.'
-        : await change(request, session, { username: username.toLowerCase(), email: email || null })
+        : await change({ session, by }, { username: username.toLowerCase(), email: email || null })
       if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem, entered })
       leaveNotice(request, reply, config, 'Your username and email were saved.')
       return reply.redirect('/settings/account', 303)
@@ -134,9 +133,9 @@ export async function profileRoutes(
 
   app.post(
     '/settings/account/revoke-all',
-    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
       const { id } = session.account
-      const { tokens, applications } = await revokeAllAccess(db, actorOf(request, id), id)
+      const { tokens, applications } = await revokeAllAccess(db, by, id)
       leaveNotice(
         request,
         reply,
@@ -149,7 +148,7 @@ export async function profileRoutes(
 
   app.post(
     '/settings/account/delete',
-    signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
       const { account } = session
       const form = readForm(DeleteForm, request)
       if (form.username !== account.username) {
@@ -158,14 +157,12 @@ export async function profileRoutes(
       }
       const refused = await refuseWithoutPassword(request, reply, session, form.current_password)
       if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
-      const actor = actorOf(request, account.id)
-      const author = { accountId: account.id, token: null, ip: actor.ip }
       const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
       const chosen = await chooseHeir(db, account.username, choice)
       if (typeof chosen === 'string') {
         return showProblem(reply.code(400), session, { form: 'delete', problem: chosen, asksForGroups: true })
       }
-      const { outcome, groups } = await deleteAccount(db, actor, author, account, chosen.orphanedGroups)
+      const { outcome, groups } = await deleteAccount(db, by, account, chosen.orphanedGroups)
       if (outcome === 'refused') {
         const problem = `You are the only admin of ${groups.join(', ')}. Choose below what happens to ${groups.length === 1 ? 'this group' : 'these groups'}.`
         return showProblem(reply.code(409), session, { form: 'delete', problem, asksForGroups: true })
@@ -178,12 +175,11 @@ export async function profileRoutes(
 
   /** Changes the account. Returns the problem as a sentence, or null. */
   async function change(
-    request: FastifyRequest,
-    { account }: Session,
+    { session: { account }, by }: Pick<Visit, 'session' | 'by'>,
     changes: AccountChanges,
   ): Promise<string | null> {
     try {
-      await updateAccount(db, actorOf(request, account.id), account.id, changes)
+      await updateAccount(db, by, account.id, changes)
       return null
     } catch (error) {
       const rule = brokenConstraint(error)

@@ -3,7 +3,6 @@ import { z } from 'zod'
 import { endSessions, type ListedSession, listLatestSessions } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { describeBrowser } from '../../../events/event-words.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -77,11 +76,11 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post(
     '/settings/sessions/end',
-    signedIn(context, { form: '/settings/sessions' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/sessions' }, async ({ session, by }, request, reply) => {
       const { session: key } = readForm(EndForm, request)
       const accountId = session.account.id
       const isKey = /^[0-9a-f]{64}$/.test(key)
-      const ended = isKey ? await endSessions(db, actorOf(request, accountId), accountId, { key }) : 0
+      const ended = isKey ? await endSessions(db, by, accountId, { key }) : 0
       leaveNotice(request, reply, config, describeEnd(ended))
       return reply.redirect('/settings/sessions', 303)
     }),
@@ -89,10 +88,10 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post(
     '/settings/sessions/end-others',
-    signedIn(context, { form: '/settings/sessions' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/sessions' }, async ({ session, by }, request, reply) => {
       const accountId = session.account.id
       const others = { except: session.idHash }
-      const ended = await endSessions(db, actorOf(request, accountId), accountId, others)
+      const ended = await endSessions(db, by, accountId, others)
       leaveNotice(request, reply, config, describeEnd(ended))
       return reply.redirect('/settings/sessions', 303)
     }),

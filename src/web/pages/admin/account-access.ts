@@ -10,7 +10,6 @@ import { endSessions, type ListedSession, listLatestSessions } from '../../../ac
 import type { Queryable } from '../../../database/database.ts'
 import { rowId } from '../../../domain/row-id.ts'
 import { describeBrowser } from '../../../events/event-words.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage } from '../../pages.ts'
@@ -38,7 +37,7 @@ interface Route {
  * `svc session revoke` and `svc token revoke` do.
  */
 export async function accountAccessRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { db, sessionOf } = context
+  const { db, byOf, sessionOf } = context
 
   app.get<Route>('/admin/accounts/:username/sessions/end', async (request, reply) => {
     const { session: key } = readQuery(SessionForm, request)
@@ -60,8 +59,8 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
   app.post<Route>('/admin/accounts/:username/sessions/end', async (request, reply) => {
     const { session: key } = readForm(SessionForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
-    const actor = actorOf(request, sessionOf(request).account.id)
-    const ended = await endSessions(db, actor, id, { key })
+    const by = byOf(request)
+    const ended = await endSessions(db, by, id, { key })
     if (ended === 0) throw new PageError(409, 'This session has ended already.')
     return goOn(context, reply, `/admin/accounts/${username}`, `One session of ${username} has ended.`)
   })
@@ -86,8 +85,8 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
   app.post<Route>('/admin/accounts/:username/tokens/revoke', async (request, reply) => {
     const { id: tokenId } = readForm(TokenForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
-    const actor = actorOf(request, sessionOf(request).account.id)
-    const name = await revokePersonalToken(db, actor, id, { id: tokenId })
+    const by = byOf(request)
+    const name = await revokePersonalToken(db, by, id, { id: tokenId })
     if (name === null) throw new PageError(409, 'This token was revoked already.')
     const sentence = `The token ${name} of ${username} was revoked.`
     return goOn(context, reply, `/admin/accounts/${username}`, sentence)

@@ -9,12 +9,10 @@ import {
 } from '../../../accounts/account-lifecycle.ts'
 import { resetFactors } from '../../../accounts/second-factor/factors.ts'
 import { endSessions } from '../../../accounts/sessions.ts'
-import type { Actor } from '../../../database/database.ts'
-import { actorOf } from '../../actor.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { readForm, readQuery } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
 import { type Confirmation, confirmationPage } from '../../pages.ts'
-import { authorOf } from '../../visit.ts'
 import { type AdminContext, accountOfPage, endEverythingChoice, goOn } from './administrator.ts'
 
 const ActForm = z.object({
@@ -36,7 +34,7 @@ interface Route {
 
 /** `/admin/accounts/<username>`: acts on an account, such as disabling it. Each act asks for a confirmation first. */
 export async function accountActRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { db, sessionOf } = context
+  const { db, byOf, sessionOf } = context
 
   app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
     const { act } = readQuery(ActForm, request)
@@ -62,13 +60,13 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
     if (id === session.account.id) {
       throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
     }
-    const actor = actorOf(request, session.account.id)
+    const by = byOf(request)
     if (act === 'disable' && end_everything === 'yes') {
-      await disableAccount(db, actor, id, authorOf(request, session))
+      await disableAccount(db, by, id, by)
       const sentence = `${username} is disabled, and everything that could act for it has ended.`
       return goOn(context, reply, `/admin/accounts/${username}`, sentence)
     }
-    await acts[act].run(db, actor, id)
+    await acts[act].run(db, by, id)
     return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
   })
 }
@@ -113,31 +111,31 @@ const questions: Record<
 
 const acts = {
   disable: {
-    run: (db: pg.Pool, actor: Actor, id: string) => disableAccount(db, actor, id),
+    run: (db: pg.Pool, by: Principal, id: string) => disableAccount(db, by, id),
     done: 'is disabled. Its sessions have ended, and its tokens no longer work.',
   },
   enable: {
-    run: (db: pg.Pool, actor: Actor, id: string) => enableAccount(db, actor, id),
+    run: (db: pg.Pool, by: Principal, id: string) => enableAccount(db, by, id),
     done: 'is enabled. Its tokens that were not revoked work again.',
   },
   'make-admin': {
-    run: (db: pg.Pool, actor: Actor, id: string) => updateAccount(db, actor, id, { isAdmin: true }),
+    run: (db: pg.Pool, by: Principal, id: string) => updateAccount(db, by, id, { isAdmin: true }),
     done: 'is a site administrator.',
   },
   'unmake-admin': {
-    run: (db: pg.Pool, actor: Actor, id: string) => updateAccount(db, actor, id, { isAdmin: false }),
+    run: (db: pg.Pool, by: Principal, id: string) => updateAccount(db, by, id, { isAdmin: false }),
     done: 'is no longer a site administrator.',
   },
   'reset-factors': {
-    run: (db: pg.Pool, actor: Actor, id: string) => resetFactors(db, actor, id),
+    run: (db: pg.Pool, by: Principal, id: string) => resetFactors(db, by, id),
     done: 'no longer has a second factor. The next sign-in asks for the password only.',
   },
   'end-sessions': {
-    run: (db: pg.Pool, actor: Actor, id: string) => endSessions(db, actor, id, 'all'),
+    run: (db: pg.Pool, by: Principal, id: string) => endSessions(db, by, id, 'all'),
     done: 'is signed out everywhere.',
   },
   'revoke-all': {
-    run: (db: pg.Pool, actor: Actor, id: string) => revokeAllAccess(db, actor, id),
+    run: (db: pg.Pool, by: Principal, id: string) => revokeAllAccess(db, by, id),
     done: 'no longer has tokens or applications.',
   },
 } as const

@@ -3,11 +3,9 @@ import { z } from 'zod'
 import { chooseHeir, deleteAccount, updateAccount } from '../../../accounts/account-lifecycle.ts'
 import { makeVerificationToken, verificationUrl } from '../../../accounts/email-verifications.ts'
 import { makeResetToken, resetUrl } from '../../../accounts/password-resets.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, text } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { authorOf } from '../../visit.ts'
 import { type AccountProblem, showAccount } from './accounts.ts'
 import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
 
@@ -26,7 +24,7 @@ interface Route {
 
 /** `/admin/accounts/<username>/{details,reset-link,verification-link,delete}`: changes that commands can make too. */
 export async function accountEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { config, db, sessionOf } = context
+  const { config, db, byOf, sessionOf } = context
 
   app.post<Route>('/admin/accounts/:username/details', async (request, reply) => {
     const about = await accountOfPage(context, request.params.username)
@@ -38,8 +36,8 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
       // An unchanged email stays verified.
       ...(email !== about.email && { email }),
     }
-    const actor = actorOf(request, sessionOf(request).account.id)
-    const changed = await orProblem(() => updateAccount(db, actor, about.id, changes))
+    const by = byOf(request)
+    const changed = await orProblem(() => updateAccount(db, by, about.id, changes))
     if (typeof changed === 'string') {
       const entered = { username: form.username, displayName: form.display_name, email: form.email }
       return refuse(reply, 400, about.username, { form: 'details', sentence: changed, entered })
@@ -50,7 +48,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
   app.post<Route>('/admin/accounts/:username/reset-link', async (request, reply) => {
     const { id, username } = await accountOfPage(context, request.params.username)
     const session = sessionOf(request)
-    const token = await makeResetToken(db, actorOf(request, session.account.id), id)
+    const token = await makeResetToken(db, byOf(request), id)
     if (token === null) throw new PageError(409, 'The account is disabled: enable it first.')
     return resetLinkPage(reply, session, { username, link: resetUrl(config, token) })
   })
@@ -78,14 +76,8 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
     const chosen = await chooseHeir(db, username, choice)
     if (typeof chosen === 'string') return refuseDeletion(400, chosen)
-    const [actor, author] = [actorOf(request, session.account.id), authorOf(request, session)]
-    const { outcome, groups } = await deleteAccount(
-      db,
-      actor,
-      author,
-      { id, username },
-      chosen.orphanedGroups,
-    )
+    const account = { id, username }
+    const { outcome, groups } = await deleteAccount(db, byOf(request), account, chosen.orphanedGroups)
     if (outcome === 'refused') {
       return refuseDeletion(
         409,

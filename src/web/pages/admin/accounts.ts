@@ -7,11 +7,9 @@ import { unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../../../accounts/single-sign-on/identities.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { makePassword } from '../../../domain/secrets.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { authorOf } from '../../visit.ts'
 import { type AccountAccess, readAccountAccess } from './account-access.ts'
 import { type AdminContext, accountOfPage, endEverythingChoice, goOn, orProblem } from './administrator.ts'
 
@@ -73,7 +71,7 @@ interface Route {
  * `/admin/accounts` lists, finds and creates accounts. `/admin/accounts/<username>` shows an account and its actions.
  */
 export async function adminAccountRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { db, sessionOf } = context
+  const { db, byOf, sessionOf } = context
 
   app.get('/admin/accounts', (request, reply) => {
     const { q, after } = readQuery(AccountsQuery, request)
@@ -90,7 +88,7 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     const form = readForm(NewAccountForm, request)
     const password = makePassword()
     const made = await orProblem(async () => ({
-      id: await createAccount(db, actorOf(request, session.account.id), {
+      id: await createAccount(db, byOf(request), {
         username: form.username,
         displayName: form.display_name,
         email: form.email || null,
@@ -133,9 +131,8 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
   app.post<Route>('/admin/accounts/:username/identities', async (request, reply) => {
     const account = await accountOfPage(context, request.params.username)
     const { issuer } = readForm(UnlinkForm, request)
-    const own = sessionOf(request).account
     // An administrator may remove the only way to sign in, because a reset link can replace it.
-    const outcome = await unlinkAccount(db, actorOf(request, own.id), account, issuer, null)
+    const outcome = await unlinkAccount(db, byOf(request), account, issuer, null)
     if (outcome === 'unknown') throw new PageError(409, 'The account is no longer linked with this provider.')
     const { username } = account
     return goOn(
@@ -167,8 +164,8 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     const password = makePassword()
     const session = sessionOf(request)
     const { end_everything } = readForm(PasswordForm, request)
-    const everythingBy = end_everything === 'yes' ? authorOf(request, session) : null
-    await resetPassword(db, actorOf(request, session.account.id), id, password, everythingBy)
+    const everythingBy = end_everything === 'yes' ? byOf(request) : null
+    await resetPassword(db, byOf(request), id, password, everythingBy)
     const hasEndedEverything = everythingBy !== null
     return passwordPage(reply, session, { username, password, isNew: false, hasEndedEverything })
   })

@@ -5,43 +5,49 @@ import type { AppContext } from '../../../context.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { UnwritableMigration } from '../../../database/operator-migrations.ts'
 import { describeRule } from '../../../database/rules.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { UnacceptableChange } from '../../../oauth/application-changes.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import type { Confirmation } from '../../pages.ts'
-import { readSession, requireProofFor } from '../../visit.ts'
+import { principalOf } from '../../principal.ts'
+import { readSession, requireProofFor, type Visit } from '../../visit.ts'
 import { mayOnSite } from '../permit.ts'
 
-/** Returns the session of the administrator who sent a request. */
-export type SessionOf = (request: FastifyRequest) => Session
+/** Who sent an accepted request of the administration pages. */
+export interface Administrator {
+  /** Returns the session of the administrator. */
+  sessionOf: (request: FastifyRequest) => Session
+  /** Returns the administrator as the one who makes a change. */
+  byOf: (request: FastifyRequest) => Principal
+}
 
 /** The context of the administration pages. */
-export interface AdminContext extends AppContext {
-  sessionOf: SessionOf
-}
+export interface AdminContext extends AppContext, Administrator {}
 
 /**
  * Responds with 404 on every URL of the scope to everybody but site administrators, before a body is read. A POST is
- * checked again after its body has arrived. Returns a function that returns the session of an accepted request.
+ * checked again after its body has arrived.
  */
-export function onlyAdministrators(scope: FastifyInstance, context: AppContext): SessionOf {
-  const sessions = new WeakMap<FastifyRequest, Session>()
+export function onlyAdministrators(scope: FastifyInstance, context: AppContext): Administrator {
+  const visits = new WeakMap<FastifyRequest, Pick<Visit, 'session' | 'by'>>()
   const judge = async (request: FastifyRequest) => {
     const session = await readSession(context, request)
     if (!session || !mayOnSite(session, 'readSite')) throw pageNotFound()
     await requireProofFor('readSite', context, request, session, pageOf(request))
-    sessions.set(request, session)
+    visits.set(request, { session, by: principalOf(request, session) })
   }
   scope.addHook('onRequest', judge)
   // A slow body may arrive after the administrator was disabled or lost the role.
   scope.addHook('preHandler', async (request) => {
     if (request.method === 'POST') await judge(request)
   })
-  return (request) => {
-    const session = sessions.get(request)
-    if (!session) throw pageNotFound()
-    return session
+  const visitOf = (request: FastifyRequest) => {
+    const visit = visits.get(request)
+    if (!visit) throw pageNotFound()
+    return visit
   }
+  return { sessionOf: (request) => visitOf(request).session, byOf: (request) => visitOf(request).by }
 }
 
 /** Returns the page of a request. For a POST to `/admin/accounts/ann/password` it is `/admin/accounts/ann`. */

@@ -11,7 +11,6 @@ import {
   UnacceptableChange,
 } from '../../../oauth/application-changes.ts'
 import type { Application } from '../../../oauth/applications.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, text } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
@@ -57,7 +56,7 @@ interface Route {
  * writes a migration, which can be downloaded.
  */
 export async function applicationEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { config, db, sessionOf } = context
+  const { config, db, byOf, sessionOf } = context
 
   app.get('/admin/applications/new', async (_request, reply) =>
     showEditor(context, reply, { application: null, form: emptyApplicationForm, problem: null }),
@@ -71,13 +70,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
       const prepared = prepareRegistration({ ...form, logo, description: form.description || null })
       return {
         ...prepared,
-        path: await writeAndApplyMigration(
-          db,
-          config,
-          actorOf(request, sessionOf(request).account.id),
-          prepared.what,
-          prepared.sql,
-        ),
+        path: await writeAndApplyMigration(db, config, byOf(request), prepared.what, prepared.sql),
       }
     })
     if (typeof registered === 'string') {
@@ -104,13 +97,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
     const changes = findChanges(application, form)
     const changed = await orProblem(async () => {
       if (Object.keys(changes).length === 0) throw new UnacceptableChange('There is nothing to change.')
-      return changeApplication(
-        db,
-        config,
-        actorOf(request, sessionOf(request).account.id),
-        application.clientId,
-        changes,
-      )
+      return changeApplication(db, config, byOf(request), application.clientId, changes)
     })
     if (changed === null) throw pageNotFound()
     if (typeof changed === 'string') {
@@ -124,8 +111,8 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
     const { clientId, name } = await theApplication(context, request.params.clientId)
     const { confirmed } = readForm(DeletionForm, request)
     if (confirmed !== name) throw new PageError(400, `Nothing was deleted: type ${name} to delete it.`)
-    const actor = actorOf(request, sessionOf(request).account.id)
-    const deleted = await orProblem(() => deleteApplication(db, config, actor, clientId))
+    const by = byOf(request)
+    const deleted = await orProblem(() => deleteApplication(db, config, by, clientId))
     if (deleted === null) throw pageNotFound()
     if (typeof deleted === 'string') throw new PageError(409, deleted)
     return goOn(context, reply, '/admin/applications', `The application ${name} is deleted.`)

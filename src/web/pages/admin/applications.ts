@@ -24,7 +24,6 @@ import {
   listApplications,
   renewClientSecret,
 } from '../../../oauth/applications.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -119,7 +118,7 @@ interface Route {
 
 /** `/admin/applications` lists applications by state. `/admin/applications/<client_id>` reviews one (SPEC 1.6, 2.1). */
 export async function adminApplicationRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { config, db, sessionOf } = context
+  const { config, db, byOf, sessionOf } = context
 
   app.get('/admin/applications', async (request, reply) => {
     const { state = null, after } = readQuery(ApplicationsQuery, request)
@@ -183,12 +182,12 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
     const { clientId, name } = application
     const { act, reason, only_here } = readForm(ReviewForm, request)
     const status = states[act]
-    const actor = actorOf(request, sessionOf(request).account.id)
+    const by = byOf(request)
     const isUnexplained = act === 'decline' && reason.trim() === ''
     const changed = isUnexplained
       ? 'Enter a reason for declining the application.'
       : await orProblem(() =>
-          changeApplicationStatus(db, config, actor, clientId, {
+          changeApplicationStatus(db, config, by, clientId, {
             verb: act,
             status,
             reason: (act === 'approve' ? '' : reason.trim()) || null,
@@ -224,8 +223,8 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
     const { clientId, name } = await theApplication(context, request.params.clientId)
     const { overlap_seconds } = readForm(RotationForm, request)
     const session = sessionOf(request)
-    const actor = actorOf(request, session.account.id)
-    const renewed = await renewClientSecret(db, actor, clientId, Number(overlap_seconds))
+    const by = byOf(request)
+    const renewed = await renewClientSecret(db, by, clientId, Number(overlap_seconds))
     if (!renewed) throw pageNotFound()
     const overlap = overlaps[overlap_seconds]
     return secretPage(reply, session, {

@@ -7,7 +7,6 @@ import { changeGroupName, removeGroup } from '../../../groups/tenancy.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { authorOf } from '../../visit.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const rowsPerPage = 50
@@ -45,7 +44,7 @@ const groupPage = page<{
  * it. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it on its pages.
  */
 export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
-  const { db, sessionOf } = context
+  const { db, byOf, sessionOf } = context
 
   app.get('/admin/groups', async (request, reply) => {
     const { group: name, q, after } = readQuery(GroupsQuery, request)
@@ -74,8 +73,8 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
   app.post('/admin/groups/rename', async (request, reply) => {
     const { group: name, name: newName } = readForm(RenameForm, request)
     const group = await theGroup(name)
-    const author = authorOf(request, sessionOf(request))
-    const changed = await orProblem(() => changeGroupName(db, author, group, newName))
+    const by = byOf(request)
+    const changed = await orProblem(() => changeGroupName(db, by, group, newName))
     if (typeof changed === 'string') {
       return showGroup(reply.code(400), group, { after: '', problem: { form: 'rename', sentence: changed } })
     }
@@ -89,9 +88,9 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     const refuse = (status: number, sentence: string) =>
       showGroup(reply.code(status), group, { after: '', problem: { form: 'delete', sentence } })
     if (confirmed !== name) return refuse(400, `Nothing was deleted: type ${name} to delete it.`)
-    const author = authorOf(request, sessionOf(request))
+    const by = byOf(request)
     const withRepositories = with_repositories !== ''
-    const { isDeleted, repositories } = await removeGroup(db, author, group, { withRepositories })
+    const { isDeleted, repositories } = await removeGroup(db, by, group, { withRepositories })
     if (!isDeleted) {
       const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
       return refuse(

@@ -21,7 +21,7 @@ import { systemRoutes } from './system.ts'
 export async function administration(app: FastifyInstance, context: AppContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
   acceptMultipart(app, { maxFileBytes: maxLogoBytes })
-  const admin = { ...context, sessionOf: onlyAdministrators(app, context) }
+  const admin = { ...context, ...onlyAdministrators(app, context) }
   await refuseOtherMethods(app, wrongMethod, async () => {
     await systemRoutes(app, admin)
     await adminAccountRoutes(app, admin)

@@ -6,10 +6,11 @@ import { describeRule } from '../../../database/rules.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import type { DeployRight } from '../../../domain/permissions.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { rowId } from '../../../domain/row-id.ts'
 import {
-  accountPrincipal,
+  accountReader,
   listRepositoriesOfGroup,
   listVisiblePaths,
 } from '../../../groups/accessible-repositories.ts'
@@ -22,14 +23,13 @@ import {
   revokeDeployToken,
 } from '../../../groups/deploy-tokens.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../../groups/groups.ts'
-import { EndedMeanwhileError } from '../../../groups/live-author.ts'
+import { EndedMeanwhileError } from '../../../groups/live-principal.ts'
 import { findRepositoryByPath, type VisibleRepository } from '../../../groups/repositories.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text, textList } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { authorOf, signedIn } from '../../visit.ts'
+import { signedIn } from '../../visit.ts'
 import { lifetimesInDays, readExpiry, tomorrow } from '../account/personal-token-form.ts'
 import { managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
 
@@ -124,11 +124,11 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       signedIn(
         context,
         { form: (request) => placeUrl(request.params) },
-        async ({ session, prove }, request, reply) => {
+        async ({ session, by, prove }, request, reply) => {
           const place = await placeOf(request, session)
           const form = readForm(DeployTokenForm, request)
           await prove('makeDeployToken')
-          const made = await makeToken(request, session, place, form)
+          const made = await makeToken(by, place, form)
           if (typeof made === 'string') {
             return showTokens(reply.code(400), session, place, { after: '', form, problem: made })
           }
@@ -170,11 +170,11 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       signedIn(
         context,
         { form: (request) => placeUrl(request.params) },
-        async ({ session }, request, reply) => {
+        async ({ session, by }, request, reply) => {
           const back = placeUrl(request.params)
           const { target } = await placeOf(request, session)
           const { id } = readForm(RevokeForm, request)
-          const name = await revokeDeployToken(db, whoOf(request, session), target, { id })
+          const name = await revokeDeployToken(db, by, target, { id })
           if (name === null) throw pageNotFound()
           leaveNotice(request, reply, config, `The deploy token ${name} was revoked.`)
           return reply.redirect(back, 303)
@@ -198,8 +198,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
 
   /** Creates a token. Returns a sentence when the form has a mistake. */
   async function makeToken(
-    request: FastifyRequest,
-    session: Session,
+    by: Principal,
     place: Place,
     form: SentForm,
   ): Promise<{ token: string; expiresAt: Date | null } | string> {
@@ -215,7 +214,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     if (typeof expiry === 'object' && 'problem' in expiry) return expiry.problem
     const wanted = { groupId: place.target.groupId, name, right: form.right, ...chosen, expiry }
     try {
-      return await createDeployToken(context, whoOf(request, session), wanted)
+      return await createDeployToken(context, by, wanted)
     } catch (error) {
       // The page shows nothing more to a session that has ended.
       if (error instanceof EndedMeanwhileError) throw error
@@ -260,9 +259,9 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       ({ id }) => id,
     )
     const tokens = await showRepositories(session, place, rows)
-    const principal = accountPrincipal(session.account.id)
+    const reader = accountReader(session.account.id)
     const choices = await pageOf(
-      async (part) => (place.repository ? [] : listRepositoriesOfGroup(db, principal, place.path, part)),
+      async (part) => (place.repository ? [] : listRepositoriesOfGroup(db, reader, place.path, part)),
       { after: null, limit: boxes },
       ({ path }) => path,
     )
@@ -301,10 +300,6 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
 function mayRevoke({ repository }: Place, { isForAll, repositories }: DeployToken): boolean {
   if (!repository) return true
   return !isForAll && repositories.length === 1 && repositories[0] === repository.path
-}
-
-function whoOf(request: FastifyRequest, session: Session) {
-  return { author: authorOf(request, session), actor: actorOf(request, session.account.id) }
 }
 
 function placeUrl({ group, name }: PlaceRequest['params']): string {

@@ -5,7 +5,7 @@ import { pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
 import {
   type AccessibleRepository,
-  accountPrincipal,
+  accountReader,
   listRepositoriesOfGroup,
 } from '../../../groups/accessible-repositories.ts'
 import { type DeletedRepository, listDeletedRepositories } from '../../../groups/deleted-repositories.ts'
@@ -52,7 +52,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
       if (!group) throw pageNotFound()
       const { after } = readQuery(GroupQuery, request)
       const { rows: repositories, next } = await pageOf(
-        (part) => listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part),
+        (part) => listRepositoriesOfGroup(db, accountReader(accountId), group.name, part),
         { after, limit: repositoriesPerPage },
         ({ path }) => path.slice(group.name.length + 1),
       )
@@ -77,10 +77,10 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
     signedIn(
       context,
       { form: (request) => `/${request.params.group}` },
-      async ({ session, author }, request, reply) => {
+      async ({ session, by }, request, reply) => {
         const group = await managedGroup(db, request.params.group, session, 'restoreRepository')
         const { name } = readForm(RestoreForm, request)
-        const path = await changing(() => restoreRepository(db, author, group, name))
+        const path = await changing(() => restoreRepository(db, by, group, name))
         leaveNotice(request, reply, config, `Repository ${path} restored.`)
         return reply.redirect(`/${path}`, 303)
       },

@@ -8,14 +8,15 @@ import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { type Role, roles } from '../../../domain/permissions.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { rowId } from '../../../domain/row-id.ts'
 import type { VisibleGroup } from '../../../groups/groups.ts'
-import { actorOf } from '../../actor.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { authorOf, signedIn } from '../../visit.ts'
+import { signedIn, type Visit } from '../../visit.ts'
+import type { Administrator } from '../admin/administrator.ts'
 import { managedGroup, type PagesContext } from '../permit.ts'
 
 const invitationsPerPage = 50
@@ -72,11 +73,15 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
   )
   app.post<Route>(
     '/:group/-/invitations',
-    signedIn(context, { form: (request) => urlOf(request) }, async ({ session, prove }, request, reply) => {
-      const group = await managedGroup(db, request.params.group, session, 'invite')
-      await prove('invite')
-      return pages.make(request, reply, session, { group })
-    }),
+    signedIn(
+      context,
+      { form: (request) => urlOf(request) },
+      async ({ session, by, prove }, request, reply) => {
+        const group = await managedGroup(db, request.params.group, session, 'invite')
+        await prove('invite')
+        return pages.make(request, reply, { session, by }, { group })
+      },
+    ),
   )
   app.get<Route>(
     '/:group/-/invitations/withdraw',
@@ -87,9 +92,9 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
   )
   app.post<Route>(
     '/:group/-/invitations/withdraw',
-    signedIn(context, { form: (request) => urlOf(request) }, async ({ session }, request, reply) => {
+    signedIn(context, { form: (request) => urlOf(request) }, async ({ by, session }, request, reply) => {
       const group = await managedGroup(db, request.params.group, session, 'manageGroup')
-      return pages.withdraw(request, reply, session, { group })
+      return pages.withdraw(request, reply, by, { group })
     }),
   )
 }
@@ -97,18 +102,20 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
 /** `/admin/invitations`: all invitations, for site administrators. New ones are for accounts without a group. */
 export async function siteInvitationRoutes(
   app: FastifyInstance,
-  context: AppContext & { sessionOf: (request: FastifyRequest) => Session },
+  context: AppContext & Administrator,
 ): Promise<void> {
-  const { sessionOf } = context
+  const { byOf, sessionOf } = context
   const pages = invitationPages(context)
   const place = { group: null }
   app.get('/admin/invitations', (request, reply) => pages.show(request, reply, sessionOf(request), place))
-  app.post('/admin/invitations', (request, reply) => pages.make(request, reply, sessionOf(request), place))
+  app.post('/admin/invitations', (request, reply) =>
+    pages.make(request, reply, { session: sessionOf(request), by: byOf(request) }, place),
+  )
   app.get('/admin/invitations/withdraw', (request, reply) =>
     pages.ask(request, reply, sessionOf(request), place),
   )
   app.post('/admin/invitations/withdraw', (request, reply) =>
-    pages.withdraw(request, reply, sessionOf(request), place),
+    pages.withdraw(request, reply, byOf(request), place),
   )
 }
 
@@ -145,7 +152,12 @@ function invitationPages({ config, db }: AppContext) {
       return list(reply, session, place, { after, form: emptyForm, problem: null })
     },
 
-    async make(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+    async make(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      { session, by }: Pick<Visit, 'session' | 'by'>,
+      place: Place,
+    ) {
       const form = readForm(InvitationForm, request)
       const { group } = place
       const refuse = (status: number, problem: string) =>
@@ -159,9 +171,8 @@ function invitationPages({ config, db }: AppContext) {
       }
       const email = form.email || null
       const target = group && { groupId: group.id, role: form.role }
-      const who = { author: authorOf(request, session), actor: actorOf(request, session.account.id) }
       try {
-        const { url, expiresAt } = await invite(db, config, who, { email, target })
+        const { url, expiresAt } = await invite(db, config, by, { email, target })
         if (url !== null) {
           const back = urlOf(place)
           const about = { group: group?.name ?? null, link: url, email, expiresAt }
@@ -189,10 +200,9 @@ function invitationPages({ config, db }: AppContext) {
       })
     },
 
-    async withdraw(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+    async withdraw(request: FastifyRequest, reply: FastifyReply, by: Principal, place: Place) {
       const { id } = readForm(WithdrawalForm, request)
-      const actor = actorOf(request, session.account.id)
-      if (!(await withdrawInvitation(db, actor, id, place.group?.id ?? null))) throw pageNotFound()
+      if (!(await withdrawInvitation(db, by, id, place.group?.id ?? null))) throw pageNotFound()
       leaveNotice(request, reply, config, 'The invitation was withdrawn. Its link no longer works.')
       return reply.redirect(urlOf(place), 303)
     },

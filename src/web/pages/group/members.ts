@@ -5,6 +5,7 @@ import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.
 import type { Session } from '../../../accounts/sessions.ts'
 import { type ListPart, pageOf } from '../../../domain/paging.ts'
 import { type Role, roles } from '../../../domain/permissions.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { isFactorRequired, type VisibleGroup } from '../../../groups/groups.ts'
 import { findGroupMember, listGroupMembers, listMembers } from '../../../groups/members.ts'
 import { changeMember, type MemberChange } from '../../../groups/membership.ts'
@@ -14,7 +15,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { authorOf, signedIn } from '../../visit.ts'
+import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { managedGroup, permittedRepository } from '../permit.ts'
 
@@ -89,7 +90,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       signedIn(
         context,
         { form: (request) => membersUrl(request.params) },
-        async ({ session, prove }, request, reply) => {
+        async ({ session, by, prove }, request, reply) => {
           const place = await placeOf(request, session, 'manage')
           const { row, ...form } = readForm(MemberForm, request)
           if (form.role === 'admin') {
@@ -97,7 +98,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
             await prove(act)
           }
           // Another admin may have removed the member since this page was loaded. The row must not add the member again.
-          const problem = await change(request, session, place, { ...form, mustBeMember: row !== undefined })
+          const problem = await change(by, place, { ...form, mustBeMember: row !== undefined })
           if (problem !== null) {
             const shown = row ? { row: form } : { form }
             return showMembers(reply.code(400), session, place, { ...shown, problem })
@@ -136,11 +137,11 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       signedIn(
         context,
         { form: (request) => membersUrl(request.params) },
-        async ({ session }, request, reply) => {
+        async ({ session, by }, request, reply) => {
           const back = membersUrl(request.params)
           const place = await placeOf(request, session, 'manage')
           const { username } = readForm(RemovalForm, request)
-          const problem = await change(request, session, place, { username, role: 'none' })
+          const problem = await change(by, place, { username, role: 'none' })
           if (problem !== null) return showMembers(reply.code(400), session, place, { problem })
           leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
           // People who removed their own role may no longer see this page.
@@ -155,7 +156,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     signedIn(
       context,
       { form: (request) => membersUrl({ group: request.params.group }) },
-      async ({ session, prove, author }, request, reply) => {
+      async ({ session, prove, by }, request, reply) => {
         const { group: name } = request.params
         const back = membersUrl({ group: name })
         const group = await managedGroup(db, name, session, 'waiveSecondFactor')
@@ -167,7 +168,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
             'Add a second factor to your own account first. Otherwise you would lose your role in this group.',
           )
         }
-        await requireFactorOfMembers(db, author, group, isRequired)
+        await requireFactorOfMembers(db, by, group, isRequired)
         const what = isRequired ? 'requires' : 'does not require'
         leaveNotice(request, reply, config, `${name} ${what} a second factor of its members.`)
         return reply.redirect(back, 303)
@@ -191,8 +192,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
 
   /** Changes a role. Returns null, or the reason why it was rejected. */
   async function change(
-    request: FastifyRequest,
-    session: Session,
+    by: Principal,
     { path, target }: Place,
     {
       username: name,
@@ -203,7 +203,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     const account = await findAccountByUsername(db, name)
     if (!account) return `There is no account “${name}”.`
     const made = { place: target, account, role, mustBeMember }
-    const outcome = await changeMember(db, authorOf(request, session), made)
+    const outcome = await changeMember(db, by, made)
     if (outcome === 'last-admin')
       return `${name} is the last admin of ${path}. Make someone else admin first.`
     return outcome === 'unchanged' ? `${name} has no direct role in ${path}.` : null

@@ -56,14 +56,14 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     signedIn(
       context,
       { form: (request) => settingsUrl(request.params) },
-      async ({ session, prove, author }, request, reply) => {
+      async ({ session, prove, by }, request, reply) => {
         const repository = await permittedRepository(db, request.params, session, 'manage')
         const form = readForm(SettingsForm, request)
         if (form.visibility === 'public' && repository.visibility !== 'public') {
           await prove('makePublic')
         }
         try {
-          const changed = await setRepository(db, author, repository.id, form)
+          const changed = await setRepository(db, by, repository.id, form)
           if (!changed) throw pageNotFound()
         } catch (error) {
           const constraint = brokenConstraint(error)
@@ -82,11 +82,11 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     signedIn(
       context,
       { form: (request) => settingsUrl(request.params) },
-      async ({ session, author }, request, reply) => {
+      async ({ session, by }, request, reply) => {
         const repository = await permittedRepository(db, request.params, session, 'manage')
         const { name } = readForm(RenameForm, request)
         try {
-          const isRenamed = await changeRepositoryName(db, author, repository.id, name)
+          const isRenamed = await changeRepositoryName(db, by, repository.id, name)
           if (!isRenamed) throw pageNotFound()
         } catch (error) {
           const constraint = brokenConstraint(error)
@@ -111,14 +111,14 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     signedIn(
       context,
       { form: (request) => settingsUrl(request.params) },
-      async ({ session, prove, author }, request, reply) => {
+      async ({ session, prove, by }, request, reply) => {
         await prove('deleteRepository')
         const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
         if (readForm(DeletionForm, request).path !== repository.path) {
           const problem = `Nothing was deleted: type ${repository.path} to delete it.`
           return refuse(reply, session, repository, { form: 'delete', problem })
         }
-        const isDeleted = await removeRepository(db, author, repository)
+        const isDeleted = await removeRepository(db, by, repository)
         if (!isDeleted) throw pageNotFound()
         const restoring = `An admin of the group can restore it for ${restorableDays} days, on the page of the group.`
         leaveNotice(request, reply, config, `Repository ${repository.path} deleted. ${restoring}`)

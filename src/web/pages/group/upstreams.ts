@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import { errcode, Refusal } from '../../../domain/refusal.ts'
-import type { Author } from '../../../events/events.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
 import { acceptArchives } from '../../../upstreams/accept-archives.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../../upstreams/claims.ts'
@@ -63,8 +63,8 @@ interface Visit {
   reply: FastifyReply
   session: Session
   repository: VisibleRepository
-  /** The repository and the author of a change. */
-  change: { repositoryId: string; author: Author }
+  /** The repository of a change, and who makes it. */
+  change: { repositoryId: string; by: Principal }
   /** The URL of the page. */
   home: string
 }
@@ -175,7 +175,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     const { vendor, exceptions, force } = readForm(VendorForm, visit.request)
     return changing(visit, { form: 'claim', entered: vendor, exceptions }, async () => {
       const claim = { vendor, exceptions: linesOf(exceptions), force: force !== '' }
-      await claimVendorByHand(db, visit.change.author, group, claim)
+      await claimVendorByHand(db, visit.change.by, group, claim)
       return `The vendor ${vendor} belongs to ${group.name}.`
     })
   })
@@ -200,7 +200,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     await requireProofFor('releaseVendor', context, visit.request, visit.session, visit.home)
     const { vendor } = readForm(VendorQuery, visit.request)
     return changing(visit, { form: 'other' }, async () => {
-      await releaseVendorByHand(db, visit.change.author, group, vendor)
+      await releaseVendorByHand(db, visit.change.by, group, vendor)
       return `The vendor ${vendor} no longer belongs to ${group.name}.`
     })
   })
@@ -217,12 +217,12 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       signedIn(
         context,
         { form: (request) => `/${request.params.group}/${request.params.name}/-/upstreams` },
-        async ({ session, prove, author }, request, reply) => {
+        async ({ session, prove, by }, request, reply) => {
           const home = `/${request.params.group}/${request.params.name}/-/upstreams`
           const repository = await permittedRepository(db, request.params, session, act)
           const back = method === 'post' ? home : request.url
           await prove(act, back)
-          const change = { repositoryId: repository.id, author: author }
+          const change = { repositoryId: repository.id, by: by }
           return handle({ request, reply, session, repository, change, home })
         },
       ),

@@ -11,7 +11,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
-import { anybody, authorOf, signedIn } from '../../visit.ts'
+import { anybody, signedIn, type Visit } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
 
@@ -60,8 +60,9 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
 
   app.post<Route>(
     url,
-    signedIn(context, { form: (request) => urlOf(request.params) }, async ({ session }, request, reply) => {
-      const { repository, about, change } = await changeFor(request, session, 'push')
+    signedIn(context, { form: (request) => urlOf(request.params) }, async (visit, request, reply) => {
+      const { session } = visit
+      const { repository, about, change } = await changeFor(request, visit, 'push')
       const form = readForm(AdvisoryForm, request)
       const draft = readAdvisory(form)
       if (typeof draft === 'string') {
@@ -75,8 +76,9 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
 
   app.get<Route>(
     `${url}/withdraw`,
-    signedIn(context, async ({ session }, request, reply) => {
-      const { about } = await changeFor(request, session, 'withdrawAdvisory')
+    signedIn(context, async (visit, request, reply) => {
+      const { session } = visit
+      const { about } = await changeFor(request, visit, 'withdrawAdvisory')
       const { advisory } = readQuery(WithdrawForm, request)
       const known = (await listAdvisories(db, about.id)).find(({ advisoryId }) => advisoryId === advisory)
       if (!known) throw pageNotFound()
@@ -94,18 +96,14 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
 
   app.post<Route>(
     `${url}/withdraw`,
-    signedIn(
-      context,
-      { form: (request) => urlOf(request.params) },
-      async ({ session, prove }, request, reply) => {
-        const { change } = await changeFor(request, session, 'withdrawAdvisory')
-        await prove('withdrawAdvisory')
-        const { advisory } = readForm(WithdrawForm, request)
-        await changing(() => withdrawAdvisory(changes, change, advisory))
-        leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
-        return reply.redirect(urlOf(request.params), 303)
-      },
-    ),
+    signedIn(context, { form: (request) => urlOf(request.params) }, async (visit, request, reply) => {
+      const { change } = await changeFor(request, visit, 'withdrawAdvisory')
+      await visit.prove('withdrawAdvisory')
+      const { advisory } = readForm(WithdrawForm, request)
+      await changing(() => withdrawAdvisory(changes, change, advisory))
+      leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
+      return reply.redirect(urlOf(request.params), 303)
+    }),
   )
 
   async function aboutOf({ params }: FastifyRequest<Route>, repository: VisibleRepository) {
@@ -114,12 +112,11 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
     return about
   }
 
-  async function changeFor(request: FastifyRequest<Route>, session: Session, act: RepositoryAct) {
+  async function changeFor(request: FastifyRequest<Route>, { session, by }: Visit, act: RepositoryAct) {
     const repository = await permittedRepository(db, request.params, session, act)
     const about = await aboutOf(request, repository)
-    const author = authorOf(request, session)
     const { baseUrl } = config
-    const change = { repositoryId: repository.id, packageName: about.name, author, baseUrl }
+    const change = { repositoryId: repository.id, packageName: about.name, by, baseUrl }
     return { repository, about, change }
   }
 

@@ -4,6 +4,7 @@ import type { Session } from '../../../accounts/sessions.ts'
 import { isPackageName } from '../../../composer/package-name.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
+import type { Principal } from '../../../domain/principal.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import {
   maxQuarantineReasonCharacters,
@@ -18,7 +19,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
-import { authorOf, signedIn } from '../../visit.ts'
+import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
 import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
@@ -150,7 +151,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       signedIn(
         context,
         { form: (request) => versionsUrl(request.params) },
-        async ({ session, prove }, request, reply) => {
+        async ({ session, by, prove }, request, reply) => {
           const back = versionsUrl(request.params)
           const { repository, about } = await packageOf(request, session, known.act)
           const { version, reason } = readForm(VersionForm, request)
@@ -161,7 +162,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
               `Give a reason of at most ${maxQuarantineReasonCharacters} characters, on one line.`,
             )
           }
-          const change = { ...changeOf(request, session, repository, about), version }
+          const change = { ...changeOf(by, repository, about), version }
           await changing(() => known.run(changes, change, reason))
           const found = await findVersion(db, about.id, version)
           const { done } = found?.quarantinedAt ? { ...known, ...known.ifQuarantined } : known
@@ -177,7 +178,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     signedIn(
       context,
       { form: (request) => versionsUrl(request.params) },
-      async ({ session }, request, reply) => {
+      async ({ session, by }, request, reply) => {
         const back = versionsUrl(request.params)
         const { repository, about } = await packageOf(request, session, 'push')
         const { abandoned, replacement } = readForm(AbandonForm, request)
@@ -191,7 +192,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
           const view = await findPackageView(context, request)
           return showVersions(reply.code(400), view, { after: '', refused: { problem, replacement } })
         }
-        const change = changeOf(request, session, repository, about)
+        const change = changeOf(by, repository, about)
         await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
         const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
         leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
@@ -232,12 +233,11 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
   }
 
   function changeOf(
-    request: FastifyRequest,
-    session: Session,
+    by: Principal,
     { id: repositoryId }: VisibleRepository,
     { name: packageName }: PackageSummary,
   ) {
-    return { repositoryId, packageName, author: authorOf(request, session), baseUrl: config.baseUrl }
+    return { repositoryId, packageName, by, baseUrl: config.baseUrl }
   }
 }
 

@@ -186,7 +186,7 @@ export async function uploadPageRoutes(
     signedIn(
       context,
       { form: (request) => `${uploadUrl(request.params)}/${request.params.id}` },
-      async ({ session, author }, request, reply) => {
+      async ({ session, by }, request, reply) => {
         const { repository, upload } = await uploadOf(request, session)
         const form = readForm(DecisionForm, request)
         if (form.act === 'discard') {
@@ -206,7 +206,7 @@ export async function uploadPageRoutes(
             const outcome = await publishArchive(context, target, received, {
               zip: checked,
               manifest,
-              author,
+              by,
             })
             await deleteUpload(db, upload.id)
             const name = `${target.packageName} ${target.version.version}`

@@ -3,7 +3,6 @@ import { z } from 'zod'
 import { findVerification, spendVerificationToken } from '../../../accounts/email-verifications.ts'
 import type { AppContext } from '../../../context.ts'
 import { describeRule } from '../../../database/rules.ts'
-import { actorOf } from '../../actor.ts'
 import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -53,12 +52,12 @@ export async function emailVerificationRoutes(app: FastifyInstance, context: App
 
   app.post(
     '/settings/email-verification',
-    signedIn(context, { form: '/settings/email-verification' }, async ({ session }, request, reply) => {
+    signedIn(context, { form: '/settings/email-verification' }, async ({ session, by }, request, reply) => {
       const { token } = readForm(TokenForm, request)
       const { id } = session.account
       const pending = await findVerification(db, token)
       if (pending && pending.accountId !== id) throw otherAccount(pending.username)
-      const outcome = await spendVerificationToken(db, actorOf(request, id), id, token)
+      const outcome = await spendVerificationToken(db, by, id, token)
       if (outcome === 'expired')
         return verificationPage(reply.code(410), session, { pending: null, token: '' })
       if (outcome === 'taken') throw new PageError(409, describeRule('email_is_taken'))

@@ -17,13 +17,13 @@ import { describeRule } from '../../../database/rules.ts'
 import { networkOf } from '../../../domain/client-ip.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { enqueue } from '../../../jobs/job.ts'
-import { actorOf } from '../../actor.ts'
 import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
+import { browserOf, principalOf } from '../../principal.ts'
 import { anybody } from '../../visit.ts'
 import { startSession } from './sign-in.ts'
 
@@ -87,8 +87,8 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
         leaveNotice(request, reply, config, 'You have an account already.')
         return reply.redirect('/', 303)
       }
-      const actor = actorOf(request, session.account.id)
-      const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
+      const by = principalOf(request, session)
+      const accepted = invitation && (await acceptInvitation(db, by, token, session.account))
       if (!accepted) return showEnded(request, reply)
       clearCookie(reply, config, 'invitation')
       const words =
@@ -137,7 +137,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
         passwordHash: await hashPassword(password),
       }
       try {
-        const made = await acceptWithNewAccount(db, actorOf(request, null), token, about)
+        const made = await acceptWithNewAccount(db, browserOf(request, null), token, about)
         if (!made) return showEnded(request, reply)
         await takeBackAttempt(db, limits)
         clearCookie(reply, config, 'invitation')
@@ -173,7 +173,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
       const problem = 'Too many mails were requested. Try again in an hour.'
       return showSignUp(request, reply, { email, isRequested: false, problem })
     }
-    await enqueue(db, requestSignUpJob, { email, actor: actorOf(request, null) })
+    await enqueue(db, requestSignUpJob, { email, actor: browserOf(request, null) })
     return showSignUp(request, reply, { email, isRequested: true, problem: null })
   })
 

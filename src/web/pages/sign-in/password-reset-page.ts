@@ -14,10 +14,10 @@ import type { AppContext } from '../../../context.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { type AttemptLimit, countAttempt, limitsFrom } from '../../../database/failure-limit.ts'
 import { enqueue } from '../../../jobs/job.ts'
-import { actorOf } from '../../actor.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
+import { browserOf } from '../../principal.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { admitAfterReset } from './sign-in.ts'
 
@@ -102,7 +102,7 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
         'Too many mails were requested. If one arrived in the last hour, the link in the newest one still works. Otherwise try again in an hour, or from a browser in which you signed in before.'
       return show(context, request, reply, { ...nothing, problem })
     }
-    await enqueue(db, requestPasswordResetJob, { login, actor: actorOf(request, null) })
+    await enqueue(db, requestPasswordResetJob, { login, actor: browserOf(request, null) })
     return show(context, request, reply, { ...nothing, problem: null, isRequested: true })
   })
 
@@ -121,7 +121,7 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
     if (problem) {
       return show(context, request, reply.code(400), { username, token, problem, endsEverything })
     }
-    if (!(await spendResetToken(db, actorOf(request, null), token, chosen, endsEverything))) {
+    if (!(await spendResetToken(db, browserOf(request, null), token, chosen, endsEverything))) {
       return show(context, request, reply.code(410), { username: null, token: '', problem: deadLink })
     }
     await admitAfterReset(context, request, reply, account.id)

@@ -10,11 +10,11 @@ import { type FactorSummary, findFactors } from '../../../accounts/second-factor
 import { allowsPasskeys } from '../../../accounts/second-factor/passkey-ceremony.ts'
 import { deleteSignInStep, type SignInStep } from '../../../accounts/second-factor/sign-in-steps.ts'
 import type { AppContext } from '../../../context.ts'
-import { actorOf } from '../../actor.ts'
 import { clearCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
+import { browserOf } from '../../principal.ts'
 import { factorContextOf } from '../../sign-in-origin.ts'
 import { withReturn } from '../../visit.ts'
 import { linkAfterSecondStep } from './link-with-password.ts'
@@ -50,9 +50,9 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
     const found = await readWaitingStep(context, request)
     if (!found) return reply.redirect(withReturn('/login', returnId), 303)
     const { step } = found
-    const actor = actorOf(request, step.accountId)
+    const by = browserOf(request, step.accountId)
     const typed = { code, recoveryCode }
-    const refused = await refuseFactor(factorContextOf(context, request), actor, step.accountId, typed)
+    const refused = await refuseFactor(factorContextOf(context, request), by, step.accountId, typed)
     if (refused) {
       reply.code(refused.status).headers(refused.headers)
       return show(context, request, reply, step, { returnId, problem: refused.problem, typed })

@@ -24,7 +24,7 @@ import {
 } from '../../../accounts/sign-in-origins.ts'
 import type { Config } from '../../../config.ts'
 import type { AppContext } from '../../../context.ts'
-import { type Actor, type Queryable, type SignInProof, transaction } from '../../../database/database.ts'
+import { type ActDetails, type Queryable, type SignInProof, transaction } from '../../../database/database.ts'
 import {
   type AttemptLimit,
   clearAttempts,
@@ -35,8 +35,8 @@ import {
 import { networkOf, widerNetworkOf } from '../../../domain/client-ip.ts'
 import { observing, outcomeOfCheck, signIns } from '../../../domain/observations.ts'
 import { hashSecret, makeOpaqueId } from '../../../domain/secrets.ts'
-import { actorOf, userAgentOf } from '../../actor.ts'
 import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
+import { browserOf, principalOf, userAgentOf } from '../../principal.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { findReturn } from './return-path.ts'
 
@@ -92,11 +92,10 @@ export async function startSession(
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
-  how: Pick<Actor, 'act' | 'proof'>,
+  how: Pick<ActDetails, 'act' | 'proof'>,
 ): Promise<string | null> {
   const origin = signInOriginOf(request, config)
   const { isKnownDevice } = await findKnownOrigin(db, credentials.accountId, origin)
-  const actor = { ...actorOf(request, credentials.accountId), ...how }
   const sessionId = await transaction(
     db,
     (tx) =>
@@ -105,8 +104,9 @@ export async function startSession(
         userAgent: userAgentOf(request),
         isConfirmed: how.proof?.isRecent !== false,
       }),
+    browserOf(request, credentials.accountId),
     // The browser that creates an account is not reported as a new one.
-    isKnownDevice || actor.act === 'sign-up' ? actor : { ...actor, isNewBrowser: true },
+    isKnownDevice || how.act === 'sign-up' ? how : { ...how, isNewBrowser: true },
   )
   if (sessionId === null) return null
   setCookie(reply, config, 'session', sessionId)
@@ -121,12 +121,12 @@ export async function noteRefusedSignIn(
   login: string,
   { status, isLocked }: SignInRefusal,
 ): Promise<void> {
-  const actor = actorOf(request, null)
+  const by = browserOf(request, null)
   const network = networkOf(request.ip)
-  if (status === 403) return countRefusedSignIn(db, actor, 'sign-in-failed', login, network)
+  if (status === 403) return countRefusedSignIn(db, by, 'sign-in-failed', login, network)
   // Behind IPv6, the wider network may be locked: each of its 65,536 networks would write an event.
   const locked = widerNetworkOf(network) ?? network
-  if (isLocked) await countRefusedSignIn(db, actor, 'sign-in-locked', login, locked)
+  if (isLocked) await countRefusedSignIn(db, by, 'sign-in-locked', login, locked)
 }
 
 /**
@@ -293,8 +293,8 @@ export async function endSession({ config, db }: AppContext, request: FastifyReq
   const id = readCookie(request, config, 'session')
   const session = id === null ? null : await findSession(db, id)
   if (!session) return
-  const actor = actorOf(request, session.account.id, 'sign-out')
-  await endSessions(db, actor, session.account.id, { idHash: session.idHash })
+  const by = principalOf(request, session)
+  await endSessions(db, by, session.account.id, { idHash: session.idHash }, 'sign-out')
 }
 
 /** Redirects to the page that required the sign-in, or to the home page. */

@@ -24,12 +24,12 @@ import { type Provider, ProviderError } from '../../../accounts/single-sign-on/p
 import type { AppContext } from '../../../context.ts'
 import { networkOf } from '../../../domain/client-ip.ts'
 import { makeOpaqueId } from '../../../domain/secrets.ts'
-import { actorOf } from '../../actor.ts'
 import { readCookie, setCookie } from '../../cookies.ts'
 import { readQuery, text } from '../../forms.ts'
 import { withoutTurn } from '../../network-turns.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
+import { browserOf } from '../../principal.ts'
 import { anybody, withReturn } from '../../visit.ts'
 import { showLogin } from './login.ts'
 import { findReturn } from './return-path.ts'
@@ -152,7 +152,7 @@ export function singleSignOnOf(
   { settings }: Pick<Provider, 'settings'>,
   accountId: string | null,
 ): SingleSignOn {
-  return { db, log: request.log, actor: actorOf(request, accountId), provider: settings }
+  return { db, log: request.log, by: browserOf(request, accountId), provider: settings }
 }
 
 /**

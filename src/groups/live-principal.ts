@@ -1,13 +1,6 @@
 import type pg from 'pg'
-import type { Actor } from '../database/database.ts'
+import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
-import type { Author } from '../events/events.ts'
-
-/** The person who makes or ends a credential, for both kinds of events. */
-export interface CredentialAuthor {
-  author: Author
-  actor: Actor
-}
 
 /** Thrown when the session or the token of a request has ended since the request was checked. */
 export class EndedMeanwhileError extends Refusal {
@@ -24,11 +17,11 @@ export class EndedMeanwhileError extends Refusal {
  * transaction that makes a credential: what ends everything of an account waits for that transaction, or it comes first.
  * Without this, requests that wait for a lock would make credentials after everything has ended.
  */
-export async function requireLiveAuthor(
+export async function requireLivePrincipal(
   tx: pg.PoolClient,
-  { accountId, token, session }: Author,
+  { accountId, token, session }: Principal,
 ): Promise<void> {
-  if (accountId === null || (token === null && session === undefined)) return
+  if (accountId === null || (token === null && session === null)) return
   // The account comes first, as in a change of its password.
   const { rowCount: accounts } = await tx.query(
     'select from account where id = $1 and disabled_at is null for no key update',
