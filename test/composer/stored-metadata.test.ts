@@ -3,6 +3,7 @@ import { isReadableJson, repairMetadata } from '../../src/composer/manifest-fiel
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { expand } from '../support/registry-actors.ts'
+import { setMetadata } from '../support/version-rows.ts'
 
 describe('repairMetadata', () => {
   it('leaves readable metadata alone', () => {
@@ -37,12 +38,10 @@ describe('a version that an earlier release stored with a lone surrogate', () =>
   it('breaks no other version, and no change of the package', async () => {
     const { call, push, ask } = await aCaller(t, { role: 'admin' })
     for (const version of ['1.0.0', '1.1.0', '1.2.0']) await push(version)
-    await t.db.query(
-      `update package_version
-          set metadata = '{"type":"library","description":"\\udc00x","require":{"acme/b":"dev-\\ud800"}}',
-              difference = replace(difference, '"version"', '"description":"\\udc00x","version"')
-        where version = '1.1.0'`,
-    )
+    await setMetadata(t.db, '1.1.0', {
+      metadata: String.raw`{"type":"library","description":"\udc00x","require":{"acme/b":"dev-\ud800"}}`,
+      difference: (before) => before.replaceAll('"version"', String.raw`"description":"\udc00x","version"`),
+    })
     expect((await call('DELETE', '/packages/acme/lib/1.2.0')).statusCode).toBe(204)
     expect((await call('PATCH', '/packages/acme/lib', { abandoned: true })).statusCode).toBe(200)
     expect((await push('1.3.0')).statusCode).toBe(201)
@@ -59,11 +58,10 @@ describe('a version that an earlier release stored with a lone surrogate', () =>
   it('is repaired when its document is rendered again', async () => {
     const { push, ask } = await aCaller(t, { role: 'admin' })
     for (const version of ['1.0.0', '1.1.0', '1.2.0']) await push(version)
-    await t.db.query(
-      `update package_version
-          set metadata = '{"description":"\\ud800x"}', difference = '{"version":"1.0.0","description":"\\ud800x"}'
-        where version = '1.0.0'`,
-    )
+    await setMetadata(t.db, '1.0.0', {
+      metadata: String.raw`{"description":"\ud800x"}`,
+      difference: () => String.raw`{"version":"1.0.0","description":"\ud800x"}`,
+    })
     await push('1.3.0')
     const { body } = await ask('p2/acme/lib.json')
     expect(isReadableJson(body)).toBe(true)

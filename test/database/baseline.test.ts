@@ -13,6 +13,7 @@ import {
 import { useDatabase } from '../support/database.ts'
 import { hasCommit, unpackCommit } from '../support/previous-release.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
+import { dropRows } from '../support/rows.ts'
 import { countEveryTable, describeSchema } from '../support/schema.ts'
 
 let folder: string
@@ -111,7 +112,7 @@ describe('a database that is older than the baseline', () => {
   it.each([[['serve']], [['migrate']], [['migrate', '--plan']]])(
     'is refused by svc %s, which names the commit to start once',
     async (words) => {
-      await database.db.query('delete from applied_migration where name = $1', [lacking])
+      await dropRows(database.db, 'applied_migration', { name: lacking })
       const before = await listAppliedMigrations(database.db)
       const environment = {
         DATABASE_URL: databaseUrl(database.connection),

@@ -2,22 +2,31 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase, type Queryable, together, transaction } from '../../src/database/database.ts'
 import { brokenConstraint, isOutage } from '../../src/database/errors.ts'
+import { aGroup } from '../support/actors.ts'
+import {
+  divideByZero,
+  endConnection,
+  endOwnConnection,
+  ping,
+  planCacheModeOf,
+  processOf,
+  resetSettings,
+  timeLimitsOf,
+} from '../support/connections.ts'
 import { useDatabase } from '../support/database.ts'
+import { lockRows, openTransaction } from '../support/locks.ts'
+import { countRows } from '../support/rows.ts'
 
 describe('transaction', () => {
   const database = useDatabase()
-  const insert = `insert into repository_group (name) values ($1)`
-  const count = async (name: string) => {
-    const { rowCount } = await database.db.query('select from repository_group where name = $1', [name])
-    return rowCount
-  }
+  const count = (name: string) => countRows(database.db, 'repository_group', { name })
 
   it('commits its work, and returns the result', async () => {
     const result = await transaction(database.db, async (tx) => {
-      await tx.query(insert, ['kept'])
+      await aGroup(tx, 'kept')
       return 'result'
     })
     expect([result, await count('kept')]).toEqual(['result', 1])
@@ -26,7 +35,7 @@ describe('transaction', () => {
   it('rolls back when its work throws, and throws the same', async () => {
     const failure = new Error('no')
     const work = transaction(database.db, async (tx) => {
-      await tx.query(insert, ['undone'])
+      await aGroup(tx, 'undone')
       throw failure
     })
     await expect(work).rejects.toBe(failure)
@@ -35,7 +44,7 @@ describe('transaction', () => {
 
   it('gives its connection back, whatever happens', async () => {
     const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
-    const fail = () => transaction(pool, (tx) => tx.query('select 1/0'))
+    const fail = () => transaction(pool, divideByZero)
     await expect(fail()).rejects.toThrow('division by zero')
     await expect(fail()).rejects.toThrow('division by zero')
     await pool.end()
@@ -43,9 +52,9 @@ describe('transaction', () => {
 
   it('drops a connection that broke inside it', async () => {
     const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
-    const work = transaction(pool, (tx) => tx.query('select pg_terminate_backend(pg_backend_pid())'))
+    const work = transaction(pool, endOwnConnection)
     await expect(work).rejects.toThrow()
-    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    expect(await ping(pool)).toBe(1)
     await pool.end()
   })
 })
@@ -81,25 +90,20 @@ describe('statements of a transaction together', () => {
   })
 
   it.each<[string, (tx: pg.PoolClient) => Promise<unknown>[]]>([
-    ['before others', (tx) => [tx.query('select 1/0'), tx.query('select 1')]],
-    [
-      'while other work continues',
-      (tx) => [tx.query('select 1').then(() => tx.query('select 2')), tx.query('select 1/0')],
-    ],
+    ['before others', (tx) => [divideByZero(tx), ping(tx)]],
+    ['while other work continues', (tx) => [ping(tx).then(() => ping(tx)), divideByZero(tx)]],
   ])('throw the error of the one that failed, %s', async (_case, start) => {
     const work = transaction(database.db, (tx) => together(start(tx)))
     await expect(work).rejects.toThrow('division by zero')
   })
 
   it('all end before the rollback', async () => {
-    const late = `insert into repository_group (name) values ('late')`
     const work = transaction(database.db, (tx) =>
-      together([tx.query('select 1/0'), sleep(50).then(() => tx.query(late))]),
+      together([divideByZero(tx), sleep(50).then(() => aGroup(tx, 'late'))]),
     )
     await expect(work).rejects.toThrow('division by zero')
     await sleep(100)
-    const { rowCount } = await database.db.query(`select from repository_group where name = 'late'`)
-    expect(rowCount).toBe(0)
+    expect(await countRows(database.db, 'repository_group', { name: 'late' })).toBe(0)
   })
 })
 
@@ -107,10 +111,9 @@ describe('a pool that plans its statements once', () => {
   const database = useDatabase()
   const modes = async (plansOnce: boolean) => {
     const pool = openDatabase({ ...database.connection, max: 2, plansOnce }, () => {})
-    const mode = () => pool.query<{ plan_cache_mode: string }>('show plan_cache_mode')
-    const both = await Promise.all([mode(), mode()])
+    const both = await Promise.all([planCacheModeOf(pool), planCacheModeOf(pool)])
     await pool.end()
-    return both.map(({ rows }) => rows[0]?.plan_cache_mode)
+    return both
   }
 
   it('sets the mode on each of its connections, and others do not', async () => {
@@ -124,39 +127,36 @@ describe('the limits that PostgreSQL enforces', () => {
   const rename = `update repository_group set name = 'renamed' where name = 'limited'`
   const failure = (work: Promise<unknown>) => work.then(() => null).catch((error: Error) => error)
 
+  beforeAll(async () => void (await aGroup(database.db, 'limited')))
+
   it('end a statement before its caller gives up, so that it is never committed later', async () => {
     const { db } = database
-    await db.query(`insert into repository_group (name) values ('limited')`)
     const pool = openDatabase({ ...database.connection, max: 1, statement_timeout: 200 }, () => {})
-    const holder = await db.connect()
-    await holder.query(`begin; select from repository_group where name = 'limited' for update`)
+    const holder = await openTransaction(db)
+    await lockRows(holder.tx, 'repository_group', { name: 'limited' })
     const error = await failure(pool.query(rename))
     expect(error).toMatchObject({ code: '57014' })
     expect(error && isOutage(error)).toBe(true)
-    await holder.query('commit')
-    holder.release()
-    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
-    const { rowCount } = await db.query(`select from repository_group where name = 'limited'`)
-    expect(rowCount).toBe(1)
+    await holder.commit()
+    expect(await ping(pool)).toBe(1)
+    expect(await countRows(db, 'repository_group', { name: 'limited' })).toBe(1)
     await pool.end()
   })
 
   it('end a transaction that waits more than 5 seconds for a lock', async () => {
     const { db } = database
-    await db.query(`insert into repository_group (name) values ('limited') on conflict do nothing`)
-    const holder = await db.connect()
-    await holder.query(`begin; select from repository_group where name = 'limited' for update`)
+    const holder = await openTransaction(db)
+    await lockRows(holder.tx, 'repository_group', { name: 'limited' })
     const error = await failure(transaction(db, (tx) => tx.query(rename)))
     expect(error).toMatchObject({ code: '55P03' })
     expect(error && isOutage(error)).toBe(true)
-    await holder.query('commit')
-    holder.release()
+    await holder.commit()
   })
 
   it('end one of two transactions that wait for each other, and a retry may help', async () => {
     const { db } = database
-    await db.query(`insert into repository_group (name) values ('first'), ('second')`)
-    const lock = (name: string) => `select from repository_group where name = '${name}' for update`
+    for (const name of ['first', 'second']) await aGroup(db, name)
+    const lock = (tx: Queryable, name: string) => lockRows(tx, 'repository_group', { name })
     let locked = 0
     let release = () => {}
     const bothLocked = new Promise<void>((resolve) => {
@@ -164,11 +164,11 @@ describe('the limits that PostgreSQL enforces', () => {
     })
     const lockBoth = (one: string, other: string) =>
       transaction(db, async (tx) => {
-        await tx.query(lock(one))
+        await lock(tx, one)
         locked += 1
         if (locked === 2) release()
         await bothLocked
-        await tx.query(lock(other))
+        await lock(tx, other)
       })
     const errors = await Promise.all([
       failure(lockBoth('first', 'second')),
@@ -181,20 +181,12 @@ describe('the limits that PostgreSQL enforces', () => {
   })
 
   it('hold on every connection and, behind a pooler too, in every transaction', async () => {
-    const shown = async (db: Queryable) => {
-      const { rows } = await db.query({
-        text: `select current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'),
-                      current_setting('lock_timeout')`,
-        rowMode: 'array',
-      })
-      return rows[0]
-    }
     const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
-    expect(await shown(pool)).toEqual(['25s', '30s', '0'])
-    expect(await transaction(pool, shown)).toEqual(['25s', '30s', '5s'])
+    expect(await timeLimitsOf(pool)).toEqual(['25s', '30s', '0'])
+    expect(await transaction(pool, timeLimitsOf)).toEqual(['25s', '30s', '5s'])
     // The same happens when PgBouncer has lent the connection to another client before.
-    await pool.query('reset all')
-    expect(await transaction(pool, shown)).toEqual(['25s', '30s', '5s'])
+    await resetSettings(pool)
+    expect(await transaction(pool, timeLimitsOf)).toEqual(['25s', '30s', '5s'])
     await pool.end()
   })
 })
@@ -219,12 +211,12 @@ describe('a database whose connections are cut silently', () => {
       () => {},
     )
 
-    await pool.query('select 1')
+    await ping(pool)
     isSilent = true
-    const failure = await pool.query('select 1').catch((error: Error) => error)
+    const failure = await ping(pool).catch((error: Error) => error)
     expect(failure instanceof Error && isOutage(failure)).toBe(true)
     isSilent = false
-    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    expect(await ping(pool)).toBe(1)
     await pool.end()
     proxy.close()
   })
@@ -235,10 +227,9 @@ describe('an idle connection that breaks', () => {
   const anIdleConnection = async () => {
     const errors: Error[] = []
     const pool = openDatabase({ ...database.connection, max: 1 }, (error) => errors.push(error))
-    const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid')
-    return { pool, errors, pid: rows[0]?.pid ?? 0 }
+    return { pool, errors, pid: await processOf(pool) }
   }
-  const terminate = (pid: number) => database.db.query('select pg_terminate_backend($1, 5000)', [pid])
+  const terminate = (pid: number) => endConnection(database.db, pid)
 
   it('is reported without the connection itself, and replaced', async () => {
     const { pool, errors, pid } = await anIdleConnection()
@@ -246,7 +237,7 @@ describe('an idle connection that breaks', () => {
     await expect.poll(() => errors.length).toBe(1)
     expect(errors[0]).toMatchObject({ code: '57P01' })
     expect(errors[0]).not.toHaveProperty('client')
-    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    expect(await ping(pool)).toBe(1)
     await pool.end()
   })
 
@@ -268,14 +259,12 @@ describe('brokenConstraint', () => {
   const database = useDatabase()
 
   it('names the rule that a statement broke', async () => {
-    const failure = await database.db
-      .query(`insert into repository_group (name) values ('-')`)
-      .catch((error: unknown) => error)
+    const failure = await aGroup(database.db, '-').catch((error: unknown) => error)
     expect(brokenConstraint(failure)).toMatch(/^group_name_/)
   })
 
   it('is null for any other error', async () => {
-    const failure = await database.db.query('select 1/0').catch((error: unknown) => error)
+    const failure = await divideByZero(database.db).catch((error: unknown) => error)
     expect(brokenConstraint(failure)).toBeNull()
     expect(brokenConstraint(new Error('other'))).toBeNull()
   })

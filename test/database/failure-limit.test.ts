@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { countAttempt, takeBackAttempt } from '../../src/database/failure-limit.ts'
+import { endFailureWindows } from '../support/account-rows.ts'
 import { useDatabase } from '../support/database.ts'
+import { countRows } from '../support/rows.ts'
 
 describe('the attempt limit', () => {
   const t = useDatabase()
@@ -19,14 +21,14 @@ describe('the attempt limit', () => {
   it('starts again when the window has ended', async () => {
     const carol = limit('carol')
     for (let i = 0; i < 4; i++) await count(carol)
-    await t.db.query(`update auth_failure set window_ends_at = now() - interval '1 second'`)
+    await endFailureWindows(t.db)
     expect(await count(carol)).toBe(0)
   })
 
   it('does not count a blocked attempt for the other subjects, and writes no row for them', async () => {
     const network = limit('network')
     for (let i = 0; i < 4; i++) await count(network)
-    const keys = async () => (await t.db.query('select from auth_failure')).rowCount
+    const keys = () => countRows(t.db, 'auth_failure')
     const before = await keys()
     expect(await count(network, limit('dave'))).toBeGreaterThan(0)
     expect(await keys()).toBe(before)
@@ -45,7 +47,7 @@ describe('the attempt limit', () => {
 
   it('leaves nothing of a single attempt that is taken back', async () => {
     const only = limit('only')
-    const keys = async () => (await t.db.query('select from auth_failure')).rowCount
+    const keys = () => countRows(t.db, 'auth_failure')
     const before = await keys()
     await count(only)
     await takeBackAttempt(t.db, [only])
@@ -67,9 +69,7 @@ describe('the attempt limit', () => {
       const blocked = await Promise.all(work)
       expect(blocked.filter((seconds) => seconds === 0)).toHaveLength(10)
     }
-    const left = await t.db.query('select from auth_failure where key_hash = $1', [
-      createHash('sha256').update('others').digest(),
-    ])
-    expect(left.rowCount).toBe(0)
+    const others = { keyHash: createHash('sha256').update('others').digest() }
+    expect(await countRows(t.db, 'auth_failure', others)).toBe(0)
   })
 })

@@ -2,7 +2,7 @@ import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import {
   builtInMigrations,
@@ -20,6 +20,9 @@ import {
 import { lockBudgetMilliseconds } from '../../src/database/table-locks.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { useDatabase } from '../support/database.ts'
+import { openTransaction } from '../support/locks.ts'
+import { countRows, readRows, rewriteRows } from '../support/rows.ts'
+import { lockTables, touchTable, untilTableIsAwaited } from '../support/table-locks.ts'
 
 describe('migrate', () => {
   const database = useDatabase()
@@ -31,14 +34,7 @@ describe('migrate', () => {
   afterAll(() => rm(folder, { recursive: true }))
 
   const write = (name: string, sql: string) => writeFile(join(folder, name), sql)
-  const waitsForLock = (table: string) =>
-    vi.waitUntil(async () => {
-      const { rowCount } = await database.db.query(
-        'select from pg_locks where not granted and relation = $1::regclass',
-        [table],
-      )
-      return rowCount === 1
-    }, 60_000)
+  const waitsForLock = (table: string) => untilTableIsAwaited(database.db, table)
 
   it('applies the operator’s files after the schema’s, once, in the order of their names', async () => {
     await write('0102_fill.sql', 'insert into seed values (1)')
@@ -50,7 +46,7 @@ describe('migrate', () => {
     expect(await migrate(database.db, folder)).toEqual(['0101_make.sql', '0102_fill.sql'])
     expect(await migrate(database.db, folder)).toEqual([])
     expect(await pendingMigrations(database.db, await readSchema(folder))).toEqual([])
-    expect((await database.db.query('select * from seed')).rows).toEqual([{ id: 1 }])
+    expect(await readRows(database.db, 'seed')).toEqual([{ id: 1 }])
   })
 
   it('applies each file once when ten processes start together', async () => {
@@ -59,7 +55,7 @@ describe('migrate', () => {
     const applied = await Promise.all(pools.map((pool) => migrate(pool, folder)))
     await Promise.all(pools.map((pool) => pool.end()))
     expect(applied.flat()).toEqual(['0103_slow.sql'])
-    expect((await database.db.query('select from seed where id = 2')).rowCount).toBe(1)
+    expect(await countRows(database.db, 'seed', { id: 2 })).toBe(1)
   })
 
   it('undoes a file that fails, names it, its reason and the rule it broke, and keeps those before it', async () => {
@@ -72,7 +68,7 @@ describe('migrate', () => {
       /0105_bad\.sql failed: .*\(rule: group_name_is_well_formed\)/,
     )
     expect(await pendingMigrations(database.db, await readSchema(folder))).toEqual(['0105_bad.sql'])
-    expect((await database.db.query('select id from seed where id > 2')).rows).toEqual([{ id: 3 }])
+    expect((await readRows(database.db, 'seed')).at(-1)).toEqual({ id: 3 })
     await rm(join(folder, '0105_bad.sql'))
   })
 
@@ -100,9 +96,8 @@ describe('migrate', () => {
 
   it('lets other statements pass while it waits for a transaction that reads a table, such as a backup', async () => {
     await writeFile(join(folder, '0107_slow.sql'), 'alter table account add column held boolean')
-    const backup = await database.db.connect()
-    await backup.query('begin')
-    await backup.query('select from account limit 1')
+    const backup = await openTransaction(database.db)
+    await touchTable(backup.tx, 'account')
     let waits = 0
     let wake = () => {}
     const waiting = new Promise<void>((resolve) => {
@@ -116,17 +111,16 @@ describe('migrate', () => {
     })
     await waiting
     // Without its pause, this statement would wait behind the migration until the backup ends.
-    await database.db.query('select from account limit 1')
-    await backup.query('commit')
-    backup.release()
+    await touchTable(database.db, 'account')
+    await backup.commit()
     expect(await migrating).toEqual(['0107_slow.sql'])
     expect(waits).toBe(1)
   })
 
   it('waits until PostgreSQL has cancelled an autovacuum, and requests do not wait behind it', async () => {
     await write('0108_vacuumed.sql', 'alter table account add column vacuumed boolean')
-    const vacuum = await database.db.connect()
-    await vacuum.query('begin; lock table account in share update exclusive mode')
+    const vacuum = await openTransaction(database.db)
+    await lockTables(vacuum.tx, 'account', 'share update exclusive')
     let waits = 0
     const migrating = migrate(database.db, folder, builtInMigrations, {
       waiting() {
@@ -134,11 +128,10 @@ describe('migrate', () => {
       },
     })
     await waitsForLock('account')
-    await database.db.query('update account set display_name = display_name')
+    await rewriteRows(database.db, 'account', 'display_name')
     // Longer than a migration waits for requests.
     await sleep(2 * lockBudgetMilliseconds)
-    await vacuum.query('commit')
-    vacuum.release()
+    await vacuum.commit()
     expect(await migrating).toEqual(['0108_vacuumed.sql'])
     expect(waits).toBe(0)
   })
@@ -148,14 +141,13 @@ describe('migrate', () => {
       '0109_two_tables.sql',
       'alter table account add column two boolean; alter table repository add column two boolean',
     )
-    const request = await database.db.connect()
-    await request.query('begin; select from repository')
+    const request = await openTransaction(database.db)
+    await touchTable(request.tx, 'repository')
     const migrating = migrate(database.db, folder)
     await waitsForLock('repository')
     // The migration has the lock of this table.
-    await request.query('select from account')
-    await request.query('commit')
-    request.release()
+    await touchTable(request.tx, 'account')
+    await request.commit()
     expect(await migrating).toEqual(['0109_two_tables.sql'])
   })
 
@@ -238,8 +230,8 @@ describe('the operator’s migrations', () => {
     )
     const inOrder = paths.map((path) => basename(path)).toSorted()
     expect(new Set(inOrder.map(numberOf)).size).toBe(names.length)
-    const { rows } = await db.query<{ what: string }>('select what from turn order by id')
-    expect(rows.map(({ what }) => what)).toEqual(inOrder.map((name) => name.replace(/^\d+_|\.sql$/g, '')))
+    const turns = await readRows(db, 'turn')
+    expect(turns.map(({ what }) => what)).toEqual(inOrder.map((name) => name.replace(/^\d+_|\.sql$/g, '')))
   })
 
   it('leave no file when the database refuses it', async () => {

@@ -4,8 +4,11 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { migrate } from '../../src/database/migrate.ts'
 import { planMigrations } from '../../src/database/migration-plan.ts'
+import { aGroup, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { addPackages } from '../support/package-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
+import { analyze } from '../support/statistics.ts'
 
 describe('svc migrate --plan', () => {
   const database = useDatabase()
@@ -22,12 +25,11 @@ describe('svc migrate --plan', () => {
       join(folder, '1002_steps.sql'),
       `do $$ begin loop update package set held = true where not held; exit when not found; commit; end loop; end $$`,
     )
-    await database.db.query(
-      `with owner as (insert into repository_group (name) values ('large') returning id),
-            held as (insert into repository (group_id, name) select id, 'php' from owner returning id)
-       insert into package (repository_id, name) select id, 'large/lib' || i from held, generate_series(1, 20000) i`,
-    )
-    await database.db.query('analyze package')
+    const group = await aGroup(database.db, 'large')
+    const repository = await aRepository(database.db, { group, name: 'php' })
+    const names = Array.from({ length: 20_000 }, (_, i) => `large/lib${i}`)
+    await addPackages(database.db, repository, names)
+    await analyze(database.db)
   })
   afterAll(() => rm(folder, { recursive: true }))
 

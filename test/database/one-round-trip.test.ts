@@ -5,6 +5,7 @@ import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
+import { markTokensUsed } from '../support/token-rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 /** Returns the statements that the pool sends during an act, also those in transactions. */
@@ -29,7 +30,7 @@ describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
   let dist: string
   let lastModified: string
   /** Stores a use of every token. Otherwise a timer writes the event of the first use, maybe during a test. */
-  const noteFirstUse = () => t.db.query('update personal_token set last_used_at = now()')
+  const noteFirstUse = () => markTokensUsed(t.db)
 
   beforeAll(async () => {
     publisher = await aPublisher(t, { visibility: 'private' })

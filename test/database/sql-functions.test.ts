@@ -6,6 +6,8 @@ import { openDatabase } from '../../src/database/database.ts'
 import { builtInMigrations, migrate, pendingMigrations, readSchema } from '../../src/database/migrate.ts'
 import { planMigrations } from '../../src/database/migration-plan.ts'
 import { useDatabase } from '../support/database.ts'
+import { lockRows, openTransaction } from '../support/locks.ts'
+import { touchTable } from '../support/table-locks.ts'
 
 describe('SQL functions and views below migrations/functions', () => {
   const database = useDatabase('template1')
@@ -99,14 +101,13 @@ describe('SQL functions and views below migrations/functions', () => {
   })
 
   it('stay when nothing changed them, so a statement that reads a view stops no upgrade', async () => {
-    const reader = await database.db.connect()
+    const reader = await openTransaction(database.db)
     try {
-      await reader.query('begin; select from a_first')
+      await touchTable(reader.tx, 'a_first')
       await write('functions/last.sql', 'create or replace view last as select 1 as n')
       expect(await run()).toEqual(['functions/last.sql'])
     } finally {
-      await reader.query('rollback')
-      reader.release()
+      await reader.rollback()
     }
   })
 
@@ -185,12 +186,11 @@ describe('a migration that commits by itself', () => {
          commit;
        end loop; end $$`,
     )
-    const request = await database.db.connect()
-    await request.query('begin; select from item where n = 5 for update')
+    const request = await openTransaction(database.db)
+    await lockRows(request.tx, 'item', { n: 5 })
     const migrating = migrate(database.db, null, builtIn)
     await vi.waitUntil(async () => (await ask('select count(*)::int from item where n < 0'))[0] === 4)
-    await request.query('commit')
-    request.release()
+    await request.commit()
     expect(await migrating).toEqual(['0002_steps.sql'])
     expect(await ask('select max(n) from item')).toEqual([-1])
   })
@@ -205,14 +205,13 @@ describe('a migration that commits by itself', () => {
       join(builtIn, '0003_index.sql'),
       'create unique index concurrently if not exists item_n on item (n)',
     )
-    const request = await database.db.connect()
-    await request.query('begin; insert into item values (1000)')
+    const request = await openTransaction(database.db)
+    await request.tx.query('insert into item values (1000)')
     const pools = Array.from({ length: 3 }, () => openDatabase({ ...database.connection, max: 1 }, () => {}))
     const migrating = Promise.all(pools.map((pool) => migrate(pool, null, builtIn)))
     await vi.waitUntil(async () => (await ask('select 1 from pg_locks where not granted')).length > 0, 60_000)
     await ask('insert into item values (1001)')
-    await request.query('commit')
-    request.release()
+    await request.commit()
     expect((await migrating).flat()).toEqual(['0003_index.sql'])
     expect(await ask(`select indisvalid from pg_index where indrelid = 'item'::regclass`)).toEqual([true])
     await Promise.all(pools.map((pool) => pool.end()))

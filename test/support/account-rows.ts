@@ -287,3 +287,8 @@ export async function anIdentity(
     [id, issuer, subject, provider],
   )
 }
+
+/** Lets the known browsers and networks of an account have been used last at a time. */
+export async function dateSignInOrigins(db: Queryable, { id }: Id, lastUsedAt: Date): Promise<void> {
+  await db.query('update sign_in_origin set last_used_at = $2 where account_id = $1', [id, lastUsedAt])
+}

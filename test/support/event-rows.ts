@@ -141,3 +141,25 @@ export async function noteIdentityEvent(
     JSON.stringify(details),
   ])
 }
+
+/** Lists the ids of the events that are about groups and repositories. */
+export async function listRegistryEventIds(db: Queryable): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    'select id from event where repository_id is not null or group_id is not null order by id',
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Inserts publications that are this many days old. Each package has the number of days in its name. */
+export async function addOldPublications(
+  db: Queryable,
+  repository: { id: string },
+  days: readonly number[],
+): Promise<void> {
+  await db.query(
+    `insert into event (repository_id, action, address, happened_at, package, details)
+     select $1, 'publish', '192.0.2.1', now() - days * interval '1 day', 'acme/' || days, '{"size": 1}'
+       from unnest($2::int[]) as days`,
+    [repository.id, days],
+  )
+}

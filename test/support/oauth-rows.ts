@@ -256,3 +256,11 @@ export async function listGrantedIds(db: Queryable, account: Id): Promise<string
   )
   return rows.map(({ ids }) => ids)
 }
+
+/** Lets the authorizations of an account have been used last at a time. */
+export async function dateUse(db: Queryable, account: Id, lastUsedAt: Date): Promise<void> {
+  await db.query('update account_authorization set last_used_at = $2 where account_id = $1', [
+    account.id,
+    lastUsedAt,
+  ])
+}

@@ -82,3 +82,13 @@ function identifierOf(name: string): string {
 export async function truncateTable(db: Queryable, table: string): Promise<void> {
   await db.query(`truncate ${identifierOf(table)}`)
 }
+
+/** Returns all rows of a table, in the order of their first column. */
+export async function readRows(db: Queryable, table: string): Promise<Values[]> {
+  return (await db.query<Values>(`select * from ${identifierOf(table)} order by 1`)).rows
+}
+
+/** Writes each row of a table again, with the same values. */
+export async function rewriteRows(db: Queryable, table: string, column: string): Promise<void> {
+  await db.query(`update ${identifierOf(table)} set ${identifierOf(column)} = ${identifierOf(column)}`)
+}

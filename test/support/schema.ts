@@ -40,6 +40,16 @@ export async function describeSchema(db: Queryable): Promise<string[]> {
   return rows.map(({ line }) => line)
 }
 
+/** Returns how many characters each column may have, by the names of table and column: `account.username`. */
+export async function readTextLimits(db: Queryable): Promise<Map<string, number>> {
+  const { rows } = await db.query<{ key: string; most: number }>(
+    `select conrelid::regclass || '.' || found[1] as key, found[2]::int as most
+       from pg_constraint,
+            regexp_matches(pg_get_constraintdef(oid), 'char_length\\((\\w+)\\) <= (\\d+)', 'g') as found`,
+  )
+  return new Map(rows.map(({ key, most }) => [key, most]))
+}
+
 /** Counts the rows of every table. */
 export async function countEveryTable(db: Queryable): Promise<Record<string, number>> {
   const { rows: tables } = await db.query<{ name: string }>(

@@ -38,3 +38,43 @@ export function explaining(db: Queryable, plan: string[]): Queryable {
 export async function useManyConnections(db: pg.Pool, count: number): Promise<void> {
   await Promise.all(Array.from({ length: count }, () => db.query('select 1')))
 }
+
+/** Removes dead rows, and gives the planner new statistics. */
+export async function vacuum(db: Queryable): Promise<void> {
+  await db.query('vacuum analyze')
+}
+
+/** Lets PostgreSQL count what a connection has done so far. */
+export async function flushStatistics(db: Pick<pg.Client, 'query'>): Promise<void> {
+  await db.query('select pg_stat_force_next_flush()')
+}
+
+/** Counts the rows and blocks of tables and indexes that PostgreSQL has read so far. */
+export async function countReads(db: Queryable): Promise<number> {
+  const { rows } = await db.query<{ reads: number }>(
+    `select sum(coalesce(b.heap_blks_read, 0) + coalesce(b.heap_blks_hit, 0)
+              + coalesce(b.idx_blks_read, 0) + coalesce(b.idx_blks_hit, 0)
+              + coalesce(r.seq_tup_read, 0) + coalesce(r.idx_tup_fetch, 0))::integer as reads
+       from pg_statio_user_tables b join pg_stat_user_tables r using (relid)`,
+  )
+  return rows[0]?.reads ?? Number.NaN
+}
+
+/** Runs `work` on a connection that counts the calls of functions, and returns how often one was called. */
+export async function countCalls(
+  db: pg.Pool,
+  name: string,
+  work: (client: pg.PoolClient) => Promise<void>,
+): Promise<number> {
+  const client = await db.connect()
+  try {
+    await client.query(`set track_functions = 'pl'`)
+    await work(client)
+    await flushStatistics(client)
+    const counting = 'select calls::int from pg_stat_user_functions where funcname = $1'
+    return (await client.query<{ calls: number }>(counting, [name])).rows[0]?.calls ?? 0
+  } finally {
+    await client.query('reset track_functions')
+    client.release()
+  }
+}

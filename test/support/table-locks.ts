@@ -1,9 +1,10 @@
 import type pg from 'pg'
+import { vi } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
 import { openTransaction } from './locks.ts'
 
 /** How a table is locked: see the locks of tables in the manual of PostgreSQL. */
-export type LockMode = 'row exclusive' | 'share' | 'exclusive' | 'access exclusive'
+export type LockMode = 'row exclusive' | 'share update exclusive' | 'share' | 'exclusive' | 'access exclusive'
 
 /** Locks tables until the end of the transaction. */
 export async function lockTables(
@@ -38,4 +39,20 @@ export async function takeAdvisoryLock(tx: Queryable, key: number): Promise<void
 /** Makes each statement of the transaction fail that waits for a lock for this long. */
 export async function limitLockWaits(tx: Queryable, milliseconds: number): Promise<void> {
   await tx.query(`select set_config('lock_timeout', $1, true)`, [`${milliseconds}ms`])
+}
+
+/** Reads a table, so that the transaction holds the weakest lock of it. */
+export async function touchTable(tx: Queryable, table: string): Promise<void> {
+  await tx.query(`select from ${table} limit 1`)
+}
+
+/** Waits until a statement waits for the lock of a table. */
+export async function untilTableIsAwaited(db: Queryable, table: string): Promise<void> {
+  await vi.waitUntil(async () => {
+    const { rowCount } = await db.query(
+      'select from pg_locks where not granted and relation = $1::regclass',
+      [table],
+    )
+    return rowCount === 1
+  }, 60_000)
 }

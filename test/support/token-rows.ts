@@ -92,3 +92,8 @@ export async function moveTokenInTime(
 export async function markRevoked(db: Queryable, token: string): Promise<void> {
   await db.query('update personal_token set revoked_at = now() where token_hash = $1', [hashSecret(token)])
 }
+
+/** Lets all personal access tokens have been used now, without the event of a first use. */
+export async function markTokensUsed(db: Queryable): Promise<void> {
+  await db.query('update personal_token set last_used_at = now()')
+}

@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { listPersonalTokens, NotAnAdministratorError } from '../../../src/accounts/personal-tokens.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { siteScopes } from '../../../src/domain/permissions.ts'
+import { setAdministrator } from '../../support/account-rows.ts'
 import { aGroup, aName, anAccount, anAdminToken, aPersonalToken, aRepository } from '../../support/actors.ts'
 import { callApi, type Method } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { basic } from '../../support/registry-actors.ts'
 
 const t = useApp()
-const setAdmin = (id: string, isAdmin: boolean) =>
-  t.db.query('update account set is_admin = $2 where id = $1', [id, isAdmin])
+const setAdmin = (id: string, isAdmin: boolean) => setAdministrator(t.db, { id }, isAdmin)
 
 type Call<Target> = [Method, Target, (object | undefined)?]
 
@@ -110,7 +110,7 @@ describe('an admin token', () => {
     const account = await anAccount(t.db, { isAdmin: true })
     let made: Promise<unknown> | undefined
     await transaction(t.db, async (tx) => {
-      await tx.query('update account set is_admin = false where id = $1', [account.id])
+      await setAdministrator(tx, account, false)
       made = anAdminToken(t.db, account).catch((error: unknown) => error)
       await new Promise((resolve) => setTimeout(resolve, 200))
     })

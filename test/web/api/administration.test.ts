@@ -2,9 +2,11 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { changeAccount } from '../../../src/accounts/accounts.ts'
 import { isPassword } from '../../../src/accounts/passwords.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { listIdentityEvents } from '../../../src/events/identity-events.ts'
+import { listUsernames, setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import {
   aGroup,
   aGroupMember,
@@ -16,8 +18,12 @@ import {
 } from '../../support/actors.ts'
 import { callApi, type Method } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
 import { aPersonWithTotp, enrol } from '../../support/factor-actors.ts'
+import { membersOf, storedGroup } from '../../support/group-rows.ts'
+import { lockRows, untilWaiting } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
+import { dropRows } from '../../support/rows.ts'
 import { anAuthorizedApplication } from '../../support/token-client.ts'
 
 const migrationsDir = mkdtempSync(join(tmpdir(), 'svc-test-migrations-'))
@@ -36,8 +42,8 @@ async function aCaller({
 }
 
 async function lastEvent(username: string) {
-  const { rows } = await t.db.query('select id from account where username = $1', [username])
-  const events = await listIdentityEvents(t.db, { accountId: rows[0].id }, { after: null, limit: 10 })
+  const { id: accountId } = (await storedAccount(t.db, { username })) ?? expect.fail()
+  const events = await listIdentityEvents(t.db, { accountId }, { after: null, limit: 10 })
   // The first use of a token is written some seconds later, so it may come between.
   const event = events.find(({ action }) => action !== 'token-first-used')
   return event && { action: event.action, actor: event.actor, via: event.via }
@@ -72,7 +78,7 @@ describe('endpoints for people', () => {
     expect(found.length).toBeGreaterThan(25)
     const other = await anAccount(t.db)
     const application = await anAuthorizedApplication(t, { scopes })
-    await t.db.query('update account set is_admin = true where id = $1', [application.account.id])
+    await setAdministrator(t.db, application.account, true)
     const { access_token } = await application.tokens()
     const admin = await anAccount(t.db, { isAdmin: true })
     const repository = await aRepository(t.db)
@@ -94,7 +100,7 @@ describe('endpoints for people', () => {
       const response = await callApi(t, lacking, method, url, method === 'GET' ? undefined : {})
       expect([method, path, response.json().errmsg]).toEqual([method, path, expect.stringContaining('scope')])
     }
-    expect(await t.db.query('select from account where id = $1', [other.id])).toMatchObject({ rowCount: 1 })
+    expect(await storedAccount(t.db, other)).toBeDefined()
   })
 
   it.each([
@@ -110,13 +116,13 @@ describe('endpoints for people', () => {
     ['a huge name', { username: 'good', name: 'x'.repeat(20_000) }, 400],
   ])('makes no account with %s', async (_what, body, status) => {
     const { call } = await aCaller()
-    const { rows } = await t.db.query('select count(*)::int as count from account')
+    const before = await listUsernames(t.db)
     const response = await call('POST', '/accounts', body)
     expect([response.statusCode, response.json()]).toEqual([
       status,
       { errcode: 3, errmsg: expect.any(String) },
     ])
-    expect((await t.db.query('select count(*)::int as count from account')).rows).toEqual(rows)
+    expect(await listUsernames(t.db)).toEqual(before)
   })
 })
 
@@ -127,9 +133,9 @@ describe('a change of an account', () => {
     const renamed = aName('renamed')
     let change: ReturnType<typeof call> | undefined
     await transaction(t.db, async (tx) => {
-      await tx.query('update account set username = $2 where id = $1', [account.id, renamed])
+      await changeAccount(tx, account.id, { username: renamed })
       change = call('PATCH', `/accounts/${account.username}`, { name: 'Ann' })
-      await untilWaiting()
+      await untilWaiting(t.db)
     })
     expect((await change)?.json()).toMatchObject({ username: renamed, name: 'Ann' })
     expect((await call('GET', `/accounts/${renamed}`)).json()).toMatchObject({ name: 'Ann' })
@@ -140,7 +146,7 @@ describe('a change of an account', () => {
     const account = await anAccount(t.db, { displayName: 'Ann' })
     await signIn(t.app, account)
     await transaction(t.db, async (tx) => {
-      await tx.query('select from session where account_id = $1 for update', [account.id])
+      await lockRows(tx, 'session', { accountId: account.id })
       const change = await call('PATCH', `/accounts/${account.username}`, { name: 'Anna', disabled: true })
       expect(change.statusCode).toBe(503)
     })
@@ -152,16 +158,6 @@ describe('a change of an account', () => {
 })
 
 /** Waits until a transaction waits for a lock. */
-async function untilWaiting() {
-  const waiting = async () =>
-    (
-      await t.db.query(
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-    ).rowCount
-  await expect.poll(waiting).toBe(1)
-}
-
 describe('/api/accounts', () => {
   it('makes, finds, changes, disables, enables and deletes an account, as the administrator', async () => {
     const { account: admin, call } = await aCaller()
@@ -170,8 +166,8 @@ describe('/api/accounts', () => {
     expect(made.statusCode).toBe(201)
     const { password, ...about } = made.json()
     expect(about).toMatchObject({ username, name: 'New', admin: false, email_verified_at: null })
-    const stored = await t.db.query('select password_hash from account where username = $1', [username])
-    expect(await isPassword(password, stored.rows[0].password_hash)).toBe(true)
+    const stored = (await storedAccount(t.db, { username })) ?? expect.fail()
+    expect(await isPassword(password, stored.passwordHash ?? '')).toBe(true)
     expect(await lastEvent(username)).toEqual({
       action: 'account-created',
       actor: admin.username,
@@ -211,8 +207,7 @@ describe('/api/accounts', () => {
     expect((await call('DELETE', `/accounts/${renamed}?groups_to=nobody-at-all`)).statusCode).toBe(400)
     const deleted = await call('DELETE', `/accounts/${renamed}?groups_to=${admin.username}`)
     expect(deleted.statusCode).toBe(204)
-    const { rows } = await t.db.query('select account_id from group_member where group_id = $1', [group.id])
-    expect(rows).toEqual([{ account_id: admin.id }])
+    expect(await membersOf(t.db, group)).toMatchObject([{ accountId: admin.id }])
     expect((await call('POST', '/accounts', { username: renamed })).statusCode).toBe(409)
   })
 
@@ -290,8 +285,8 @@ describe('/api/accounts', () => {
     const refused = await call('PUT', `${url}/password`, { password: 'password1234' })
     expect([refused.statusCode, refused.json().errmsg]).toEqual([400, expect.stringMatching(/^password: /)])
     const { password } = (await call('PUT', `${url}/password`)).json()
-    const stored = await t.db.query('select password_hash from account where id = $1', [id])
-    expect(await isPassword(password, stored.rows[0].password_hash)).toBe(true)
+    const stored = (await storedAccount(t.db, { id })) ?? expect.fail()
+    expect(await isPassword(password, stored.passwordHash ?? '')).toBe(true)
     const link = (await call('POST', `${url}/reset-link`)).json()
     expect((await t.app.inject(link.url.replace('http://svc.test', ''))).body).toContain(username)
     await aPersonalToken(t.db, { id })
@@ -328,7 +323,7 @@ describe('/api/groups', () => {
     ])
     expect((await call('POST', '/groups', { name })).statusCode).toBe(409)
     const former = await aGroup(t.db)
-    await t.db.query('delete from repository_group where id = $1', [former.id])
+    await dropRows(t.db, 'repository_group', { id: former.id })
     const reserved = await call('POST', '/groups', { name: former.name })
     expect([reserved.statusCode, reserved.json().errmsg]).toEqual([
       409,
@@ -371,12 +366,9 @@ describe('/api/groups', () => {
     expect((await require()).statusCode).toBe(409)
     await enrol(t, account, await signIn(t.app, account))
     expect((await require()).json()).toMatchObject({ requires_second_factor: true })
-    const { rows } = await t.db.query(
-      `select e.action, e.actor_id as account_id, e.token_kind from event e join repository_group g on g.id = e.group_id
-        where g.name = $1 order by e.id desc limit 1`,
-      [name],
-    )
-    expect(rows).toEqual([{ action: 'set-group', account_id: account.id, token_kind: 'personal' }])
+    const { id: groupId } = (await storedGroup(t.db, name)) ?? expect.fail()
+    const changes = await eventsOf(t.db, { groupId }, ['action', 'actorId', 'tokenKind'])
+    expect(changes.at(-1)).toEqual({ action: 'set-group', actorId: account.id, tokenKind: 'personal' })
     // Only site administrators rename and delete groups, as in the browser.
     expect((await call('PATCH', `/groups/${name}`, { name: aName('other') })).statusCode).toBe(403)
     expect((await call('DELETE', `/groups/${name}`)).statusCode).toBe(403)

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { isScope } from '../../../src/domain/scopes.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { readTextLimits } from '../../support/schema.ts'
 
 interface Operation {
   summary: string
@@ -210,12 +211,7 @@ describe('GET /api/openapi.json', () => {
 
   it('describes the limits that the database enforces', async () => {
     const { schemas } = (await read()).components
-    const { rows } = await t.db.query<{ key: string; most: number }>(
-      `select conrelid::regclass || '.' || found[1] as key, found[2]::int as most
-         from pg_constraint,
-              regexp_matches(pg_get_constraintdef(oid), 'char_length\\((\\w+)\\) <= (\\d+)', 'g') as found`,
-    )
-    const limits = new Map(rows.map(({ key, most }) => [key, most]))
+    const limits = await readTextLimits(t.db)
     const described = (
       [
         ['AccountDraft', 'username', 'account.username'],

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { aDeployToken, aMember, anAccount, aPersonalToken, signIn } from '../../support/actors.ts'
+import { aDeployToken, aMember, anAccount, aPersonalToken, groupOf, signIn } from '../../support/actors.ts'
 import { aCaller, everyScope } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { readmeRows } from '../../support/package-rows.ts'
 import { aPackageZip, basic, expand } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
 import { aZip } from '../../support/zip.ts'
 
 const t = useApp()
@@ -111,14 +113,7 @@ describe('the README of a version', () => {
     const { push, call, repository } = await aCaller(t)
     const manifest = JSON.stringify({ name: 'acme/lib' })
     await push('1.0.0', { payload: aZip({ 'composer.json': manifest, 'README.md': '# Secret' }) })
-    const count = async () =>
-      (
-        await t.db.query(
-          `select from version_readme r join package_version v on v.id = r.version_id
-             join package p on p.id = v.package_id where p.repository_id = $1`,
-          [repository.id],
-        )
-      ).rowCount
+    const count = async () => (await readmeRows(t.db, repository)).length
     expect(await count()).toBe(1)
     expect((await call('DELETE', url)).statusCode).toBe(204)
     expect(await count()).toBe(0)
@@ -192,8 +187,7 @@ describe('GET …/packages/<vendor>/<package>', () => {
   it('names a deploy token that published a version, and a deleted account as such', async () => {
     const { push, call, account, repository, path } = await aCaller(t)
     await push('1.0.0')
-    const { rows } = await t.db.query('select group_id as id from repository where id = $1', [repository.id])
-    const token = await aDeployToken(t.db, rows[0], { name: 'build server' })
+    const token = await aDeployToken(t.db, await groupOf(t.db, repository), { name: 'build server' })
     await t.app.inject({
       method: 'PUT',
       url: `${path}upload/acme/lib/1.1.0`,
@@ -203,7 +197,7 @@ describe('GET …/packages/<vendor>/<package>', () => {
     const admin = await anAccount(t.db)
     await aMember(t.db, admin, repository, 'admin')
     const authorization = `Bearer ${await aPersonalToken(t.db, admin, { scopes: everyScope })}`
-    await t.db.query('delete from account where id = $1', [account.id])
+    await dropRows(t.db, 'account', { id: account.id })
     expect((await call('GET', lib)).statusCode).toBe(401)
     const get = async (below: string) =>
       (

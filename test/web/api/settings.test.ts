@@ -6,6 +6,8 @@ import { claimVendorByHand } from '../../../src/upstreams/claims.ts'
 import { aGroupMember, anAccount, aPersonalToken, aRepository } from '../../support/actors.ts'
 import { aCaller, callApi, everyScope } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { listPersonalTokenIds } from '../../support/token-rows.ts'
 
 const t = useApp()
 
@@ -126,11 +128,8 @@ describe('PATCH and DELETE /api/repositories/<group>/<name>', () => {
     expect((await call('DELETE')).statusCode).toBe(204)
     expect((await call('GET')).statusCode).toBe(404)
     expect((await ask('packages.json')).statusCode).toBe(404)
-    const { rows } = await t.db.query(
-      'select action, details from event where repository_id = $1 order by id',
-      [repository.id],
-    )
-    expect(rows).toEqual([
+    const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'details'])
+    expect(events).toEqual([
       expect.objectContaining({ action: 'publish' }),
       { action: 'delete-repository', details: { path: repository.path } },
     ])
@@ -160,12 +159,12 @@ describe('GET …/events', () => {
     await call('DELETE', `/members/${bob.username}`)
     await call('PATCH', '', { description: 'new' })
     const events = (await call('GET', '/events?limit=100')).json()
-    const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
+    const [tokenId] = await listPersonalTokenIds(t.db, account)
     for (const event of events) {
       expect(event).toMatchObject({
         id: expect.any(Number),
         account: account.username,
-        token: { kind: 'personal', id: Number(rows[0].id) },
+        token: { kind: 'personal', id: Number(tokenId) },
         ip: '127.0.0.1',
         happened_at: expect.stringMatching(/Z$/),
       })

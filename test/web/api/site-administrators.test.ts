@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../../src/domain/principal.ts'
 import { addGroup } from '../../../src/groups/tenancy.ts'
+import { setAdministrator } from '../../support/account-rows.ts'
 import {
   aGroup,
   aGroupMember,
@@ -20,7 +21,7 @@ const scopes = ['group-resource:rw', 'group-manage:rw', 'group-delete:rw', 'regi
 /** A site administrator, with calls by a personal access token and by an application with the same scopes. */
 async function aSiteAdministrator() {
   const { account, tokens } = await anAuthorizedApplication(t, { scopes })
-  await t.db.query('update account set is_admin = true where id = $1', [account.id])
+  await setAdministrator(t.db, account, true)
   const { access_token } = await tokens()
   const personal = await anAdminToken(t.db, account, { scopes })
   const callWith = (token: string) => (method: Method, url: string, body?: object) =>

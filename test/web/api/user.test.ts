@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest'
+import { changeAccount, setDisabled } from '../../../src/accounts/accounts.ts'
 import { makeSecret } from '../../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../../src/oauth/applications.ts'
+import { verifyEmail } from '../../support/account-rows.ts'
 import { anAccount, aPersonalToken } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { hideView } from '../../support/broken-schema.ts'
 import { basicOf } from '../../support/oauth-actors.ts'
+import { endAuthorization } from '../../support/oauth-rows.ts'
 import { anAuthorizedApplication, pass } from '../../support/token-client.ts'
 
 describe('GET /api/user', () => {
@@ -96,12 +100,10 @@ describe('GET /api/user', () => {
     const other = await anAuthorizedApplication(t)
     const { access_token: second } = await other.tokens()
     expect(await status(second)).toBe(200)
-    await t.db.query('update account_authorization set ended_at = now() where id = $1', [
-      other.authorization.id,
-    ])
+    await endAuthorization(t.db, other.authorization)
     expect(await status(second)).toBe(401)
     expect(await status(personal)).toBe(200)
-    await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
+    await setDisabled(t.db, account.id, true)
     expect(await status(personal)).toBe(401)
   })
 
@@ -224,9 +226,9 @@ describe('GET /api/user/emails', () => {
   it('shows it as verified once somebody has verified it, until it changes', async () => {
     const account = await anAccount(t.db, { email: 'bea@example.com' })
     const token = await aPersonalToken(t.db, account, { scopes: ['account-email:r'] })
-    await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+    await verifyEmail(t.db, account)
     expect((await get(token)).json()).toEqual([{ email: 'bea@example.com', primary: true, verified: true }])
-    await t.db.query(`update account set email = 'cleo@example.com' where id = $1`, [account.id])
+    await changeAccount(t.db, account.id, { email: 'cleo@example.com' })
     expect((await get(token)).json()).toEqual([{ email: 'cleo@example.com', primary: true, verified: false }])
   })
 
@@ -272,7 +274,7 @@ describe('the API', () => {
 
   it('report an error of the server without detail', async () => {
     const token = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:rw'] })
-    await t.db.query('alter view live_token rename to elsewhere')
+    await hideView(t.db, 'live_token')
     const response = await t.app.inject({ url: '/api/user', headers: { authorization: `Bearer ${token}` } })
     expect(response.statusCode).toBe(500)
     expect(response.json()).toEqual({ errcode: 13, errmsg: 'internal error' })

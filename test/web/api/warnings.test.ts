@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
+import { addAdvisories } from '../../support/version-rows.ts'
 
 const t = useApp()
 const lib = '/packages/acme/lib'
@@ -58,11 +59,7 @@ describe('POST and DELETE …/advisories', () => {
 
   it('allow 500 advisories of a package, also when two are published at once', async () => {
     const { call, repository } = await aPackage('1.0.0')
-    await t.db.query(
-      `insert into advisory (advisory_id, package_id, title, affected_versions)
-       select 'SVC-full-' || n, p.id, 'x', '*' from package p, generate_series(1, 499) n where p.repository_id = $1`,
-      [repository.id],
-    )
+    await addAdvisories(t.db, repository, 499)
     const made = await Promise.all([1, 2].map(() => call('POST', `${lib}/advisories`, leak)))
     expect(made.filter(({ statusCode }) => statusCode === 201)).toHaveLength(1)
     expect(made.find(({ statusCode }) => statusCode === 409)?.json()).toEqual({

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { anIdentity, dateSignInOrigins, listUsernames, storedAccount } from '../../../support/account-rows.ts'
 import {
   aGroup,
   aGroupMember,
@@ -12,8 +13,11 @@ import {
 } from '../../../support/actors.ts'
 import { anAdministrator } from '../../../support/admin-actors.ts'
 import { useApp } from '../../../support/app.ts'
+import { installationId } from '../../../support/archive-rows.ts'
 import { open } from '../../../support/browse.ts'
+import { aFailedJob, aJobKind, aStoredJob } from '../../../support/job-rows.ts'
 import { anApplication } from '../../../support/oauth-actors.ts'
+import { dropRows } from '../../../support/rows.ts'
 
 describe('/admin', () => {
   const t = useApp()
@@ -45,7 +49,7 @@ describe('/admin', () => {
   it('shows counts and pending work', async () => {
     const { cookie } = await anAdministrator(t)
     await anApplication(t.db, { status: 'pending' })
-    await t.db.query(`insert into job (name, key, failed_at) values ('collect-garbage', 'x', now())`)
+    await aFailedJob(t.db, 'collect-garbage')
     const { body } = await open(t, '/admin', cookie)
     expect(body).toContain('1 application waits')
     expect(body).toContain('1 background job has failed')
@@ -54,10 +58,7 @@ describe('/admin', () => {
   it('/admin/accounts/<username> shows the sign-in providers of an account, and unlinks one', async () => {
     const { cookie } = await anAdministrator(t)
     const { id, username } = await anAccount(t.db)
-    await t.db.query(
-      `insert into account_identity (account_id, issuer, subject, provider) values ($1, 'https://id.test', 'u-17', 'corp')`,
-      [id],
-    )
+    await anIdentity(t.db, { id }, { issuer: 'https://id.test', subject: 'u-17', provider: 'corp' })
     const url = `/admin/accounts/${username}`
     const page = await open(t, url, cookie)
     expect(page.body).toContain('<code>u-17</code> at https://id.test')
@@ -72,15 +73,14 @@ describe('/admin', () => {
 
   it('/admin/system shows version, database, store, jobs and disk', async () => {
     const { cookie } = await anAdministrator(t)
-    await t.db.query(`insert into job_kind (name, succeeded_at)
-                      values ('collect-garbage', '2026-01-02 03:04Z'), ('idle-job', null), ('failing-job', null)
-                      on conflict (name) do update set succeeded_at = excluded.succeeded_at`)
-    await t.db.query(`insert into job (name, key, failed_at, last_error)
-                      values ('failing-job', 'a', null, null), ('failing-job', 'b', now(), 'no route to <host>')`)
+    await dropRows(t.db, 'job_kind', { name: 'collect-garbage' })
+    await aJobKind(t.db, 'collect-garbage', { succeededAt: new Date('2026-01-02T03:04Z') })
+    for (const kind of ['idle-job', 'failing-job']) await aJobKind(t.db, kind)
+    await aStoredJob(t.db, 'failing-job', { key: 'a' })
+    await aFailedJob(t.db, 'failing-job', 'no route to <host>')
     const { body } = await open(t, '/admin/system', cookie)
     expect(body).toContain('svc 0.1.0')
-    const { rows } = await t.db.query('select id from installation')
-    expect(body).toContain(rows[0].id)
+    expect(body).toContain(await installationId(t.db))
     expect(body).toContain(t.config.dataDir)
     const rowOf = (job: string) => {
       const row = body.slice(body.indexOf(`<th scope="row">${job}</th>`))
@@ -153,9 +153,7 @@ describe('/admin/accounts', () => {
     expect(await look()).toContain('last seen <time')
     const settings = await open(t, '/settings/account', signedIn)
     await post(t.app, '/logout', signedIn, { csrf_token: csrfTokenIn(settings) })
-    await t.db.query(`update sign_in_origin set last_used_at = '2026-01-02 03:04Z' where account_id = $1`, [
-      account.id,
-    ])
+    await dateSignInOrigins(t.db, account, new Date('2026-01-02T03:04Z'))
     const signedOut = await look()
     expect(signedOut).toMatch(/last signed in <time[^>]*>on 2 Jan 2026, 03:04 UTC/)
     expect(signedOut).not.toContain('no known sign-in')
@@ -176,8 +174,8 @@ describe('/admin/accounts', () => {
     expect(made.statusCode).toBe(200)
     const password = /<code id="password">(\w+)</.exec(made.body)?.[1] ?? ''
     expect(await signsIn('newcomer', password)).toBe(true)
-    const { rows } = await t.db.query(`select email, is_admin from account where username = 'newcomer'`)
-    expect(rows).toEqual([{ email: 'n@example.com', is_admin: true }])
+    const newcomer = await storedAccount(t.db, { username: 'newcomer' })
+    expect(newcomer).toMatchObject({ email: 'n@example.com', isAdmin: true })
   })
 
   it.each([
@@ -187,14 +185,14 @@ describe('/admin/accounts', () => {
     ['a value that the form does not have', { admin: 'no' }, 'has a value that is not allowed'],
   ])('makes no account with %s', async (_what, difference, words) => {
     const { cookie, csrf_token } = await anAdministrator(t)
-    await t.db.query('delete from account where username = $1', ['taken'])
+    await dropRows(t.db, 'account', { username: 'taken' })
     await anAccount(t.db, { username: 'taken' })
-    const before = await t.db.query('select from account')
+    const before = await listUsernames(t.db)
     const form = { csrf_token, username: 'somebody', ...difference }
     const response = await post(t.app, '/admin/accounts', cookie, form)
     expect(response.statusCode).toBe(400)
     expect(response.body).toContain(words)
-    expect((await t.db.query('select from account')).rowCount).toBe(before.rowCount)
+    expect(await listUsernames(t.db)).toEqual(before)
   })
 
   it('disables and enables an account', async () => {
@@ -277,7 +275,7 @@ describe('/admin/accounts', () => {
       expect((await post(t.app, to, cookie, form)).statusCode, `${to} ${JSON.stringify(form)}`).toBe(status)
     }
     await signIn(t.app, account)
-    expect((await t.db.query(`select from account where username = 'forged'`)).rowCount).toBe(0)
+    expect(await storedAccount(t.db, { username: 'forged' })).toBeUndefined()
   })
 
   async function signsIn(username: string, password: string): Promise<boolean> {

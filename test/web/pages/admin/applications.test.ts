@@ -2,19 +2,25 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { listAppliedMigrations } from '../../../../src/database/migrate.ts'
 import { enforcedScopes } from '../../../../src/domain/permissions.ts'
 import { hashSecret } from '../../../../src/domain/secrets.ts'
+import { findApplicationByClientId } from '../../../../src/oauth/applications.ts'
 import { anAccount, cookiesOf, post } from '../../../support/actors.ts'
 import { anAdministrator, postFile, registrationFields } from '../../../support/admin-actors.ts'
 import { useApp } from '../../../support/app.ts'
+import { listStoredApplications } from '../../../support/application-rows.ts'
 import { open } from '../../../support/browse.ts'
+import { eventsOf } from '../../../support/event-rows.ts'
 import { anApplication, anAuthorization, pixel } from '../../../support/oauth-actors.ts'
+import { changeRegistration, dateUse, listClientSecrets } from '../../../support/oauth-rows.ts'
+import { countRows } from '../../../support/rows.ts'
 
 describe('/admin/applications', () => {
   const t = useApp()
 
   const stored = async (clientId: string) =>
-    (await t.db.query('select * from application where client_id = $1', [clientId])).rows[0]
+    (await listStoredApplications(t.db)).find((one) => one.clientId === clientId)
   const migrations = join(t.config.dataDir, 'migrations')
 
   it('lists the applications of one state', async () => {
@@ -39,10 +45,7 @@ describe('/admin/applications', () => {
     })
     await anAuthorization(t.db, account, application)
     await anAuthorization(t.db, await anAccount(t.db), application)
-    await t.db.query(
-      `update account_authorization set last_used_at = '2026-01-02 03:04Z' where account_id = $1`,
-      [account.id],
-    )
+    await dateUse(t.db, account, new Date('2026-01-02T03:04Z'))
     const { body } = await open(t, `/admin/applications/${application.clientId}`, cookie)
     for (const words of [
       'Ask &lt;b&gt;',
@@ -61,7 +64,7 @@ describe('/admin/applications', () => {
     ]) {
       expect(body).toContain(words)
     }
-    await t.db.query(`update application set resource_scope = 'specified' where id = $1`, [application.id])
+    await changeRegistration(t.db, application, { resourceScope: 'specified' })
     const specified = await open(t, `/admin/applications/${application.clientId}`, cookie)
     expect(specified.body).toContain('Only the repositories that the person chooses')
     // Only administrators see the logo of an application that was never approved.
@@ -85,7 +88,7 @@ describe('/admin/applications', () => {
 
     const approved = await review({ act: 'approve' })
     expect(approved.statusCode).toBe(303)
-    expect(await stored(clientId)).toMatchObject({ status: 'approved', status_reason: null })
+    expect(await stored(clientId)).toMatchObject({ status: 'approved', statusReason: null })
     const page = await open(t, String(approved.headers.location), `${cookie}; ${cookiesOf(approved)}`)
     expect(page.body).toContain('is approved. People can authorize it.')
     const file = /href="(\/admin\/applications\/migrations\/[^"]+)"/.exec(page.body)?.[1] ?? ''
@@ -95,15 +98,13 @@ describe('/admin/applications', () => {
       `set status = 'approved', status_reason = null where client_id = '${clientId}'`,
     )
 
-    const { rows } = await t.db.query(
-      `select action, via, actor_id from event where action = 'application-approved'`,
-    )
-    expect(rows).toEqual([{ action: 'application-approved', via: 'browser', actor_id: account.id }])
+    const approvals = await eventsOf(t.db, { action: 'application-approved' }, ['via', 'actorId'])
+    expect(approvals).toEqual([{ via: 'browser', actorId: account.id }])
     await review({ act: 'suspend', reason: "It's leaking" })
-    expect(await stored(clientId)).toMatchObject({ status: 'suspended', status_reason: "It's leaking" })
+    expect(await stored(clientId)).toMatchObject({ status: 'suspended', statusReason: "It's leaking" })
     const declined = await review({ act: 'decline', reason: 'No <b>website</b>', only_here: 'yes' })
     expect(declined.headers.location).toBe(url)
-    expect(await stored(clientId)).toMatchObject({ status: 'declined', status_reason: 'No <b>website</b>' })
+    expect(await stored(clientId)).toMatchObject({ status: 'declined', statusReason: 'No <b>website</b>' })
     expect((await open(t, url, cookie)).body).toContain('No &lt;b&gt;website&lt;/b&gt;')
     const history = (await open(t, url, cookie)).body.replaceAll('\n', ' ').match(/<h2>History.*/)?.[0] ?? ''
     expect(Array.from(history.matchAll(/<strong>([^<]+)</g), ([, what]) => what)).toEqual([
@@ -132,24 +133,20 @@ describe('/admin/applications', () => {
     const response = await post(t.app, `/admin/applications/${clientId}`, cookie, { csrf_token, ...form })
     expect(response.statusCode).toBe(400)
     expect(response.body).toContain(words)
-    expect(await stored(clientId)).toMatchObject({ status: 'approved', status_reason: null })
+    expect(await stored(clientId)).toMatchObject({ status: 'approved', statusReason: null })
   })
 
   it('makes a new secret, and the old one works until the overlap ends', async () => {
     const { cookie, csrf_token } = await anAdministrator(t)
-    const { clientId, clientSecret } = await anApplication(t.db)
+    const { id, clientId, clientSecret } = await anApplication(t.db)
     const url = `/admin/applications/${clientId}/secret`
     const response = await post(t.app, url, cookie, { csrf_token, overlap_seconds: '3600' })
     const made = /<code id="client-secret">(\w+)</.exec(response.body)?.[1] ?? ''
-    const { rows } = await t.db.query(
-      `select secret_hash, extract(epoch from expires_at - now())::float8 as seconds
-         from application_secret where application_id = (select id from application where client_id = $1)
-        order by expires_at`,
-      [clientId],
-    )
-    expect(rows.map(({ secret_hash }) => secret_hash)).toEqual([hashSecret(clientSecret), hashSecret(made)])
-    expect(rows[0].seconds).toBeGreaterThan(3000)
-    expect(rows[0].seconds).toBeLessThanOrEqual(3600)
+    const [old, current, ...others] = await listClientSecrets(t.db, { id })
+    expect([old?.secretHash, current?.secretHash]).toEqual([hashSecret(clientSecret), hashSecret(made)])
+    expect(others).toEqual([])
+    expect(old?.seconds).toBeGreaterThan(3000)
+    expect(old?.seconds).toBeLessThanOrEqual(3600)
     expect((await post(t.app, url, cookie, { csrf_token, overlap_seconds: '5' })).statusCode).toBe(400)
   })
 
@@ -166,13 +163,13 @@ describe('/admin/applications', () => {
       name: 'Build Bot',
       description: 'Builds\nthings',
       website: 'https://bot.example.com',
-      redirect_uri: 'https://bot.example.com/callback',
-      exact_redirect: false,
+      redirectUri: 'https://bot.example.com/callback',
+      isExactRedirect: false,
       logo: pixel,
       scopes: ['account-profile:r', 'registry-package:rw'],
-      resource_scope: 'all',
+      resourceScope: 'all',
       status: 'approved',
-      is_resource_server: false,
+      isResourceServer: false,
     })
     const token = await t.app.inject({
       method: 'POST',
@@ -201,12 +198,12 @@ describe('/admin/applications', () => {
     ['NUL in a field', { name: 'a\0b' }, pixel, 'not well-formed'],
   ])('registers nothing with %s', async (_what, difference, logo, words) => {
     const { cookie, csrf_token } = await anAdministrator(t)
-    const before = await t.db.query('select from application')
+    const before = await countRows(t.db, 'application')
     const fields = { ...registrationFields, ...difference, csrf_token }
     const response = await postFile(t, '/admin/applications/new', cookie, fields, logo)
     expect(response.statusCode).toBe(400)
     expect(response.body).toContain(words)
-    expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
+    expect(await countRows(t.db, 'application')).toBe(before)
   })
 
   it('changes the edited values, and nothing else', async () => {
@@ -231,8 +228,8 @@ describe('/admin/applications', () => {
       `  exact_redirect = true,\n  resource_scope = 'specified',\n  description = null`,
     )
     expect(await stored(application.clientId)).toMatchObject({
-      exact_redirect: true,
-      resource_scope: 'specified',
+      isExactRedirect: true,
+      resourceScope: 'specified',
       description: null,
       logo: pixel,
     })
@@ -253,8 +250,8 @@ describe('/admin/applications', () => {
     expect(await stored(clientId)).toBeDefined()
     expect((await send(` ${name} `)).headers.location).toBe('/admin/applications')
     expect(await stored(clientId)).toBeUndefined()
-    const { rows } = await t.db.query(`select name from applied_migration where name like '%delete_old_bot%'`)
-    expect(rows).toHaveLength(1)
+    const applied = await listAppliedMigrations(t.db)
+    expect([...applied.keys()].filter((one) => one.includes('delete_old_bot'))).toHaveLength(1)
     expect((await send(name)).statusCode).toBe(404)
   })
 
@@ -263,13 +260,13 @@ describe('/admin/applications', () => {
     const { clientId } = await anApplication(t.db)
     const url = `/admin/applications/${clientId}`
     const forged = { ...registrationFields, csrf_token: 'guessed' }
-    const before = await t.db.query('select from application')
+    const before = await countRows(t.db, 'application')
     expect((await post(t.app, url, cookie, { act: 'suspend' })).statusCode).toBe(403)
     expect((await post(t.app, `${url}/secret`, cookie, { overlap_seconds: '0' })).statusCode).toBe(403)
     expect((await postFile(t, `${url}/edit`, cookie, forged)).statusCode).toBe(403)
     expect((await postFile(t, '/admin/applications/new', cookie, forged)).statusCode).toBe(403)
     expect(await stored(clientId)).toMatchObject({ status: 'approved', name: 'Package Mirror' })
-    expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
+    expect(await countRows(t.db, 'application')).toBe(before)
   })
 
   it('responds with 404 for unknown applications and migrations', async () => {
@@ -298,8 +295,7 @@ describe.skipIf(!existsSync(unwritable))(
       const response = await post(t.app, url, cookie, { csrf_token, act: 'suspend' })
       expect(response.statusCode).toBe(400)
       expect(response.body).toContain('cannot be written')
-      const status = async () =>
-        (await t.db.query('select status from application where client_id = $1', [clientId])).rows[0].status
+      const status = async () => (await findApplicationByClientId(t.db, clientId))?.status
       expect(await status()).toBe('approved')
       const here = await post(t.app, url, cookie, { csrf_token, act: 'suspend', only_here: 'yes' })
       expect(here.headers.location).toBe(url)

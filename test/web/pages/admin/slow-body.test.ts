@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
+import { storedAccount } from '../../../support/account-rows.ts'
 import { anAccount, post } from '../../../support/actors.ts'
 import { anAdministrator } from '../../../support/admin-actors.ts'
 import { useListeningApp } from '../../../support/listening.ts'
@@ -41,8 +42,7 @@ describe('a POST below /admin whose body arrives late', () => {
       expect(removal.statusCode).toBe(303)
       socket.write(body.slice(-1))
       expect(await response).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 404 Not Found\r\n/)
-      const { rows } = await t.db.query('select is_admin from account where id = $1', [friend.id])
-      expect(rows).toEqual([{ is_admin: false }])
+      expect(await storedAccount(t.db, friend)).toMatchObject({ isAdmin: false })
     },
   )
 })
