@@ -1,6 +1,7 @@
 import type { Queryable } from '../database/database.ts'
-import { byteaArray, forEachCall } from '../database/shared-statements.ts'
-import type { EncodedDocument, Encoding } from './encodings.ts'
+import { byteaArray, forEachCall, shareStatements } from '../database/shared-statements.ts'
+import { openReadCache } from '../domain/read-cache.ts'
+import { compress, type EncodedDocument, type Encoding } from './encodings.ts'
 
 interface DocumentTable {
   table: string
@@ -92,6 +93,152 @@ export function validatorsOf({ revision, contentTag, lastModified }: DocumentSta
   }
 }
 
+/**
+ * How many bytes of documents the cache keeps. Responses to clients that read slowly share its buffers. They can hold
+ * documents that the cache has evicted beyond that. Unlike archives, these are not limited.
+ */
+const maxCachedBytes = 64 * 1024 * 1024
+
+/** A document's bytes in one content coding, and the state that they belong to. */
+export interface DocumentBytes extends Validators {
+  bytes: Buffer
+}
+
+/** The bytes of stored documents of all kinds. */
+export interface DocumentCache {
+  /**
+   * Returns the bytes of a document in a content coding. They belong to a later state if the document has changed after
+   * it was found. Null when it was deleted.
+   */
+  read: (document: StoredDocument, encoding: Encoding) => Promise<DocumentBytes | null>
+}
+
+/**
+ * Opens the cache of a process. The key of an entry has the coding, the document and its state. Concurrent requests share
+ * one read of bytes that are not cached, and requests for different documents share a statement.
+ */
+export function openDocumentCache(db: Queryable): DocumentCache {
+  const readerOf = (kind: DocumentKind) =>
+    shareStatements((wanted: WantedPiece[]) => listDocumentPieces(db, kind, wanted))
+  const readers = {
+    root: readerOf('root'),
+    filter: readerOf('filter'),
+    package: readerOf('package'),
+    mirror: readerOf('mirror'),
+  }
+
+  async function readBytes(document: StoredDocument, encoding: Encoding): Promise<DocumentBytes | undefined> {
+    const { kind, ownerId, isDev, encoded } = document
+    if (encoded) return { ...validatorsOf(document), bytes: encoded[encoding] }
+    const stored = await joinPieces((start) => readers[kind]({ ownerId, isDev, encoding, start }))
+    if (!stored) return undefined
+    const bytes = kind === 'filter' ? await compress(stored.bytes, encoding) : stored.bytes
+    return { ...validatorsOf(stored), bytes }
+  }
+
+  const cache = openReadCache<DocumentBytes, { document: StoredDocument; encoding: Encoding }>({
+    maxSize: maxCachedBytes,
+    sizeOf: ({ bytes }) => bytes.length + 1,
+    read: (_key, { document, encoding }) => readBytes(document, encoding),
+  })
+
+  return {
+    async read(document, encoding) {
+      const { kind, ownerId, isDev } = document
+      const { state } = validatorsOf(document)
+      const key = `${encoding} ${kind} ${ownerId} ${isDev} ${state}`
+      const found = await cache.fetch(key, { context: { document, encoding } })
+      // The document changed after it was found. Another request may look for the former state: after a restore,
+      // revisions come again.
+      if (found && found.state !== state) cache.delete(key)
+      return found ?? null
+    },
+  }
+}
+
+/** Reads all pieces of one revision of a document. Begins again when the document changes in between. */
+async function joinPieces(
+  read: (start: number) => Promise<DocumentPiece | null>,
+): Promise<DocumentPiece | null> {
+  let pieces: DocumentPiece[] = []
+  for (let start = 0; ; ) {
+    const piece = await read(start)
+    if (!piece) return null
+    const [first = piece] = pieces
+    if (piece.revision !== first.revision) {
+      pieces = []
+      start = 0
+      continue
+    }
+    pieces.push(piece)
+    start += piece.bytes.length
+    if (start >= piece.size) return { ...piece, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
+  }
+}
+
+/**
+ * How many bytes of a document one statement reads. pg decodes them in one step, which takes about 10 ms for each MiB.
+ */
+const pieceBytes = 512 * 1024
+
+/** A part of a document in a content coding. */
+export interface WantedPiece {
+  ownerId: string
+  isDev: boolean
+  encoding: Encoding
+  /** The index of its first byte. */
+  start: number
+}
+
+/** A part of a document, and the size of the whole document in that coding. */
+export interface DocumentPiece extends DocumentState {
+  size: number
+  bytes: Buffer
+}
+
+/**
+ * Reads parts of documents, at most 512 KiB each. Returns them in their order. Null for a document that is not stored. A
+ * filter.json has only the coding `identity`.
+ */
+export async function listDocumentPieces(
+  db: Queryable,
+  kind: DocumentKind,
+  wanted: readonly WantedPiece[],
+): Promise<(DocumentPiece | null)[]> {
+  const { rows } = await db.query<DocumentPiece | { revision: null }>({
+    name: `list-${kind}-pieces`,
+    text: pieceTexts[kind],
+    values: [
+      wanted.map(({ ownerId }) => ownerId),
+      wanted.map(({ isDev }) => isDev),
+      wanted.map(({ encoding }) => encoding),
+      wanted.map(({ start }) => start),
+    ],
+  })
+  return rows.map((row) => (row.revision === null ? null : row))
+}
+
+const pieceTexts = {
+  root: pieceText('root'),
+  filter: pieceText('filter'),
+  package: pieceText('package'),
+  mirror: pieceText('mirror'),
+}
+
+function pieceText(kind: DocumentKind): string {
+  const { table, owner, hasDev } = tables[kind]
+  const bytes =
+    kind === 'filter'
+      ? 'd.plain'
+      : `case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end`
+  return forEachCall(
+    { owner_id: 'bigint', is_dev: 'boolean', encoding: 'text', start: 'integer' },
+    `select ${documentColumns}, octet_length(${bytes}) as size,
+            substring(${bytes} from call.start + 1 for ${pieceBytes}) as bytes
+       from ${table} d where d.${owner} = call.owner_id ${hasDev ? 'and d.is_dev = call.is_dev' : ''}`,
+  )
+}
+
 /** A document to store. */
 export interface Rendering extends EncodedDocument {
   ownerId: string
@@ -176,67 +323,4 @@ function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
              else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
      where d.revision < excluded.revision
     returning ${owner} as "ownerId", ${hasDev ? 'is_dev' : 'false'} as "isDev", ${documentColumns}`
-}
-
-/**
- * How many bytes of a document one statement reads. pg decodes them in one step, which takes about 10 ms for each MiB.
- */
-const pieceBytes = 512 * 1024
-
-/** A part of a document in a content coding. */
-export interface WantedPiece {
-  ownerId: string
-  isDev: boolean
-  encoding: Encoding
-  /** The index of its first byte. */
-  start: number
-}
-
-/** A part of a document, and the size of the whole document in that coding. */
-export interface DocumentPiece extends DocumentState {
-  size: number
-  bytes: Buffer
-}
-
-/**
- * Reads parts of documents, at most 512 KiB each. Returns them in their order. Null for a document that is not stored. A
- * filter.json has only the coding `identity`.
- */
-export async function listDocumentPieces(
-  db: Queryable,
-  kind: DocumentKind,
-  wanted: readonly WantedPiece[],
-): Promise<(DocumentPiece | null)[]> {
-  const { rows } = await db.query<DocumentPiece | { revision: null }>({
-    name: `list-${kind}-pieces`,
-    text: pieceTexts[kind],
-    values: [
-      wanted.map(({ ownerId }) => ownerId),
-      wanted.map(({ isDev }) => isDev),
-      wanted.map(({ encoding }) => encoding),
-      wanted.map(({ start }) => start),
-    ],
-  })
-  return rows.map((row) => (row.revision === null ? null : row))
-}
-
-const pieceTexts = {
-  root: pieceText('root'),
-  filter: pieceText('filter'),
-  package: pieceText('package'),
-  mirror: pieceText('mirror'),
-}
-
-function pieceText(kind: DocumentKind): string {
-  const { table, owner, hasDev } = tables[kind]
-  const bytes =
-    kind === 'filter'
-      ? 'd.plain'
-      : `case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end`
-  return forEachCall(
-    { owner_id: 'bigint', is_dev: 'boolean', encoding: 'text', start: 'integer' },
-    `select ${documentColumns}, octet_length(${bytes}) as size,
-            substring(${bytes} from call.start + 1 for ${pieceBytes}) as bytes
-       from ${table} d where d.${owner} = call.owner_id ${hasDev ? 'and d.is_dev = call.is_dev' : ''}`,
-  )
 }

@@ -1,17 +1,24 @@
 import type pg from 'pg'
+import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
+import type { CheckedZip } from '../archives/check-zip.ts'
+import { keepArchive, keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import type { ArchiveDigest } from '../archives/tables/archives.ts'
+import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
+import type { AppContext } from '../context.ts'
 import { together, transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
+import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
+import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { rankNewPackage } from './tables/downloads.ts'
-import { claimPackage, copyDescription, type LockedPackage } from './tables/packages.ts'
+import { claimPackage, copyDescription } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
 import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
 
@@ -20,6 +27,69 @@ import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } fro
  * Composer fetches all of it (CONTRACT 7.7).
  */
 const maxDocumentBytes = 16 * 1024 * 1024
+
+/** The parts that `publishArchive` needs. */
+export interface PublishContext extends AppContext {
+  changes: pg.Pool
+  readmes: ReadmeRenderer
+  archives: ArchiveStore
+  room: StorageRoom
+}
+
+/** The repository, package name and version that an archive is published as. */
+export interface PublishTarget {
+  repositoryId: string
+  /** The name in lower case. */
+  packageName: string
+  version: PublishedVersion
+}
+
+/**
+ * Checks an archive for the name and version that it is published as. Returns its metadata, with the warnings about the
+ * archive and its composer.json. Throws a Refusal that names the mistake.
+ */
+export function checkManifest(
+  zip: CheckedZip,
+  { packageName, version }: Pick<PublishTarget, 'packageName' | 'version'>,
+): Manifest {
+  const { metadata, warnings } = readComposerJson(zip.manifest, packageName, version)
+  refuseMissingAutoload(metadata, zip.tree)
+  return { metadata, warnings: [...zip.warnings, ...warnings] }
+}
+
+/**
+ * Keeps a checked archive, and then stores the version in the database. The caller must check the permission before.
+ * Throws 507 when the group has no room for a new archive.
+ */
+export async function publishArchive(
+  { config, db, changes, readmes, archives, room }: PublishContext,
+  target: PublishTarget,
+  received: ReceivedArchive,
+  { zip, manifest, by }: { zip: CheckedZip; manifest: Manifest; by: Principal },
+): Promise<'published' | 'repeated'> {
+  const { repositoryId, packageName, version } = target
+  const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+  if (taken) {
+    const outcome = settleRepeat(taken, { version, archive: received })
+    // The store may have lost or damaged the archive. A repeated upload brings it back.
+    await keepArchive(db, archives, received)
+    return outcome
+  }
+  return room.storing(repositoryId, received.size, () =>
+    keepArchiveFor(db, archives, received, async () => {
+      const outcome = await publishVersion(changes, {
+        ...target,
+        metadata: manifest.metadata,
+        readme: await readmes.render(zip.readme),
+        archive: received,
+        by,
+        baseUrl: config.baseUrl,
+      })
+      await keepNamedArchive(archives, received)
+      return outcome
+    }),
+  )
+}
 
 /** A checked upload. Its archive is already stored. */
 export interface Publication {
@@ -43,32 +113,37 @@ export async function publishVersion(
   pool: pg.Pool,
   publication: Publication,
 ): Promise<'published' | 'repeated'> {
+  const { repositoryId, packageName, version, metadata, readme, archive, by, baseUrl } = publication
   return transaction(pool, async (tx) => {
-    const { repositoryId, packageName, version, metadata, readme, archive, by, baseUrl } = publication
     await refuseMirroredVendor(tx, repositoryId, packageName)
     const held = await claimPackage(tx, repositoryId, packageName)
     if (held.isNew) await together([claimVendorOfPackage(tx, held), rankNewPackage(tx, held)])
     await insertArchive(tx, archive)
-    const uploaderId = by.accountId
-    const fresh = {
+    const versionId = await insertVersion(tx, {
       packageId: held.id,
       version,
       metadata,
       sha256: archive.sha256,
-      uploaderId,
+      uploaderId: by.accountId,
       deployTokenId: by.token?.kind === 'deploy' ? by.token.tokenId : null,
       publishedAt: publication.publishedAt ?? null,
-    }
-    const versionId = await insertVersion(tx, fresh)
+    })
     if (versionId === null) {
       const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
       return settleRepeat(taken as TakenVersion, publication)
     }
     await saveReadme(tx, versionId, readme)
-    await relinkVersion(tx, held, versionId, baseUrl)
     await copyDescription(tx, held.id)
-    const bytes = await renderVersionDocument(tx, held, version, baseUrl)
+
+    await relinkVersion(tx, held, versionId, baseUrl)
+    const bytes = await renderDocument(tx, held, version.isDev, baseUrl)
     if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
+    if (held.isNew) {
+      // Both documents must tell Composer that the name is taken.
+      await renderDocument(tx, held, !version.isDev, baseUrl)
+      await noteListingChange(tx, held.repositoryId)
+    }
+
     const details = { sha256: archive.sha256, size: archive.size }
     const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
     await insertEvent(tx, by, event)
@@ -104,23 +179,6 @@ export function settleRepeat(
     )
   }
   return 'repeated'
-}
-
-/**
- * Renders the version's document, and returns its size in bytes. The first version of a name renders both documents,
- * because both must tell Composer that the name is taken.
- */
-async function renderVersionDocument(
-  tx: pg.PoolClient,
-  held: LockedPackage,
-  { isDev }: PublishedVersion,
-  baseUrl: string,
-): Promise<number> {
-  const bytes = await renderDocument(tx, held, isDev, baseUrl)
-  if (!held.isNew) return bytes
-  await renderDocument(tx, held, !isDev, baseUrl)
-  await noteListingChange(tx, held.repositoryId)
-  return bytes
 }
 
 /** Returns the error for a version that makes its package's document too large. Deleting versions always works. */

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { type DocumentCache, openDocumentCache } from '../../src/documents/document-cache.ts'
 import { encodeDocument } from '../../src/documents/encodings.ts'
 import {
+  type DocumentCache,
   type DocumentKind,
   type DocumentPiece,
   listDocumentPieces,
+  openDocumentCache,
   type Rendering,
   type StoredDocument,
   saveDocuments,

@@ -1,8 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findServerUrls } from '../../database/installation.ts'
-import { openDocumentCache } from '../../documents/document-cache.ts'
 import { chooseEncoding } from '../../documents/encodings.ts'
-import { type StoredDocument, type Validators, validatorsOf } from '../../documents/stored-documents.ts'
+import {
+  openDocumentCache,
+  type StoredDocument,
+  type Validators,
+  validatorsOf,
+} from '../../documents/stored-documents.ts'
 import type { Visibility } from '../../domain/permissions.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { singleFlight } from '../../domain/single-flight.ts'

@@ -10,7 +10,7 @@ import { transaction } from '../../../database/database.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { limitConcurrency } from '../../../domain/time-slices.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
-import { publishArchive } from '../../../packages/publish-archive.ts'
+import { publishArchive } from '../../../packages/publish.ts'
 import {
   type BrowserUpload,
   deleteUpload,
