@@ -88,6 +88,7 @@ function deleteRemainingPairs(db: Queryable, limit: number): Promise<number> {
   })
 }
 
+/** SQL. The data of an event in the row of the pair is of the previous release. */
 const isDead = `(refresh_expires_at < now() - interval '30 days' and access_expires_at < now() - interval '30 days'
                  and sealed_successor is null and unnoted_exchange is null)`
 

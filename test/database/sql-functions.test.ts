@@ -243,14 +243,12 @@ describe('a migration that commits by itself', () => {
 
 /** What only processes of an earlier release call. They may run beside the new ones during an upgrade. */
 const ofEarlierReleases = [
-  'exchange_code',
   'forget_account_names',
   'identity_event',
+  'move_exchange_horizon',
   'note_failed_sign_in',
   'queue_event_for_log',
-  'refresh_pair',
   'registry_event',
-  'revoke_token',
   'sweep_identity_events',
 ]
 

@@ -1,14 +1,13 @@
-import type { PoolClient } from 'pg'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
+import type { Queryable } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { describeActor } from '../../src/events/event-words.ts'
 import { type IdentityEvent, listIdentityEvents } from '../../src/events/identity-events.ts'
-import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
+import { exchangeCodes } from '../../src/oauth/token-pairs.ts'
 import { deleteExpiredPairs } from '../../src/oauth/token-sweeps.ts'
-import { openLog } from '../../src/web/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication, noteEveryExchange, pass } from '../support/token-client.ts'
 
@@ -16,60 +15,36 @@ type Authorized = Awaited<ReturnType<typeof anAuthorizedApplication>>
 
 describe('the events of exchanged codes', () => {
   const t = useApp()
-  const log = openLog('silent')
-  const run = () =>
-    noteExchangesJob.run({ config: t.config, db: t.db, log }, undefined, new AbortController().signal)
 
   async function eventsOf({ application }: Pick<Authorized, 'application'>): Promise<IdentityEvent[]> {
     const filter = { applicationId: application.id, action: 'token-created' }
     return listIdentityEvents(t.db, filter, { after: null, limit: 1000 })
   }
 
-  /** Exchanges a code with the SQL function of an earlier release. It stores no actor. */
-  async function exchangeAsBefore(db: Pick<PoolClient, 'query'>, { application, newCode }: Authorized) {
-    const { rows } = await db.query<{ outcome: string }>(
-      `select outcome from exchange_codes(
-         client_ids => $1, secret_hashes => $2, code_hashes => $3, redirect_uris => $4, code_challenges => $4,
-         access_hashes => $5, refresh_hashes => $6, access_seconds => 60, refresh_seconds => 60)`,
-      [
-        [application.clientId],
-        [hashSecret(application.clientSecret)],
-        [hashSecret(await newCode())],
-        [null],
-        [hashSecret(makeSecret('access'))],
-        [hashSecret(makeSecret('refresh'))],
-      ],
-    )
-    expect(rows).toEqual([{ outcome: 'issued' }])
-  }
-
-  /** Waits for transactions of other test files in the same PostgreSQL, as the job does. */
-  async function noteExchanges(db: Pick<PoolClient, 'query'>, count: number): Promise<number> {
-    return vi.waitFor(
-      async () => {
-        const { rows } = await db.query<{ seen: number | null }>('select note_exchanges($1) as seen', [count])
-        const seen = rows[0]?.seen
-        if (seen == null) throw new Error('a transaction is still running')
-        return seen
+  /** Exchanges a code in the caller's transaction, for an unknown sender. */
+  async function exchangeWithin(db: Queryable, { application, newCode }: Authorized): Promise<void> {
+    const [result] = await exchangeCodes(db, { accessSeconds: 60, refreshSeconds: 60, graceSeconds: 60 }, [
+      {
+        client: {
+          clientId: application.clientId,
+          secretHash: hashSecret(application.clientSecret),
+          ip: '192.0.2.1',
+        },
+        codeHash: hashSecret(await newCode()),
+        redirectUri: null,
+        codeChallenge: null,
+        accessHash: hashSecret(makeSecret('access')),
+        refreshHash: hashSecret(makeSecret('refresh')),
+        by: { ...operator, via: 'application' },
       },
-      { timeout: 60_000, interval: 100 },
-    )
+    ])
+    expect(result?.outcome).toBe('issued')
   }
 
-  it('have a horizon that moves only after the pairs below it are read', async () => {
-    const { tokens } = await anAuthorizedApplication(t)
-    await noteEveryExchange(t)
-    const move = async () =>
-      (await t.db.query('select move_exchange_horizon() as "isMoved"')).rows[0].isMoved as boolean
-    const moved: boolean[] = []
-    for (let times = 0; times < 2; times += 1) {
-      await tokens()
-      moved.push(await move())
-    }
-    await noteExchanges(t.db, 100)
-    moved.push(await move())
-    expect(moved).toEqual([true, false, true])
-  })
+  async function noteExchanges(db: Queryable, count: number): Promise<number | undefined> {
+    const { rows } = await db.query<{ seen: number }>('select note_exchanges($1) as seen', [count])
+    return rows[0]?.seen
+  }
 
   it('name the account, the application, the scopes and the request, and have the time of the exchange', async () => {
     const client = await anAuthorizedApplication(t)
@@ -89,7 +64,7 @@ describe('the events of exchanged codes', () => {
     const [event, ...others] = await eventsOf(client)
     expect(others).toEqual([])
     const { rows } = await t.db.query(
-      `select p.created_at, p.unnoted_exchange
+      `select p.created_at
          from token_pair p join authorization_grant g on g.id = p.grant_id
         where p.code_hash is not null and g.account_id = $1`,
       [client.account.id],
@@ -108,17 +83,14 @@ describe('the events of exchanged codes', () => {
       `the application Package Mirror for ${client.account.username}`,
     )
     expect(t.log()).toContain(`"reqId":"${event?.requestId}"`)
-    expect(rows).toEqual([{ created_at: event?.happenedAt, unnoted_exchange: null }])
+    expect(rows).toEqual([{ created_at: event?.happenedAt }])
   })
 
   it('are written once, also after a rollback, by two runs at once, in small steps, and without new pairs', async () => {
     const client = await anAuthorizedApplication(t)
+    await noteEveryExchange(t)
     for (let n = 0; n < 5; n += 1) await client.tokens()
     const tx = await t.db.connect()
-    await tx.query('begin')
-    await tx.query('select move_exchange_horizon()')
-    await tx.query('rollback')
-    await t.db.query('select move_exchange_horizon()')
     await tx.query('begin')
     expect(await noteExchanges(tx, 1000)).toBe(5)
     await tx.query('rollback')
@@ -126,7 +98,7 @@ describe('the events of exchanged codes', () => {
     expect(await eventsOf(client)).toEqual([])
     expect(await noteExchanges(t.db, 2)).toBe(2)
     expect(await eventsOf(client)).toHaveLength(2)
-    await Promise.all([run(), run(), run()])
+    await Promise.all([noteEveryExchange(t), noteEveryExchange(t), noteEveryExchange(t)])
     await noteEveryExchange(t)
     expect(await eventsOf(client)).toHaveLength(5)
   })
@@ -143,10 +115,10 @@ describe('the events of exchanged codes', () => {
     const client = await anAuthorizedApplication(t)
     const late = await t.db.connect()
     await late.query('begin')
-    await exchangeAsBefore(late, client)
+    await exchangeWithin(late, client)
     await client.tokens()
-    // The job waits for the open transaction, and then stops waiting.
-    await run()
+    await noteEveryExchange(t)
+    expect(await eventsOf(client)).toHaveLength(1)
     await late.query('commit')
     late.release()
     await client.tokens()
@@ -158,13 +130,38 @@ describe('the events of exchanged codes', () => {
     ])
   })
 
-  it('are written for processes of the previous release, without the request', async () => {
+  it('are written for pairs that a process of the previous release makes, and by its job', async () => {
     const client = await anAuthorizedApplication(t)
-    await exchangeAsBefore(t.db, client)
+    await client.tokens()
     await noteEveryExchange(t)
-    expect(await eventsOf(client)).toMatchObject([
-      { actor: client.account.username, via: 'application', ip: null, userAgent: null, requestId: null },
-    ])
+    await t.db.query(
+      `insert into token_pair (authorization_id, grant_id, access_hash, access_expires_at, refresh_hash,
+                               refresh_scopes, refresh_expires_at, unnoted_exchange)
+       select $1, $1, sha256(n::text::bytea), now(), sha256(n::text::bytea), '{account-email:r}', now(),
+              json_build_object('account', $2::bigint, 'application', $3::bigint, 'actor', a)
+         from unnest($4::json[]) with ordinality as made (a, n)`,
+      [
+        client.authorization.id,
+        client.account.id,
+        client.application.id,
+        [null, '{"ip": "192.0.2.7", "userAgent": "Mirror", "requestId": "one"}'],
+      ],
+    )
+    const tx = await t.db.connect()
+    await tx.query('begin')
+    expect(await noteExchanges(tx, 2)).toBe(2)
+    expect((await tx.query('select move_exchange_horizon() as "isMoved"')).rows).toEqual([{ isMoved: false }])
+    await tx.query('rollback')
+    tx.release()
+    await Promise.all([noteEveryExchange(t), noteEveryExchange(t), noteEveryExchange(t)])
+    expect((await eventsOf(client)).map(({ ip, requestId, details }) => [ip, requestId, details])).toEqual(
+      expect.arrayContaining([
+        [null, null, { scopes: ['account-email:r'] }],
+        ['192.0.2.7', 'one', { scopes: ['account-email:r'] }],
+        ['127.0.0.1', expect.any(String), { scopes: client.application.scopes }],
+      ]),
+    )
+    expect(await eventsOf(client)).toHaveLength(3)
   })
 
   it('are written when the account is deleted in the meantime', async () => {
@@ -175,26 +172,13 @@ describe('the events of exchanged codes', () => {
     expect(await eventsOf(client)).toMatchObject([{ username: 'deleted account', actor: 'deleted account' }])
   })
 
-  it('are written after the database was copied to a server with smaller or larger transaction ids', async () => {
-    const client = await anAuthorizedApplication(t)
-    for (const xid of ['0', '9000000000000']) {
-      await client.tokens()
-      await t.db.query('select move_exchange_horizon()')
-      await t.db.query(`update sweep_position set horizon_xid = $1 where name = 'noted_exchanges'`, [xid])
-      await noteEveryExchange(t)
-    }
-    expect(await eventsOf(client)).toHaveLength(2)
-  })
-
-  it('come before the sweep deletes the pair', async () => {
+  it('are written when the sweep deletes the pair in the meantime', async () => {
     const client = await anAuthorizedApplication(t)
     await client.tokens()
     await pass(t.db, 300 * 86_400)
-    await deleteExpiredPairs(t.db, 100)
+    expect(await deleteExpiredPairs(t.db, 100)).toBeGreaterThan(0)
     await noteEveryExchange(t)
     expect(await eventsOf(client)).toHaveLength(1)
-    await pass(t.db, 2 * 86_400)
-    expect(await deleteExpiredPairs(t.db, 100)).toBeGreaterThan(0)
   })
 
   it('are in the log, and cause no mail', async () => {

@@ -18,13 +18,7 @@ import {
   positionOfGrantSweep,
 } from '../support/oauth-rows.ts'
 import { dropRows } from '../support/rows.ts'
-import {
-  anAuthorizedApplication,
-  noteEveryExchange,
-  pass,
-  tokenClient,
-  works,
-} from '../support/token-client.ts'
+import { anAuthorizedApplication, pass, tokenClient, works } from '../support/token-client.ts'
 
 const day = 86_400
 
@@ -33,7 +27,6 @@ describe('the sweeps of grants', () => {
 
   /** Runs the sweeps like the job does, which repeats each one while it deletes as many rows as it may. */
   async function sweep(limit = 2000) {
-    await noteEveryExchange(t)
     const sweeps = [
       wipeSeals,
       deleteExpiredPairs,

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { setDisabled } from '../../src/accounts/accounts.ts'
 import { makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
+import { wipeSeals } from '../../src/oauth/token-sweeps.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { expireRefreshToken, storedPair } from '../support/oauth-rows.ts'
@@ -216,7 +217,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     const { refresh, old } = await aPair()
     await refresh(old.refresh_token)
     await pass(t.db, 300)
-    await refresh(old.refresh_token)
+    await wipeSeals(t.db, 100)
     expect(await storedPair(t.db, old.refresh_token)).toMatchObject({ sealedSuccessor: null })
   })
 })

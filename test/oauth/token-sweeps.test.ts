@@ -5,21 +5,17 @@ import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../src/oau
 import { useApp } from '../support/app.ts'
 import { listSealedPairs, storedCode } from '../support/oauth-rows.ts'
 import { countRows, dropRows } from '../support/rows.ts'
-import { anAuthorizedApplication, noteEveryExchange, pass, works } from '../support/token-client.ts'
+import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'
 
 const day = 86_400
 
 describe('the sweeps of tokens', () => {
   const t = useApp()
-  const sweep = async (limit = 2000, config: Pick<Config, 'lifetimes'> = t.config) => {
-    // No pair is deleted before the event of its exchange is written.
-    await noteEveryExchange(t)
-    return [
-      await wipeSeals(t.db, limit),
-      await deleteExpiredPairs(t.db, limit),
-      await deleteExpiredCodes(t.db, limit, config),
-    ]
-  }
+  const sweep = async (limit = 2000, config: Pick<Config, 'lifetimes'> = t.config) => [
+    await wipeSeals(t.db, limit),
+    await deleteExpiredPairs(t.db, limit),
+    await deleteExpiredCodes(t.db, limit, config),
+  ]
 
   it('wipe the seals whose grace period has ended, and keep the others (CONTRACT 5.3)', async () => {
     const { tokens, refresh } = await anAuthorizedApplication(t)
