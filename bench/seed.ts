@@ -110,7 +110,7 @@ export async function growPackage(
       })
     }
     await relinkDocument(tx, held, false, baseUrl)
-    await copyDescription(tx, held.id)
+    await copyDescription(tx, held)
     await renderDocument(tx, held, false, baseUrl)
     await renderDocument(tx, held, true, baseUrl)
   })

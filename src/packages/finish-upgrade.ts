@@ -1,6 +1,7 @@
 import { transaction } from '../database/database.ts'
-import type { Job } from '../jobs/job.ts'
+import { enqueue, type Job } from '../jobs/job.ts'
 import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
+import { listDependenciesJob } from './tables/dependencies.ts'
 import { rankUnrankedPackages, recountDownloads } from './tables/downloads.ts'
 import { listVendorsOfNewPackages } from './tables/packages.ts'
 
@@ -18,5 +19,6 @@ export const finishUpgradeJob: Job<{ day: string }> = {
     }
     await rankUnrankedPackages(db)
     await recountDownloads(db, day)
+    await enqueue(db, listDependenciesJob, {})
   },
 }

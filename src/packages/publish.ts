@@ -7,17 +7,15 @@ import { type Manifest, readComposerJson, refuseMissingAutoload } from '../compo
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
 import type { AppContext } from '../context.ts'
-import { together, transaction } from '../database/database.ts'
+import { transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
-import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
-import { rankNewPackage } from './tables/downloads.ts'
 import { claimPackage, copyDescription } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
 import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
@@ -117,7 +115,6 @@ export async function publishVersion(
   return transaction(pool, async (tx) => {
     await refuseMirroredVendor(tx, repositoryId, packageName)
     const held = await claimPackage(tx, repositoryId, packageName)
-    if (held.isNew) await together([claimVendorOfPackage(tx, held), rankNewPackage(tx, held)])
     await insertArchive(tx, archive)
     const versionId = await insertVersion(tx, {
       packageId: held.id,
@@ -133,7 +130,7 @@ export async function publishVersion(
       return settleRepeat(taken as TakenVersion, publication)
     }
     await saveReadme(tx, versionId, readme)
-    await copyDescription(tx, held.id)
+    await copyDescription(tx, held)
 
     await relinkVersion(tx, held, versionId, baseUrl)
     const bytes = await renderDocument(tx, held, version.isDev, baseUrl)

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { finishUpgradeJob } from '../../src/packages/finish-upgrade.ts'
+import { listDependenciesJob } from '../../src/packages/tables/dependencies.ts'
 import { listVendorClaims } from '../../src/upstreams/tables/vendor-claims.ts'
 import { aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -14,6 +16,7 @@ describe('the job after an upgrade', () => {
     const { db, config, app } = t
     const day = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)
     await finishUpgradeJob.run({ db, config, log: app.log }, { day }, new AbortController().signal)
+    await runDueJobs({ db, config }, [listDependenciesJob], app.log)
   }
 
   it('claims the vendors of new packages, and gives the packages their places in the list by downloads', async () => {
@@ -36,6 +39,19 @@ describe('the job after an upgrade', () => {
     expect([await list(), await vendors()]).toEqual([[], []])
     for (let turn = 0; turn < 2; turn += 1) await finish()
     expect([await list(), await vendors()]).toEqual(before)
+  })
+
+  it('lists the dependents of required packages', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'needed/lib' })
+    await push('1.0.0', { name: 'needs/lib', manifest: { require: { 'needed/lib': '^1' } } })
+    const cookie = await signIn(t.app, account)
+    const url = `/${repository.path}/packages/needed/lib/-/dependents`
+    const look = async () => (await t.app.inject({ url, headers: { cookie } })).body
+    await t.db.query('delete from package_dependency')
+    expect(await look()).not.toContain('needs/lib')
+    await finish()
+    expect(await look()).toContain('needs/lib')
   })
 
   it('adds the downloads that the previous release has counted to days and totals, once', async () => {

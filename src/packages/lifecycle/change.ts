@@ -55,14 +55,14 @@ export async function showVersion(
   baseUrl: string,
 ): Promise<void> {
   await relinkVersion(tx, held, id, baseUrl)
-  await copyDescription(tx, held.id)
+  await copyDescription(tx, held)
   await renderDocument(tx, held, isDev, baseUrl)
 }
 
 /** Publishes the documents after several versions of a package have changed. */
 export async function showPackage(tx: pg.PoolClient, held: LockedPackage, baseUrl: string): Promise<void> {
   for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
-  await copyDescription(tx, held.id)
+  await copyDescription(tx, held)
   await renderBothDocuments(tx, held, baseUrl)
 }
 

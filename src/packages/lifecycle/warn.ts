@@ -62,7 +62,7 @@ async function showChange(
   baseUrl: string,
 ): Promise<void> {
   await relinkVersion(tx, held, versionId, baseUrl)
-  await copyDescription(tx, held.id)
+  await copyDescription(tx, held)
   await renderBothDocuments(tx, held, baseUrl)
 }
 

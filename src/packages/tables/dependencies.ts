@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import type { Job } from '../../jobs/job.ts'
@@ -92,9 +93,21 @@ export async function listRequirementPlaces(
   return rows
 }
 
+/** Writes the requirements of the latest version of a package that this transaction has locked. */
+export async function saveDependencies(
+  tx: pg.PoolClient,
+  { id, repositoryId }: { id: string; repositoryId: string },
+): Promise<void> {
+  await tx.query({
+    name: 'save-dependencies',
+    text: 'select save_dependencies($1, $2)',
+    values: [id, repositoryId],
+  })
+}
+
 /**
- * Writes the dependencies of the next 100 packages after an id, like the trigger does for every change. Returns the
- * last id, or null at the end. It locks packages in the order of their ids, so that it causes no deadlock with
+ * Writes the dependencies of the next 100 packages after an id, as each change of a package does. Returns the last id, or
+ * null at the end. It locks packages in the order of their ids, so that it causes no deadlock with
  * publications.
  */
 async function saveDependenciesAfter(db: Queryable, after: string): Promise<string | null> {
@@ -110,7 +123,7 @@ async function saveDependenciesAfter(db: Queryable, after: string): Promise<stri
   return rows[0]?.last ?? null
 }
 
-/** Writes the dependencies of packages that an earlier release published. A migration enqueues this job once. */
+/** Writes the dependencies of packages that an earlier release published. The job `finish-upgrade` enqueues this one. */
 export const listDependenciesJob: Job = {
   name: 'list-dependencies',
   singleton: true,

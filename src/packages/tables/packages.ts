@@ -2,6 +2,9 @@ import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
+import { claimVendorOfPackage } from '../../upstreams/tables/vendor-claims.ts'
+import { saveDependencies } from './dependencies.ts'
+import { rankNewPackage } from './downloads.ts'
 
 /** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
 export interface LockedPackage {
@@ -25,8 +28,8 @@ const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_
 const isThere = (id: string) => `exists (select from repository where id = ${id} and group_id is not null)`
 
 /**
- * Creates the package if none has that name. Locks its row until the transaction ends. Throws errcode 5 when the
- * repository was deleted.
+ * Creates the package if none has that name: claims its vendor, and gives it a place in the list by downloads. Locks its
+ * row until the transaction ends. Throws errcode 5 when the repository was deleted.
  */
 export async function claimPackage(
   tx: pg.PoolClient,
@@ -45,6 +48,7 @@ export async function claimPackage(
   ])
   const [held] = rows
   if (!held) throw new Refusal(errcode.notFound, 'repository not found')
+  if (held.isNew) await together([claimVendorOfPackage(tx, held), rankNewPackage(tx, held)])
   return held
 }
 
@@ -109,9 +113,15 @@ export async function saveAbandonment(
   )
 }
 
-/** Copies a package's description from its latest version, for lists and searches. */
-export async function copyDescription(tx: pg.PoolClient, packageId: string): Promise<void> {
-  await tx.query({
+/**
+ * Copies a package's description from its latest version, for lists and searches, and its requirements, for lists of
+ * dependents.
+ */
+export async function copyDescription(
+  tx: pg.PoolClient,
+  { id: packageId, repositoryId }: Pick<LockedPackage, 'id' | 'repositoryId'>,
+): Promise<void> {
+  const description = tx.query({
     name: 'copy-description',
     text: `update package p
               set description = coalesce(v.metadata ->> 'description', ''),
@@ -123,6 +133,7 @@ export async function copyDescription(tx: pg.PoolClient, packageId: string): Pro
             where p.id = $1`,
     values: [packageId],
   })
+  await together([description, saveDependencies(tx, { id: packageId, repositoryId })])
 }
 
 /**

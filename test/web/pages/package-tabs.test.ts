@@ -2,6 +2,8 @@ import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { Role, Visibility } from '../../../src/domain/permissions.ts'
+import { operator } from '../../../src/domain/principal.ts'
+import { deleteVersion } from '../../../src/packages/lifecycle/deletion.ts'
 import { listDependenciesJob } from '../../../src/packages/tables/dependencies.ts'
 import { rollDownloadsJob } from '../../../src/packages/tables/downloads.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
@@ -332,6 +334,14 @@ describe('…/-/dependencies and …/-/dependents', () => {
     // A later version no longer requires the package. After the earlier version is the latest again, it does.
     await hidden.push('3.1.0', { name: 'acme/hidden', manifest: { require: { php: '*' } } })
     expect(await dependents()).not.toContain('acme/hidden')
+    await deleteVersion(t.db, {
+      repositoryId: hidden.repository.id,
+      packageName: 'acme/hidden',
+      version: '3.1.0',
+      by: operator,
+      baseUrl: t.config.baseUrl,
+    })
+    expect(await dependents()).toContain('acme/hidden')
     expect((await t.app.inject(`${home}/-/dependents`)).statusCode).toBe(404)
   })
 
