@@ -2,11 +2,10 @@ import type pg from 'pg'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvents } from '../events/events.ts'
-import { checkContextOf, type MirrorContext } from './check-document.ts'
 import type { UpstreamChange } from './configure.ts'
 import { urlOfArchive } from './documents/packed-content.ts'
 import { keepOffered } from './documents/run-task.ts'
-import { checkInTurn } from './mirror.ts'
+import { checkContextOf, checkInTurn, type MirrorContext } from './mirror.ts'
 import { renderMirror } from './store-documents.ts'
 import {
   type AcceptedArchive,

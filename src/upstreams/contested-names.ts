@@ -6,7 +6,6 @@ import { background } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import { sharePathLock } from '../groups/path-locks.ts'
-import type { CheckContext } from './check-document.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { isInline, mayKnow, metadataUrlOf } from './client/upstream-root.ts'
 import type { UpstreamChange } from './configure.ts'
@@ -34,6 +33,12 @@ const maxRemembered = 20_000
 const askedInRun = 200
 const readAtOnce = 1000
 
+/** The parts that requests about names need. */
+interface AskContext extends RootContext {
+  /** Counts a request by its upstream and outcome. */
+  note: (upstream: Upstream, outcome: 'found' | 'missing' | 'failed') => void
+}
+
 /** Asks upstreams whether they have a name by now that an upstream after them serves. */
 export interface EarlierUpstreams {
   /** Asks in the background about a package, unless it was asked about within ten minutes. */
@@ -43,7 +48,7 @@ export interface EarlierUpstreams {
 }
 
 /** Opens the requests of a process to earlier upstreams. */
-export function openEarlierUpstreams(context: CheckContext, log: Log): EarlierUpstreams {
+export function openEarlierUpstreams(context: AskContext, log: Log): EarlierUpstreams {
   const remembered = new LRUCache<string, true>({ max: maxRemembered, ttl: missingSeconds * 1000 })
   const running = new Set<Promise<void>>()
 
@@ -76,7 +81,7 @@ export function openEarlierUpstreams(context: CheckContext, log: Log): EarlierUp
  * It also stops at the first failure, because the other requests would probably fail too.
  */
 export async function askAboutNames(
-  context: CheckContext,
+  context: AskContext,
   given: Upstream,
   signal: AbortSignal,
 ): Promise<void> {
@@ -102,7 +107,7 @@ export async function askAboutNames(
 
 /** Asks an upstream about one package. Raises the alarm when the upstream has it. */
 async function askUpstream(
-  context: CheckContext,
+  context: AskContext,
   upstream: Upstream,
   { packageId, packageName }: AskedPackage,
 ): Promise<'found' | 'missing' | 'failed'> {

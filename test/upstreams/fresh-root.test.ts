@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { checkContextOf } from '../../src/upstreams/check-document.ts'
 import { openUpstreamClient } from '../../src/upstreams/client/fetch.ts'
 import { inlinePackages } from '../../src/upstreams/fresh-root.ts'
+import { checkContextOf } from '../../src/upstreams/mirror.ts'
 import { listUpstreams } from '../../src/upstreams/tables/upstreams.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'

@@ -1,6 +1,6 @@
 import { Counter } from 'prom-client'
 import type { ArchiveMirrorContext } from '../../upstreams/archive-mirror.ts'
-import type { MirrorContext } from '../../upstreams/check-document.ts'
+import type { MirrorContext } from '../../upstreams/mirror.ts'
 import type { Metrics } from './serve-metrics.ts'
 
 /** The number of hosts that have their own label. The others share `other`. */
