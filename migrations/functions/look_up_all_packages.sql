@@ -1,3 +1,4 @@
+-- Only processes of the previous release call it, see look_up_packages.
 -- Returns at most `max_count` packages of all repositories that contain the word. The word is in lower case, and
 -- `grams` are its grams for the index package_search. Does not check permissions. Like look_up_packages, it never
 -- computes the grams of all packages.

@@ -1,3 +1,4 @@
+-- Only processes of the previous release call it. The index package_search and search_grams are only for it.
 -- Returns packages of a repository that contain all of the words, at most `max_count`. With `in_names`, all words must
 -- be in the name. The index package_search finds the packages by `grams`, which are some of the words' `search_grams`.
 -- The setting makes every plan use that index. Without the setting, and with missing or old statistics, a plan may

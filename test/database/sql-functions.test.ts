@@ -245,6 +245,8 @@ describe('a migration that commits by itself', () => {
 const ofEarlierReleases = [
   'forget_account_names',
   'identity_event',
+  'look_up_all_packages',
+  'look_up_packages',
   'move_exchange_horizon',
   'note_failed_sign_in',
   'queue_event_for_log',

@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto'
 import type { Queryable } from '../../database/database.ts'
 import { nameRange } from '../../database/name-range.ts'
 import { asCount } from './downloads.ts'
+import { indexedPatterns, matchesAll } from './text-index.ts'
 
 /** A package in the results of a search. */
 export interface SearchResult {
@@ -19,47 +19,26 @@ export interface PackageMatches {
   total: number
 }
 
-/** How many packages a search reads without an index: those with the shortest names. */
+/** How many packages a search reads without the index of texts: those with the shortest names. */
 const maxWalked = 2_000
-/** How many packages a search by index ranks at most. */
-const maxRanked = 2_000
-/** How many grams a search looks up. The statement then checks the texts of the found packages. */
-const maxGrams = 6
+/** How many packages a search by index ranks at most, by their names and by their texts. */
+const maxLookedUp = 2_000
 const maxResults = 100
 
 const isListed = 'exists (select from package_version v where v.package_id = p.id and v.is_listed)'
 const byLength = 'char_length(p.name), p.name collate "C"'
-const hitColumns = 'p.id, p.name, p.description, p.keywords, p.type, p.abandoned_at, p.replacement'
 const inName = 'strpos(p.name, w) > 0'
 const inTexts = `(${inName} or strpos(lower(p.description), w) > 0 or strpos(lower(array_to_string(p.keywords, ' ')), w) > 0)`
 const everyWord = (isFound: string) => `not exists (select from unnest($2::text[]) w where not ${isFound})`
-const isOfType = '($3::text is null or p.type = $3)'
-
-/** The best of `matches`: first the packages with the most words in the name, then the shortest names. */
-const bestMatches = `
-  select m.name, m.description, m.total::int, m.abandoned_at is not null as "isAbandoned", m.replacement,
-         ${asCount('(select count from package_download_total where package_id = m.id)')} as downloads
-    from (select p.*, count(*) over () as total,
-                 row_number() over (
-                   order by (select count(*) from unnest($2::text[]) w where ${inName}) desc, ${byLength}) as place
-            from matches p) m
-   where m.place <= ${maxResults}`
-
-interface MatchRow {
-  name: string | null
-  description: string
-  total: number
-  isAbandoned: boolean
-  replacement: string | null
-  downloads: number
-}
+const wordsInName = `(select count(*) from unnest($2::text[]) w where ${inName})`
 
 /**
  * Finds the packages with all of the words in name, description or keywords. The words are in lower case.
  *
- * The cost is bounded, however many packages there are. In a repository with at most 2,000 packages, it reads them all.
- * In a larger one, it first reads the packages with the shortest names, which often contain enough matches of a
- * frequent word. An index finds rare words. The index has words of two letters only for names.
+ * The cost is bounded, however many packages there are. Up to 2,000 packages, of the type if one is given, are all read.
+ * If there are more, those with the shortest names are read, which often contain enough matches of a frequent word. If
+ * they do not, the index finds more: packages with all words in the name, which are better matches, and if few packages
+ * were found at all, packages with a word elsewhere.
  */
 export async function searchPackages(
   db: Queryable,
@@ -67,19 +46,60 @@ export async function searchPackages(
   words: readonly string[],
   type: string | null,
 ): Promise<PackageMatches> {
-  const { found, isAll, hasBest } = await walkPackages(db, repositoryId, words, type)
-  if (isAll || hasBest) return found
-  const types = type === null ? [] : [typeGram(type)]
-  const names = [...types, ...some(words.flatMap((word) => gramsOf(word, 'name')))]
-  // Words that were found often enough are looked up only in names, because a match in the name is a better match.
-  const isFrequent = found.results.length === maxResults
-  const texts = isFrequent ? [] : [...types, ...some(words.flatMap((word) => gramsOf(word, 'text')))]
-  const lookedUp = await lookUpPackages(db, repositoryId, { words, type, names, texts })
-  const known = new Set(lookedUp.results.map(({ name }) => name))
-  const others = found.results.filter(({ name }) => !known.has(name))
+  const patterns = indexedPatterns(words)
+  const values: unknown[] = [repositoryId, words]
+  const isOfType = type === null ? 'true' : `p.type = $${values.push(type)}`
+  const { rows } = await db.query<{
+    name: string
+    description: string
+    total: number
+    isAbandoned: boolean
+    replacement: string | null
+    downloads: number
+  }>({
+    name: `search-packages-${type === null ? 'any' : 'type'}-${patterns.names.length}-${patterns.texts.length}`,
+    text: `with walked as materialized (
+             select p.id, p.name, p.description, p.keywords
+               from package p where p.repository_id = $1 and ${isOfType} order by ${byLength} limit ${maxWalked}
+           ), near as materialized (
+             select p.id, p.name, ${everyWord(inName)} as is_named
+               from walked p where ${everyWord(inTexts)} and ${isListed}
+           ), enough as materialized (
+             select (select count(*) from walked) < ${maxWalked} as is_all,
+                    count(*) filter (where is_named) >= ${maxResults} as in_names,
+                    count(*) >= ${maxResults} as in_texts
+               from near
+           ), looked_up as materialized (
+             (select p.id, p.name from package p
+               where (select not is_all and not in_names from enough)
+                 and p.repository_id + 0 = $1 and ${matchesAll('names', patterns, values)}
+                 and ${isOfType} and ${everyWord(inName)}
+               limit ${maxLookedUp})
+              union
+             (select p.id, p.name from package p
+               where (select not is_all and not in_texts from enough)
+                 and p.repository_id + 0 = $1 and ${matchesAll('texts', patterns, values)}
+                 and ${isOfType} and ${everyWord(inTexts)}
+               limit ${maxLookedUp})
+           ), matches as materialized (
+             select id, name from near union select id, name from looked_up p where ${isListed}
+           )
+           select p.name, p.description, best.total, p.abandoned_at is not null as "isAbandoned", p.replacement,
+                  ${asCount('(select count from package_download_total where package_id = p.id)')} as downloads
+             from (select p.id, count(*) over ()::int as total, ${wordsInName} as words
+                     from matches p order by words desc, ${byLength} limit ${maxResults}) best
+             join package p on p.id = best.id
+            order by best.words desc, ${byLength}`,
+    values,
+  })
   return {
-    results: [...lookedUp.results, ...others].slice(0, maxResults),
-    total: Math.max(lookedUp.total, found.total, known.size + others.length),
+    results: rows.map(({ name, description, downloads, isAbandoned, replacement }) => ({
+      name,
+      description,
+      downloads,
+      ...(isAbandoned && { abandoned: replacement ?? (true as const) }),
+    })),
+    total: rows[0]?.total ?? 0,
   }
 }
 
@@ -92,100 +112,16 @@ export async function findRarePackages(
   repositoryId: string,
   text: string,
 ): Promise<string[] | null> {
-  const grams = some(gramsOf(text, 'text'))
-  if (grams.length === 0) return null
+  const patterns = indexedPatterns([text])
+  if (patterns.texts.length === 0) return null
+  const values: unknown[] = [repositoryId]
   const { rows } = await db.query<{ id: string }>(
-    `select id from look_up_packages($1, $2, array[$3], in_names => false, max_count => ${maxRanked}) as id`,
-    [repositoryId, grams, text],
+    `select p.id from package p
+      where p.repository_id + 0 = $1 and ${matchesAll('texts', patterns, values)}
+      limit ${maxLookedUp}`,
+    values,
   )
-  return rows.length < maxRanked ? rows.map(({ id }) => id) : null
-}
-
-/** Searches the packages with the shortest names. */
-async function walkPackages(
-  db: Queryable,
-  repositoryId: string,
-  words: readonly string[],
-  type: string | null,
-): Promise<{ found: PackageMatches; isAll: boolean; hasBest: boolean }> {
-  const { rows } = await db.query<MatchRow & { walked: number; named: number }>({
-    name: 'walk-packages',
-    text: `with walked as materialized (
-             select ${hitColumns} from package p where p.repository_id = $1 order by ${byLength} limit ${maxWalked}
-           ), matches as materialized (
-             select p.* from walked p where ${isOfType} and ${everyWord(inTexts)} and ${isListed}
-           )
-           select (select count(*)::int from walked) as walked,
-                  (select count(*)::int from matches p where ${everyWord(inName)}) as named, best.*
-             from (values (true)) as one (row) left join lateral (${bestMatches}) best on true`,
-    values: [repositoryId, words, type],
-  })
-  const { walked = 0, named = 0 } = rows[0] ?? {}
-  return { found: resultsOf(rows), isAll: walked < maxWalked, hasBest: named >= maxResults }
-}
-
-/** Searches by the index: first packages with all words in the name, then packages with a word elsewhere. */
-async function lookUpPackages(
-  db: Queryable,
-  repositoryId: string,
-  {
-    words,
-    type,
-    names,
-    texts,
-  }: { words: readonly string[]; type: string | null; names: readonly number[]; texts: readonly number[] },
-): Promise<PackageMatches> {
-  const { rows } = await db.query<MatchRow>({
-    text: `with matches as materialized (
-             select ${hitColumns}
-               from package p
-              where p.id in (select look_up_packages($1, $4, $2, in_names => true, max_count => ${maxRanked})
-                              union
-                             select look_up_packages($1, $5, $2, in_names => false, max_count => ${maxRanked}))
-                and ${isOfType} and ${isListed}
-           )
-           ${bestMatches}`,
-    values: [repositoryId, words, type, names, texts],
-  })
-  return resultsOf(rows)
-}
-
-function resultsOf(rows: readonly MatchRow[]): PackageMatches {
-  const results = rows.flatMap(
-    ({ name, description, downloads, isAbandoned, replacement }): SearchResult[] =>
-      name === null
-        ? []
-        : [
-            {
-              name,
-              description,
-              downloads,
-              ...(isAbandoned && { abandoned: replacement ?? (true as const) }),
-            },
-          ],
-  )
-  return { results, total: results.length === 0 ? 0 : (rows[0]?.total ?? 0) }
-}
-
-/** Returns the keys of a word in the index `package_search`, like the SQL function `search_grams`. */
-export function gramsOf(word: string, where: 'name' | 'text'): number[] {
-  const bytes = Buffer.from(word)
-  const size = where === 'name' && bytes.length === 2 ? 2 : 3
-  const kind = where === 'text' ? 0 : size === 3 ? 1 : 2
-  return Array.from(
-    { length: Math.max(bytes.length - size + 1, 0) },
-    (_, i) => bytes.subarray(i, i + size).reduce((key, byte) => key * 256 + byte, 0) + kind * 2 ** 24,
-  )
-}
-
-function typeGram(type: string): number {
-  return createHash('sha256').update(type).digest().readUIntBE(0, 3) + 3 * 2 ** 24
-}
-
-/** Returns some of the grams, spread over the whole word. */
-export function some(grams: readonly number[], max = maxGrams): number[] {
-  const step = Math.max(grams.length / max, 1)
-  return Array.from({ length: Math.min(grams.length, max) }, (_, i) => grams[Math.floor(i * step)] ?? 0)
+  return rows.length < maxLookedUp ? rows.map(({ id }) => id) : null
 }
 
 /** The maximum number of names in one list. */
@@ -230,7 +166,7 @@ export async function listProviders(
     `select name, description, type
        from (select p.name, p.description, p.type from package p
               where p.repository_id = $1 and p.provides @> array[$2::text] and ${isListed}
-              limit ${maxRanked}) p
+              limit ${maxLookedUp}) p
       order by p.name collate "C" limit ${maxResults}`,
     [repositoryId, name],
   )

@@ -62,11 +62,14 @@ describe('GET search.json of 6,000 packages', () => {
     const { repository } = publisher
     await t.db.query(
       `insert into package (repository_id, name, description, keywords, type)
-       select $1, 'vendor' || i % 50 || '/' || ($2::text[])[1 + i % 8] || '-' || repeat('x', i % 40) || i,
+       select $1::bigint, 'vendor' || i % 50 || '/' || ($2::text[])[1 + i % 8] || '-' || repeat('x', i % 40) || i,
               case when i % 3 = 0 then 'Works with Umlaute (äöü), number ' || i else '' end,
               case when i % 1000 = 7 then array['Needle', 'hay'] else '{}' end,
               case when i % 2000 = 5 then 'composer-plugin' else 'library' end
-         from generate_series(1, 6000) i`,
+         from generate_series(1, 6000) i
+       union all
+       select $1::bigint, 'vendor/' || name || repeat('-long', 8), description, '{}', 'library'
+         from (values ('zq', 'Writes 日志'), ('a', 'Is 100%_sure of Ключ and of C:\\zoo'), ('b', 'Is 100%sure')) other (name, description)`,
       [repository.id, nouns],
     )
     await t.db.query(
@@ -115,6 +118,33 @@ describe('GET search.json of 6,000 packages', () => {
       ['router'],
       ['um', '4321'],
       ['vendor49/', 'view-', '5849'],
+      // Letters that are not ASCII, also fewer than three, and what a pattern would give a meaning.
+      ['日志'],
+      ['志'],
+      ['ключ'],
+      ['00%_s'],
+      ['c:\\zoo'],
+      // Two letters at the start of a name, and words of punctuation with two letters.
+      ['zq'],
+      ['/zq'],
+      ['zq-'],
+      // More words than are looked up.
+      [
+        'is',
+        'of',
+        'and',
+        'ключ',
+        '100',
+        'sure',
+        'zoo',
+        'c:',
+        'vendor',
+        'a-long',
+        'long-long',
+        'ong',
+        'lon',
+        '-lo',
+      ],
     ]) {
       const { named, others } = expected(words)
       const { results } = await search(`q=${encodeURIComponent(words.join(' '))}`)

@@ -48,6 +48,55 @@ it('a list shows the start of a long description, and the page of the package sh
   expect(await look(`/${repository.path}/packages/acme/long`)).toContain(description)
 })
 
+describe('GET /search among thousands of packages', () => {
+  it('finds long names and texts in every repository that one may see, and in no other', async () => {
+    const [open, hidden] = [await aPublisher(t, { visibility: 'public' }), await aPublisher(t)]
+    for (const { push, repository } of [open, hidden]) {
+      await push('1.0.0')
+      await t.db.query(
+        `insert into package (repository_id, name, description)
+         select $1, 'vendor' || i || '/' || case i when 2100 then 'zq-rarely-' else '' end || repeat('x', 1 + i / 100),
+                case i when 2200 then 'Übersetzt 日志' else 'A text' end
+           from generate_series(1, 2300) i`,
+        [repository.id],
+      )
+      await t.db.query(
+        `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+         select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256
+           from package p
+          cross join (select v.* from package_version v join package o on o.id = v.package_id
+                       where o.repository_id = $1 limit 1) v
+          where p.repository_id = $1 and p.name like 'vendor%'`,
+        [repository.id],
+      )
+    }
+    const find = async (search: string, cookie: string) => {
+      const { body } = await t.app.inject({
+        url: `/search?q=${encodeURIComponent(search)}`,
+        headers: { cookie },
+      })
+      const links = [...body.matchAll(/href="\/([^"]+)\/packages\/(vendor\d+)\//g)]
+      return links.map(([, path, vendor]) => `${path} ${vendor}`).toSorted()
+    }
+    const both = (vendor: string) =>
+      [open, hidden].map(({ repository }) => `${repository.path} ${vendor}`).toSorted()
+    const [member, admin] = [
+      await signIn(t.app, hidden.account),
+      await signIn(t.app, await anAccount(t.db, { isAdmin: true })),
+    ]
+    for (const [search, vendor] of [
+      ['rarely', 'vendor2100'],
+      ['ZQ', 'vendor2100'],
+      ['übersetzt', 'vendor2200'],
+      ['日志', 'vendor2200'],
+    ] as const) {
+      expect([search, await find(search, '')]).toEqual([search, [`${open.repository.path} ${vendor}`]])
+      expect([search, await find(search, member)]).toEqual([search, both(vendor)])
+      expect([search, await find(search, admin)]).toEqual([search, both(vendor)])
+    }
+  })
+})
+
 describe('GET /search for a package from an upstream', () => {
   it('lists it to members of the repository, of its group, and to site administrators, and to nobody else', async () => {
     const { repository, name, link } = await aMirror()
