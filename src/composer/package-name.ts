@@ -3,11 +3,14 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 /** The maximum length of a name, which is part of directories, URLs and file names. */
 export const maxPackageNameLength = 150
 
-// Words with single separators between them. Each character matches in one way only, so the pattern never backtracks.
-const shape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*\/[a-z0-9]+(?:(?:[_.]|--?)[a-z0-9]+)*$/
+// Words with single separators between them. Each character matches in one way only, so the patterns never backtrack.
+const words = '[a-z0-9]+(?:[_.-][a-z0-9]+)*'
+const vendorShape = new RegExp(`^${words}$`)
+const shape = new RegExp(`^${words}/[a-z0-9]+(?:(?:[_.]|--?)[a-z0-9]+)*$`)
 const windowsDevice = /(?:^|\/)(?:nul|con|prn|aux|com[1-9]|lpt[1-9])(?:\/|$)/
-const platform =
-  /^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-[a-z0-9]+(?:[_.-][a-z0-9]+)*|composer(?:-(?:plugin|runtime)-api)?)$/
+const platform = new RegExp(
+  `^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-${words}|composer(?:-(?:plugin|runtime)-api)?)$`,
+)
 
 /** Returns whether Composer accepts this package name: `vendor/package`, in lower case. */
 export function isPackageName(name: string): boolean {
@@ -17,6 +20,11 @@ export function isPackageName(name: string): boolean {
     !windowsDevice.test(name) &&
     !name.endsWith('.json')
   )
+}
+
+/** Returns whether a name can be the vendor of a package. */
+export function isVendorName(name: string): boolean {
+  return name.length <= maxPackageNameLength && vendorShape.test(name)
 }
 
 /** Returns whether a name is that of a part of the platform, such as php, ext-json or composer-plugin-api. */

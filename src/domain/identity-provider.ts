@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { nameShape } from './names.ts'
 import { isPlainText } from './plain-text.ts'
 
 /** Gives the members of a group at the provider a role on one of our groups. */
@@ -32,7 +33,6 @@ export interface ProviderSettings {
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 const domain = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+$/
-const groupName = /^(?=.{1,64}$)[a-z0-9](?:[._-]?[a-z0-9])*$/
 const roles: Record<string, GroupMapping['role']> = {
   read: 'guest',
   write: 'developer',
@@ -186,7 +186,8 @@ function readGroupMap(text: string, context: z.RefinementCtx): GroupMapping[] {
     const [, encoded = '', group = '', word = ''] = /^(.+)=([^=:]+):([a-z]+)$/.exec(entry) ?? []
     const providerGroup = decode(encoded.trim())
     const role = Object.hasOwn(roles, word) ? roles[word] : undefined
-    if (providerGroup && groupName.test(group) && role !== undefined) return { providerGroup, group, role }
+    if (providerGroup && group.length <= 64 && nameShape.test(group) && role !== undefined)
+      return { providerGroup, group, role }
     context.addIssue({
       code: 'custom',
       message: `has an invalid entry ${entry}: use <group at the provider>=<our group>:<read, write or admin>`,

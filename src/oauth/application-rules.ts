@@ -1,3 +1,4 @@
+import { imageTypeOf } from '../domain/image-type.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { isScope } from '../domain/scopes.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
@@ -44,7 +45,7 @@ export function listMistakes({
     scopes.length === 0 && 'no scope is chosen',
     !scopes.every(isScope) && 'a scope is not known',
     logo !== null && logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
-    logo !== null && !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
+    logo !== null && imageTypeOf(logo) === null && 'the logo is not a PNG, JPEG, GIF or WebP image',
   ].filter((mistake) => typeof mistake === 'string')
 }
 
@@ -60,13 +61,4 @@ function isWebUrl(text: string): boolean {
 /** Returns whether a URL has userinfo. A reader may mistake it for the host: https://example.com@elsewhere.example. */
 function hasUserinfo(text: string): boolean {
   return /^https?:\/\/[^/?#]*@/.test(text)
-}
-
-/** Checks the first bytes, as the schema does. A file name is no proof. */
-function isImage(bytes: Buffer): boolean {
-  const start = bytes.toString('latin1', 0, 12)
-  const isWebp = start.startsWith('RIFF') && start.endsWith('WEBP')
-  return (
-    isWebp || ['\x89PNG\r\n\x1a\n', '\xff\xd8\xff', 'GIF87a', 'GIF89a'].some((sign) => start.startsWith(sign))
-  )
 }

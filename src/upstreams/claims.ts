@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { isVendorName } from '../composer/package-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
@@ -13,8 +14,6 @@ import {
   type VendorClaim,
 } from './tables/vendor-claims.ts'
 
-const vendorShape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*$/
-
 /**
  * Claims a vendor for a group. Then only the group's own repositories offer its packages, except for the exceptions.
  * Throws errcode 3 for a bad name or pattern, and 9 when packages of the vendor come from upstreams, no exception
@@ -26,8 +25,7 @@ export async function claimVendorByHand(
   group: { id: string },
   { vendor, exceptions, force }: { vendor: string; exceptions: readonly string[]; force: boolean },
 ): Promise<VendorClaim> {
-  if (!vendorShape.test(vendor) || vendor.length > 150)
-    throw invalid(`${vendor} is not a valid vendor name: use lower-case letters`)
+  if (!isVendorName(vendor)) throw invalid(`${vendor} is not a valid vendor name: use lower-case letters`)
   const wrong = exceptions.find((pattern) => !isPattern(pattern) || pattern.includes(':'))
   if (wrong !== undefined) throw invalid(`${wrong} is not a valid pattern: use one such as ${vendor}/*`)
   return transaction(pool, async (tx) => {

@@ -25,3 +25,68 @@ export async function coversInSql(
   )
   return rows.map(({ verdict }) => verdict)
 }
+
+/** Returns for each value whether a check constraint of the schema accepts it, in a column of this name. */
+export async function checkInSql(
+  db: Queryable,
+  constraint: string,
+  column: string,
+  values: readonly string[],
+): Promise<boolean[]> {
+  const found = await db.query<{ expression: string }>(
+    'select pg_get_expr(conbin, conrelid) as expression from pg_constraint where conname = $1',
+    [constraint],
+  )
+  const { rows } = await db.query<{ verdict: boolean }>(
+    `select ${found.rows[0]?.expression} as verdict from unnest($1::text[]) with ordinality as u (${column}, i) order by i`,
+    [values],
+  )
+  return rows.map(({ verdict }) => verdict)
+}
+
+/** Returns the code points that are no plain text, by the rule in SQL. PostgreSQL stores neither NUL nor surrogates. */
+export async function unsafeCodePointsInSql(db: Queryable): Promise<number[]> {
+  const { rows } = await db.query<{ n: number }>(
+    `select n from generate_series(1, 1114111) as n
+      where case when n between 55296 and 57343 then false else not is_plain_text(chr(n)) end order by n`,
+  )
+  return rows.map(({ n }) => n)
+}
+
+/** Returns the media type of each image, by the rule in SQL. */
+export async function imageTypesInSql(db: Queryable, images: readonly Buffer[]): Promise<(string | null)[]> {
+  const { rows } = await db.query<{ type: string | null }>(
+    `select image_type(decode(image, 'hex')) as type from unnest($1::text[]) with ordinality as u (image, i) order by i`,
+    [images.map((image) => image.toString('hex'))],
+  )
+  return rows.map(({ type }) => type)
+}
+
+/** Returns the roles of members, weakest first, by their type in SQL. */
+export async function rolesInSql(db: Queryable): Promise<string[]> {
+  const { rows } = await db.query<{ roles: string[] }>(
+    'select enum_range(null::member_role)::text[] as roles',
+  )
+  return rows[0]?.roles ?? []
+}
+
+/** Returns for each package name whether one of the patterns matches it, by the rule in SQL. */
+export async function matchesInSql(
+  db: Queryable,
+  names: readonly string[],
+  patterns: readonly string[],
+): Promise<boolean[]> {
+  const { rows } = await db.query<{ verdict: boolean }>(
+    `select matches_pattern(name, $2) as verdict from unnest($1::text[]) with ordinality as u (name, i) order by i`,
+    [names, patterns],
+  )
+  return rows.map(({ verdict }) => verdict)
+}
+
+/** Returns the broken constraint of the table account for a username. Null for a good one. */
+export async function usernameMistakeInSql(db: Queryable, username: string): Promise<string | null> {
+  return db
+    .query('select refuse_malformed_account($1, null, null)', [username])
+    .then(() => null)
+    .catch((error: { constraint?: string }) => error.constraint ?? 'unknown')
+}

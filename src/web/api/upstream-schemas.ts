@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { nameShape } from '../../domain/names.ts'
 import { isPattern, maxPatterns } from '../../upstreams/documents/patterns.ts'
 import { upstreamModes } from '../../upstreams/tables/upstreams.ts'
 import { Moment } from './endpoint.ts'
@@ -57,7 +58,7 @@ export const UpstreamDraft = Settings.partial()
     name: z
       .string()
       .max(64)
-      .regex(/^[a-z0-9](?:[._-]?[a-z0-9])*$/, {
+      .regex(nameShape, {
         message: 'must be lower-case letters and digits, with single . _ or -',
       })
       .optional()

@@ -4,6 +4,7 @@ import { z } from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import type { ArchiveFile, AtPath, DirectoryEntry } from '../../../archives/archive-tasks.ts'
 import type { AppContext } from '../../../context.ts'
+import { imageTypeOf } from '../../../domain/image-type.ts'
 import { revealText } from '../../../domain/plain-text.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
 import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
@@ -130,7 +131,7 @@ export async function fileRoutes(
     const found = (await foundIn(archives, shown, path))?.file
     const file = found?.kind === 'file' ? found : undefined
     const bytes = file && (await readingArchive(() => archives.read(shown.sha256, file, maxImageBytes)))
-    const type = bytes && imageTypeOf(path, bytes)
+    const type = bytes && contentTypeOf(path, bytes)
     if (!type) throw pageNotFound()
     const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
     return reply
@@ -253,23 +254,20 @@ function languageOf(path: string): string | null {
   return Object.keys(extensions).find((language) => extensions[language]?.includes(extension)) ?? null
 }
 
-/** The images that are served, by extension, with the content type and a check of the first bytes. */
-const imageTypes: Record<string, { type: string; begins: (bytes: Buffer) => boolean }> = {
-  '.png': { type: 'image/png', begins: startsWith('\x89PNG\r\n\x1a\n') },
-  '.gif': { type: 'image/gif', begins: (bytes) => /^GIF8[79]a$/.test(bytes.toString('latin1', 0, 6)) },
-  '.webp': { type: 'image/webp', begins: (bytes) => /^RIFF.{4}WEBP$/s.test(bytes.toString('latin1', 0, 12)) },
-  '.jpg': { type: 'image/jpeg', begins: startsWith('\xff\xd8\xff') },
-  '.jpeg': { type: 'image/jpeg', begins: startsWith('\xff\xd8\xff') },
-  // An SVG in a page runs no scripts. When it is opened directly, the policy of the response sandboxes it.
-  '.svg': { type: 'image/svg+xml', begins: (bytes) => /^\ufeff?\s*</.test(bytes.toString('utf8', 0, 100)) },
+/** The images that are served, by extension. */
+const imageTypes: Record<string, string> = {
+  '.png': 'image/png',
+  '.gif': 'image/gif',
+  '.webp': 'image/webp',
+  '.jpg': 'image/jpeg',
+  '.jpeg': 'image/jpeg',
+  '.svg': 'image/svg+xml',
 }
 
 /** Returns the content type of an image of an archive. Null for other extensions, and for bytes of another type. */
-function imageTypeOf(path: string, bytes: Buffer): string | null {
-  const known = imageTypes[extname(path).toLowerCase()]
-  return known?.begins(bytes) ? known.type : null
-}
-
-function startsWith(signature: string): (bytes: Buffer) => boolean {
-  return (bytes) => bytes.toString('latin1', 0, signature.length) === signature
+function contentTypeOf(path: string, bytes: Buffer): string | null {
+  const type = imageTypes[extname(path).toLowerCase()]
+  // An SVG in a page runs no scripts. When it is opened directly, the policy of the response sandboxes it.
+  const isSvg = /^\ufeff?\s*</.test(bytes.toString('utf8', 0, 100))
+  return type !== undefined && type === (isSvg ? 'image/svg+xml' : imageTypeOf(bytes)) ? type : null
 }
