@@ -81,8 +81,8 @@ async function fillPackages(client: pg.Client, repositoryId: string, sizes: Size
   )
   await inSteps(sizes.packages, (from, to) =>
     client.query(
-      `insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select p.id, is_dev, 'http://svc.test', now() - interval '30 days' + (p.id - $2) / 20 * interval '1 second',
+      `insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select p.id, p.repository_id, is_dev, 'http://svc.test', now() - interval '30 days' + (p.id - $2) / 20 * interval '1 second',
               'document', 'document', 'document'
          from package p, unnest(array[false, true]) is_dev
         where p.repository_id = $1 and p.id between $2 and $3 and p.name like 'vendor%'`,

@@ -290,6 +290,8 @@ function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
   const { table, owner, hasDev, format } = tables[kind]
   const key = hasDev ? `${owner}, is_dev` : owner
   const isTimed = kind === 'mirror'
+  // Lists of changes read the documents of a repository.
+  const ofRepository = kind === 'package'
   // A repository without a document sends its creation time as Last-Modified.
   const [firstTime, repository] =
     kind === 'root'
@@ -300,9 +302,10 @@ function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
       : ['now()', '']
   return `
     insert into ${table} as d (${key}, base_url, format, last_modified, plain, gzip, brotli, revision, content_tag
-                               ${isTimed ? ', due_at' : ''})
+                               ${ofRepository ? ', repository_id' : ''} ${isTimed ? ', due_at' : ''})
     select n.owner_id, ${hasDev ? 'n.is_dev,' : ''} n.base_url, ${format}, date_trunc('second', ${firstTime}),
            n.plain, n.gzip, n.brotli, n.revision, content_tag_of(n.revision, n.plain)
+           ${ofRepository ? ', (select repository_id from package where id = n.owner_id)' : ''}
            ${isTimed ? `, coalesce(n.due_at, 'infinity')` : ''}
       from (select u.owner_id, u.is_dev, u.base_url, u.plain, u.gzip, u.brotli${isTimed ? ', u.due_at' : ''},
                    -- The sequence may have gone back: a replica that takes over does not always know its value.

@@ -1,4 +1,5 @@
 import { transaction } from '../database/database.ts'
+import { completeDocuments, listFilteredRepositories, renderFilter } from '../documents/filter-document.ts'
 import { enqueue, type Job } from '../jobs/job.ts'
 import { claimVendorOfPackage } from '../upstreams/tables/vendor-claims.ts'
 import { listDependenciesJob } from './tables/dependencies.ts'
@@ -18,6 +19,11 @@ export const finishUpgradeJob: Job<{ day: string }> = {
       await transaction(db, (tx) => claimVendorOfPackage(tx, created))
     }
     await rankUnrankedPackages(db)
+    await completeDocuments(db)
+    for (const repositoryId of await listFilteredRepositories(db)) {
+      signal.throwIfAborted()
+      await renderFilter(db, repositoryId)
+    }
     await recountDownloads(db, day)
     await enqueue(db, listDependenciesJob, {})
   },

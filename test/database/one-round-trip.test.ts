@@ -93,6 +93,7 @@ describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
       'take-check-turns',
       expect.stringContaining('begin'),
       'bind-mirrored-packages',
+      'flag-bound-packages',
       'save-upstream-contents',
       'set-mirrors-gone',
       'list-mirror-rules',

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { operator } from '../../src/domain/principal.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { finishUpgradeJob } from '../../src/packages/finish-upgrade.ts'
+import { quarantineVersion } from '../../src/packages/lifecycle/warn.ts'
 import { listDependenciesJob } from '../../src/packages/tables/dependencies.ts'
 import { listVendorClaims } from '../../src/upstreams/tables/vendor-claims.ts'
 import { aRepository, signIn } from '../support/actors.ts'
@@ -39,6 +41,47 @@ describe('the job after an upgrade', () => {
     expect([await list(), await vendors()]).toEqual([[], []])
     for (let turn = 0; turn < 2; turn += 1) await finish()
     expect([await list(), await vendors()]).toEqual(before)
+  })
+
+  it('lists new documents among the changes', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const changes = async () =>
+      (await ask('metadata/changes.json?since=0'))
+        .json()
+        .actions.map((one: { package: string }) => one.package)
+    expect(await changes()).toContain('acme/lib')
+    await t.db.query(
+      `update package_document set repository_id = null, last_modified = last_modified - interval '1 hour'`,
+    )
+    expect(await changes()).not.toContain('acme/lib')
+    const since = (Date.now() - 60_000) * 10
+    await finish()
+    const late = (await ask(`metadata/changes.json?since=${since}`)).json().actions
+    expect(late.map((one: { package: string }) => one.package)).toEqual(['acme/lib', 'acme/lib~dev'])
+  })
+
+  it('renders filter.json', async () => {
+    const { repository, push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const change = {
+      repositoryId: repository.id,
+      packageName: 'acme/lib',
+      version: '1.0.0',
+      by: operator,
+      baseUrl: t.config.baseUrl,
+    }
+    await quarantineVersion(t.db, change, 'stolen')
+    const filter = async () => (await ask('filter.json')).json().filter.malware
+    expect(await filter()).toEqual({ 'acme/lib': '==1.0.0' })
+    await t.db.query('update package_version set quarantined_at = null, quarantine_reason = null')
+    expect(await filter()).toEqual({ 'acme/lib': '==1.0.0' })
+    await finish()
+    expect(await filter()).toEqual({})
+    await t.db.query('update package_version set quarantined_at = now()')
+    await t.db.query('delete from filter_document')
+    await finish()
+    expect(await filter()).toEqual({ 'acme/lib': '==1.0.0' })
   })
 
   it('lists the dependents of required packages', async () => {

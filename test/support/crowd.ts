@@ -64,8 +64,8 @@ export async function addCrowd(
     [repository.id],
   )
   await db.query(
-    `insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-     select p.id, d.is_dev, d.base_url, d.last_modified, d.plain, d.gzip, d.brotli
+    `insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+     select p.id, p.repository_id, d.is_dev, d.base_url, d.last_modified, d.plain, d.gzip, d.brotli
        from package p, package_document d join package o on o.id = d.package_id
       where p.name like 'crowd/%' and o.name = 'acme/lib'`,
   )

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
+import { renderFilter } from '../../documents/filter-document.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { relinkNewest, relinkVersion } from '../documents/render.ts'
 import {
@@ -54,7 +55,7 @@ export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Prom
   })
 }
 
-/** Publishes both documents, because both list the package's quarantines. The database renders filter.json itself. */
+/** Publishes both documents and filter.json, because they list the package's quarantines. */
 async function showChange(
   tx: pg.PoolClient,
   held: LockedPackage,
@@ -64,6 +65,7 @@ async function showChange(
   await relinkVersion(tx, held, versionId, baseUrl)
   await copyDescription(tx, held)
   await renderBothDocuments(tx, held, baseUrl)
+  await renderFilter(tx, held.repositoryId)
 }
 
 /**

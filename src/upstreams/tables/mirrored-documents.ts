@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { lazily } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
+import { renderFilter } from '../../documents/filter-document.ts'
 import {
   type DocumentRow,
   documentColumns,
@@ -191,9 +192,9 @@ async function areFlagsSaved(db: Queryable, upstreamId: string, flags: Uint8Arra
 }
 
 /**
- * Stores the versions that an upstream's summary flags as malware, also for names that are not bound yet: the trigger
- * function `flag_bound_package` applies them. `flags` is a JSON list of names with their constraints. Renders the affected
- * filter.json and marks changed documents as due. Does nothing when the upstream was removed.
+ * Stores the versions that an upstream's summary flags as malware, also for names that are not bound yet: `bindPackages`
+ * applies them. `flags` is a JSON list of names with their constraints. Renders the affected filter.json and marks changed
+ * documents as due. Does nothing when the upstream was removed.
  */
 export async function saveSummaryFlags(
   tx: pg.PoolClient,
@@ -235,5 +236,5 @@ export async function saveSummaryFlags(
     [upstreamId, flags],
   )
   // Use a separate statement, because it must see the change.
-  for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
+  for (const { repositoryId } of rows) await renderFilter(tx, repositoryId)
 }

@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
+import { type Queryable, together } from '../../database/database.ts'
 import { nameRange } from '../../database/name-range.ts'
+import { renderFilter } from '../../documents/filter-document.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import { contestedBy } from './contested-names.ts'
@@ -128,14 +129,16 @@ export interface Binding {
 /**
  * Binds names to the upstreams that served them, and locks their rows. Returns for each name the package and its
  * upstream. When a racing request was first, this is the upstream of that request. Null for an upstream that was
- * removed. The rules of the upstreams cannot change until the transaction ends, so a changed rule applies to all
- * documents that this transaction stores.
+ * removed. The names get the malware flags of their upstream's summary. The rules of the upstreams cannot change until the
+ * transaction ends, so a changed rule applies to all documents that this transaction stores.
  */
 export async function bindPackages(
   tx: pg.PoolClient,
   bindings: readonly Binding[],
 ): Promise<(BoundPackage | null)[]> {
-  const { rows } = await tx.query<BoundPackage | { id: null }>({
+  const repositoryIds = bindings.map(({ upstream }) => upstream.repositoryId)
+  const names = bindings.map(({ packageName }) => packageName)
+  const bound = tx.query<BoundPackage | { id: null }>({
     name: 'bind-mirrored-packages',
     text: `with wanted as materialized (
              select * from unnest((select $1::bigint[]), (select $2::text[]), (select $3::bigint[]))
@@ -161,12 +164,24 @@ export async function bindPackages(
              left join active a on a.id = w.upstream_id
              left join bound b on a.id is not null and b.repository_id = w.repository_id and b.name = w.name
             order by w.place`,
-    values: [
-      bindings.map(({ upstream }) => upstream.repositoryId),
-      bindings.map(({ packageName }) => packageName),
-      bindings.map(({ upstream }) => upstream.id),
-    ],
+    values: [repositoryIds, names, bindings.map(({ upstream }) => upstream.id)],
   })
+  // The binding shares the row of the upstream, and a new summary of malware locks it. This statement begins after that, so
+  // it sees a summary for which the binding has waited.
+  const flagged = tx.query<{ repositoryId: string }>({
+    name: 'flag-bound-packages',
+    text: `with flagged as (
+             update mirrored_package m set summary = f.constraints
+               from unnest($1::bigint[], $2::text[]) as w (repository_id, name), upstream_flag f
+              where m.repository_id = w.repository_id and m.name = w.name
+                and f.upstream_id = m.upstream_id and f.name = m.name and m.summary is distinct from f.constraints
+             returning m.repository_id
+           )
+           select distinct repository_id as "repositoryId" from flagged order by 1`,
+    values: [repositoryIds, names],
+  })
+  const [{ rows }, { rows: changed }] = await together([bound, flagged])
+  for (const { repositoryId } of changed) await renderFilter(tx, repositoryId)
   return rows.map((row) => (row.id === null ? null : row))
 }
 

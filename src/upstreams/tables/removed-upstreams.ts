@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import { renderFilter } from '../../documents/filter-document.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { allFlags } from './mirrored-packages.ts'
@@ -119,7 +120,7 @@ async function release(
     [ids],
   )
   // Use a separate statement, because it must see the change.
-  if (rows[0]?.hadFlags) await tx.query('select render_filter_document($1)', [repositoryId])
+  if (rows[0]?.hadFlags) await renderFilter(tx, repositoryId)
   return rows[0]?.count ?? 0
 }
 

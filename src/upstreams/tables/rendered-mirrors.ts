@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { byteaArray } from '../../database/shared-statements.ts'
+import { renderFilter } from '../../documents/filter-document.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import type { MalwareFlag } from '../documents/read-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
@@ -241,5 +242,5 @@ export async function describeMirrors(
     ],
   })
   // Use a separate statement, because it must see the change.
-  for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
+  for (const { repositoryId } of rows) await renderFilter(tx, repositoryId)
 }

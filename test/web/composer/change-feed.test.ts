@@ -58,8 +58,8 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
       `with d as materialized (
          select base_url, plain, gzip, brotli from package_document where repository_id = $1 and not is_dev limit 1
        )
-       insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select p.id, false, d.base_url,
+       insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select p.id, p.repository_id, false, d.base_url,
               date_trunc('second', now()) - interval '1 hour' + substr(p.name, 9)::int / 7 * interval '1 second',
               d.plain, d.gzip, d.brotli
          from package p cross join d
@@ -89,8 +89,8 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
       [repository.id],
     )
     await t.db.query(
-      `insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select p.id, false, d.base_url, date_trunc('second', now()) - interval '1 hour', d.plain, d.gzip, d.brotli
+      `insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select p.id, p.repository_id, false, d.base_url, date_trunc('second', now()) - interval '1 hour', d.plain, d.gzip, d.brotli
          from package p
         cross join (select base_url, plain, gzip, brotli from package_document
                      where repository_id = $1 and not is_dev limit 1) d

@@ -148,8 +148,8 @@ describe('GET /<group>/<name>', () => {
          select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
            from more, (select sort_key, sha256 from package_version limit 1) v
        )
-       insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select id, is_dev, 'http://svc.test:8080', now(), '', '', '' from more, unnest(array[false, true]) is_dev`,
+       insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select id, $1, is_dev, 'http://svc.test:8080', now(), '', '', '' from more, unnest(array[false, true]) is_dev`,
       [repository.id],
     )
     await rankUnrankedPackages(t.db)
