@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type BucketSettings, bucketOrigin, readBucket } from './domain/bucket.ts'
 import { type ProviderSettings, readProviders } from './domain/identity-provider.ts'
 import {

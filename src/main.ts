@@ -1,6 +1,10 @@
-import { loadEnvironmentFile, readConfig } from './config.ts'
-import { explainFailure } from './web/server/failure.ts'
-import { serve } from './web/server/serve.ts'
+// Stack traces name the files and lines of src/. That is so for modules that are loaded after this line.
+process.setSourceMapsEnabled(true)
+const [{ loadEnvironmentFile, readConfig }, { explainFailure }, { serve }] = await Promise.all([
+  import('./config.ts'),
+  import('./web/server/failure.ts'),
+  import('./web/server/serve.ts'),
+])
 
 try {
   loadEnvironmentFile()

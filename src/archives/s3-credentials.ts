@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { type Dispatcher, request } from 'undici'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { BucketKeys, CredentialSource } from '../domain/bucket.ts'
 import { singleFlight } from '../domain/single-flight.ts'
 import { element } from './xml-element.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import type { ArchiveStore } from './archive-store.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { checksumOf, type SqlFile } from '../database/sql-file.ts'
 
 /*

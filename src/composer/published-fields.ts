@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { cleanLine } from '../domain/plain-text.ts'
 import { isConstraint } from './constraint.ts'
 import {

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { nameShape } from './names.ts'
 import { isPlainText } from './plain-text.ts'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /*
  * Names and descriptions are shown in terminals and on pages, and are part of the JSON that Composer reads. A terminal

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** The id of a row in a URL, a form, a cursor or a command: a number that fits into PostgreSQL's bigint. */
 const shape = /^\d{1,18}$/

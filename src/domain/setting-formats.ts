@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** An http or https URL without credentials, query and fragment. A slash at its end is removed. */
 export const publicUrl = z

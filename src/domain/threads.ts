@@ -118,7 +118,7 @@ async function ask<Task>(thread: Worker, task: Task, milliseconds: number): Prom
  */
 function newThread(module: URL, resourceLimits: { maxOldGenerationSizeMb: number }): Worker {
   if (!import.meta.url.endsWith('.ts'))
-    return new Worker(new URL(`${module.href}.js`), { resourceLimits, execArgv: [] })
+    return new Worker(new URL(`${module.href}.js`), { resourceLimits, execArgv: ['--enable-source-maps'] })
   const script = `import('tsx/esm/api').then(({ register }) => { register(); return import('${module.href}.ts') })`
   return new Worker(script, { eval: true, resourceLimits })
 }

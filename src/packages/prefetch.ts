@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { z } from 'zod'
+import * as z from 'zod'
 import { normalizeVersion } from '../composer/composer-version.ts'
 import { toLowerAscii } from '../composer/package-name.ts'
 import { operator } from '../domain/principal.ts'

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { csrfTokenOf } from '../accounts/sessions.ts'
 import type { Config } from '../config.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'

@@ -1,6 +1,6 @@
 import formbody from '@fastify/formbody'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** A form or a query: every name with its values, in the order of the request. */
 export type SentForm = ReadonlyMap<string, readonly string[]>

@@ -15,14 +15,14 @@ describe.skipIf(!hasStrace)('what svc has confirmed survives a power cut (needs 
   afterAll(() => rm(folder, { recursive: true }))
 
   it('an archive: its file, the folder of its name, and the folder of that folder', async () => {
-    const module = new URL('../../dist/archives/local-store.js', import.meta.url)
+    const module = new URL('../../src/archives/local-store.ts', import.meta.url)
     const script = `
       import { Readable } from 'node:stream'
       const { openLocalStore, receiveArchive } = await import('${module}')
       const store = await openLocalStore('${folder}/store')
       await store.keep(await receiveArchive(store, Readable.from([Buffer.from('an archive')]), { maxBytes: 100 }))
       await store.writeOwner('the database')`
-    const synced = await syncedBy(['--input-type=module', '--eval', script])
+    const synced = await syncedBy(['--import', 'tsx', '--input-type=module', '--eval', script])
     expect(synced.map((path) => relative(folder, path))).toEqual([
       'store',
       expect.stringMatching(/^store\/tmp\//),
@@ -60,11 +60,11 @@ describe.skipIf(!hasStrace)('what svc has confirmed survives a power cut (needs 
   })
 
   it('the key of the second factors: its file and the folder', async () => {
-    const module = new URL('../../dist/accounts/second-factor/secret-key.js', import.meta.url)
+    const module = new URL('../../src/accounts/second-factor/secret-key.ts', import.meta.url)
     const script = `
       const { readSecretKeys } = await import('${module}')
       await readSecretKeys({ dataDir: '${folder}/keys', secretKey: null, previousSecretKey: null })`
-    const synced = await syncedBy(['--input-type=module', '--eval', script])
+    const synced = await syncedBy(['--import', 'tsx', '--input-type=module', '--eval', script])
     expect(synced.map((path) => relative(folder, path))).toEqual([
       expect.stringMatching(/^keys\/.*\.partial$/),
       'keys',

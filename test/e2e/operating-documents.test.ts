@@ -131,7 +131,16 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     checkout = await mkdtemp(join(tmpdir(), 'svc-test-checkout-'))
     dataDir = await makeDataDir()
     newDataDir = await makeDataDir()
-    for (const name of ['bin', 'src', 'views', 'docs', 'migrations', 'package.json', 'tsconfig.json'])
+    for (const name of [
+      'bin',
+      'src',
+      'views',
+      'docs',
+      'migrations',
+      'package.json',
+      'package-lock.json',
+      'tsconfig.json',
+    ])
       await cp(join(root, name), join(checkout, name), { recursive: true })
     await symlink(join(root, 'node_modules'), join(checkout, 'node_modules'))
     await mkdir(join(checkout, 'package'))

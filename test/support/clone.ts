@@ -2,17 +2,29 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { cp, mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
 import type { PostgresConnection } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
+/** The module of the embedded PostgreSQL in a clone. */
+const built = 'dist/embedded-postgres.js'
+
 /**
- * Copies into `folder` what the embedded PostgreSQL needs: the built sources and the packages that they import. It
- * leaves out links of libraries, as npm does when it does not run the post-install script.
+ * Makes in `folder` what the embedded PostgreSQL needs: its module, and the packages that it imports. It leaves out links
+ * of libraries, as npm does when it does not run the post-install script.
  */
 export async function makeClone(folder: string): Promise<void> {
   await cp(join(root, 'package.json'), join(folder, 'package.json'))
-  await cp(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
+  await build({
+    entryPoints: [join(root, 'src/database/embedded-postgres/embedded-postgres.ts')],
+    outfile: join(folder, built),
+    bundle: true,
+    packages: 'external',
+    format: 'esm',
+    platform: 'node',
+    target: 'node20',
+  })
   const packages = new Set(['pg', `@embedded-postgres/${process.platform}-${process.arch}`])
   for (const name of packages) {
     const source = join(root, 'node_modules', name)
@@ -60,10 +72,7 @@ export function startHolder(
 ): Holder {
   const child = spawn(
     process.execPath,
-    [
-      ...['--input-type=module', '--eval', program],
-      ...[join(clone, 'dist/database/embedded-postgres/embedded-postgres.js'), JSON.stringify(options)],
-    ],
+    [...['--input-type=module', '--eval', program], ...[join(clone, built), JSON.stringify(options)]],
     { ...ids, cwd: clone, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] },
   )
   const started = new Promise<PostgresConnection>((resolve, reject) => {

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Config } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import { hashSecret } from '../../domain/secrets.ts'

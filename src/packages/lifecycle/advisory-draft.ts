@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { isConstraint, maxConstraintLength } from '../../composer/constraint.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import { type AdvisoryText, severities } from '../tables/package-warnings.ts'

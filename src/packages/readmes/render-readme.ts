@@ -7,7 +7,7 @@ import { cleanText } from '../../domain/plain-text.ts'
 import { openThreads } from '../../domain/threads.ts'
 import type { Job } from '../../jobs/job.ts'
 import { findReadmeOf, listOldReadmes, type RenderedReadme, saveReadme } from '../tables/readmes.ts'
-import type { RenderTask } from './readme-worker.ts'
+import type { RenderTask } from './readme-thread.ts'
 
 /** Renders READMEs, and files of archives. */
 export interface ReadmeRenderer {
@@ -39,7 +39,7 @@ const maxWaiting = 4
  * the thread.
  */
 export function openReadmeRenderer(): ReadmeRenderer {
-  const threads = openThreads<RenderTask>(new URL('./readme-worker', import.meta.url), {
+  const threads = openThreads<RenderTask>(new URL('./readme-thread', import.meta.url), {
     count: 1,
     maxHeapMegabytes: 256,
   })

@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { cleanLine } from '../../domain/plain-text.ts'
 
 const Login = z.object({ username: z.string(), password: z.string() })

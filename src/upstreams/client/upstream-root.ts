@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { isJsonObject } from '../../composer/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
 import { isPlainText } from '../../domain/plain-text.ts'

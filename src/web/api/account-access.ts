@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { exportAccount } from '../../accounts/account-export.ts'
 import { resetPassword, revokeAllAccess } from '../../accounts/account-lifecycle.ts'
 import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../../accounts/password-resets.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { endSessions, type ListedSession, listSessions } from '../../accounts/sessions.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { AccountPath, accountOfPath } from './accounts.ts'

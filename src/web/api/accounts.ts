@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { chooseHeir, createAccount, deleteAccount, updateAccount } from '../../accounts/account-lifecycle.ts'
 import {
   type AccountDetails,

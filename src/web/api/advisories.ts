@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { AdvisoryDraft, QuarantineReason } from '../../packages/lifecycle/advisory-draft.ts'
 import {
   liftQuarantine,

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { resourceScopes } from '../../domain/permissions.ts'
 import { maxReasonCharacters } from '../../oauth/application-changes.ts'
 import { registrationLimits } from '../../oauth/application-rules.ts'

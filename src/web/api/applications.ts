@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
 import { applicationActions } from '../../events/actions.ts'
 import { describeEvent, listIdentityEvents } from '../../events/identity-events.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type FoundArchive, listFoundArchives, readSha256 } from '../../packages/tables/found-archives.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { invalidArgument } from './errors.ts'

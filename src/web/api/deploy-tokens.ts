@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type DeployRight, deployRights } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import { rowId } from '../../domain/row-id.ts'

@@ -1,7 +1,7 @@
 import swagger from '@fastify/swagger'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Config } from '../../config.ts'
 import { describeScopes } from '../../domain/scope-descriptions.ts'
 import { allScopes } from '../../domain/scopes.ts'

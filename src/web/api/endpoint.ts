@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Act, isForPeople, isOnSite, placeOf, scopesOf } from '../../domain/permissions.ts'
 import { type Guard, requireBearer } from './guards.ts'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { tokenKinds } from '../../domain/secrets.ts'
 import { listEvents, listSiteEvents, type RegistryEvent } from '../../events/registry-events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
 import { findFactors, hasFactor } from '../../accounts/second-factor/factors.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'

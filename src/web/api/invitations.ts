@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../../accounts/invitations.ts'
 import { countInvitation, explainNoNewAccounts, invite } from '../../accounts/invite.ts'
 import { roles } from '../../domain/permissions.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
 import { roles } from '../../domain/permissions.ts'
 import { findMember, type Member as KnownMember, listMembers } from '../../groups/members.ts'

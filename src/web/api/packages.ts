@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
 import type { PackageChange } from '../../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../../packages/lifecycle/deletion.ts'

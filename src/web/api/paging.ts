@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ListPart, pageOf } from '../../domain/paging.ts'
 import { nextLink } from '../next-link.ts'
 

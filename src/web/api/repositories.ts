@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'

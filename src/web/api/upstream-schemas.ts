@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { nameShape } from '../../domain/names.ts'
 import { isPattern, maxPatterns } from '../../upstreams/documents/patterns.ts'
 import { upstreamModes } from '../../upstreams/tables/upstreams.ts'

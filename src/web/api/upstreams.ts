@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { acceptArchives } from '../../upstreams/accept-archives.ts'
 import {
   addUpstream,

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { plainText } from '../../domain/plain-text.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { invalidToken } from './errors.ts'

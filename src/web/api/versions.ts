@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import type { VersionChange } from '../../packages/lifecycle/change.ts'

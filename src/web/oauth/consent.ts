@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { endSessions, type Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { type Queryable, transaction } from '../../database/database.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { listSiteAdministrators } from '../../accounts/accounts.ts'
 import { hasLiveToken, listExpiringTokens } from '../../accounts/personal-tokens.ts'
 import type { Session } from '../../accounts/sessions.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Session } from '../../accounts/sessions.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'

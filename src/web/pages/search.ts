@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type AccountDetails, listAccounts } from '../../accounts/accounts.ts'
 import type { AppContext } from '../../context.ts'
 import { isAtLeast } from '../../domain/permissions.ts'

@@ -77,6 +77,20 @@ describe('svc serve', () => {
     expect(await root()).not.toContain('https://old.example.com')
   })
 
+  it('names files and lines of src/ in the stack of an error', async () => {
+    const server = await start()
+    await database.db.query('alter table repository rename to renamed')
+    const { status } = await fetch(`${server.url}/acme/php/-/packages/packages.json`)
+    await database.db.query('alter table renamed rename to repository')
+    expect(status).toBe(500)
+    const { stderr } = await stopServer(server)
+    const stacks = stderr
+      .split('\n')
+      .flatMap((line) => (line.includes('"stack"') ? [JSON.parse(line).err.stack] : []))
+    expect(stacks.join('\n')).toMatch(/ at async .*\/src\/groups\/for-each-request\.ts:\d+:\d+/)
+    expect(stacks.join('\n')).not.toContain('/dist/')
+  })
+
   it('says how many archives an older copy of DATA_DIR, and another DATA_DIR, lack', async () => {
     const repository = await aRepository(database.db)
     const account = await anAccount(database.db)

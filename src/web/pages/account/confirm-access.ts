@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
 import {

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import { givesAccounts, makeAccount, unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
 import { listIdentities, lockAccount } from '../../../accounts/single-sign-on/identities.ts'

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { isCalendarDay } from '../../../domain/calendar-day.ts'
 import type { Expiry } from '../../../domain/expiry.ts'
 import { type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { exportAccount } from '../../../accounts/account-export.ts'
 import {
   chooseHeir,

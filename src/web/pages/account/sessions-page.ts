@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { endSessions, type ListedSession, listLatestSessions } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { describeBrowser } from '../../../events/event-words.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type pg from 'pg'
-import { z } from 'zod'
+import * as z from 'zod'
 import {
   disableAccount,
   enableAccount,

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { chooseHeir, deleteAccount, updateAccount } from '../../../accounts/account-lifecycle.ts'
 import { makeVerificationToken, verificationUrl } from '../../../accounts/email-verifications.ts'
 import { makeResetToken, resetUrl } from '../../../accounts/password-resets.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { createAccount, resetPassword } from '../../../accounts/account-lifecycle.ts'
 import { type AccountDetails, listAccounts } from '../../../accounts/accounts.ts'
 import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'

@@ -1,7 +1,7 @@
 import { readFile as readWholeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { writeAndApplyMigration } from '../../../database/operator-migrations.ts'
 import { scopeChoices } from '../../../domain/scope-descriptions.ts'
 import {

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'
 import { describeResourceScopeOfOthers } from '../../../domain/scope-descriptions.ts'
 import type { RegistrationForm } from '../../../oauth/application-changes.ts'

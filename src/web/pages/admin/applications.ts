@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Queryable } from '../../../database/database.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findAccountByUsername } from '../../../accounts/accounts.ts'
 import { isCalendarDay } from '../../../domain/calendar-day.ts'
 import { isPlainIp } from '../../../domain/setting-formats.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { pageOf } from '../../../domain/paging.ts'
 import { findGroup, type Group, type ListedGroup, listGroups } from '../../../groups/groups.ts'
 import { type CountedRepository, listRepositories } from '../../../groups/repositories.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { pageOf } from '../../../domain/paging.ts'
 import type { RegistryAction } from '../../../events/actions.ts'
 import { describeRegistryEvent } from '../../../events/event-words.ts'

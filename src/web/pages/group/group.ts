@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { GroupBytes } from '../../../archives/tables/archives.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../../../accounts/invitations.ts'
 import { countInvitation, explainNoNewAccounts, invite } from '../../../accounts/invite.ts'
 import type { Session } from '../../../accounts/sessions.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findAccountByUsername } from '../../../accounts/accounts.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import type { Session } from '../../../accounts/sessions.ts'

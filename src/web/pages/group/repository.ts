@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { AppContext } from '../../../context.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { type ListPart, type Page, pageOf } from '../../../domain/paging.ts'

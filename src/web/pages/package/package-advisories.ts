@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'

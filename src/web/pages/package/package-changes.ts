@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { isPackageName } from '../../../composer/package-name.ts'
 import { pageOf } from '../../../domain/paging.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import type { ChangedFiles } from '../../../archives/archive-tasks.ts'
 import {

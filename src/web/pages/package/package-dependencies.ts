@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { AppContext } from '../../../context.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import {

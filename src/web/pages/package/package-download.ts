@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ArchiveStore } from '../../../archives/archive-store.ts'
 import { readQuery, text } from '../../forms.ts'
 import { withoutTurn } from '../../network-turns.ts'

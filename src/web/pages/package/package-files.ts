@@ -1,6 +1,6 @@
 import { basename, extname } from 'node:path/posix'
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import type { ArchiveFile, AtPath, DirectoryEntry } from '../../../archives/archive-tasks.ts'
 import type { AppContext } from '../../../context.ts'

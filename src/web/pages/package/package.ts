@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { openArchiveStore } from '../../../archives/store-owner.ts'
 import type { AppContext } from '../../../context.ts'
 import { resolveFiles } from '../../../packages/readmes/file-links.ts'

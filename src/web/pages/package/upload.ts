@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { ArchiveStore, ReceivedArchive } from '../../../archives/archive-store.ts'
 import { checkUpload } from '../../../archives/check-upload.ts'

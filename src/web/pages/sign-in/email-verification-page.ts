@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findVerification, spendVerificationToken } from '../../../accounts/email-verifications.ts'
 import type { AppContext } from '../../../context.ts'
 import { describeRule } from '../../../database/rules.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { normalizeLogin } from '../../../accounts/accounts.ts'
 import { acceptInvitation, acceptWithNewAccount } from '../../../accounts/invitation-acceptance.ts'
 import { findInvitation, type Invitation } from '../../../accounts/invitations.ts'

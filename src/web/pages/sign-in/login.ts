@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { noPasswordHere } from '../../../accounts/passwords.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import { allowsPasskeys } from '../../../accounts/second-factor/passkey-ceremony.ts'

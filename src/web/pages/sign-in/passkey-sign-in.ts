@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findCredentialsById, isAdministrator } from '../../../accounts/accounts.ts'
 import { mayUsePassword } from '../../../accounts/passwords.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'

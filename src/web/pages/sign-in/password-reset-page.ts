@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findCredentials, isAdministrator, normalizeLogin } from '../../../accounts/accounts.ts'
 import { requestPasswordResetJob } from '../../../accounts/password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from '../../../accounts/password-resets.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import * as z from 'zod'
 import { findCredentialsById } from '../../../accounts/accounts.ts'
 import type { FactorKind } from '../../../accounts/second-factor/check-factor.ts'
 import type { Session } from '../../../accounts/sessions.ts'
