@@ -34,7 +34,7 @@ export async function createAccount(
   { password, ...account }: Omit<NewAccount, 'passwordHash'> & { password: string },
 ): Promise<string> {
   const passwordHash = await hashPassword(password)
-  return transaction(db, (tx) => insertAccount(tx, { ...account, passwordHash }), by)
+  return transaction(db, (tx) => insertAccount(tx, by, { ...account, passwordHash }), by)
 }
 
 /** What to update of an account. Missing members keep their values. */
@@ -62,13 +62,13 @@ export async function updateAccount(
       // Before the change: this locks all administrators in one order.
       if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, by, accountId)
       if (isReleased && changes.username !== undefined) await releaseUsername(tx, changes.username)
-      await changeAccount(tx, accountId, changes)
+      await changeAccount(tx, by, accountId, changes)
       if (isDisabled === undefined) return null
       // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
-      await setDisabled(tx, accountId, isDisabled)
+      await setDisabled(tx, by, accountId, isDisabled)
       if (!isDisabled) return null
       if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
-      await endAllSessions(tx, accountId)
+      await endAllSessions(tx, by, accountId)
       return null
     },
     by,
@@ -91,13 +91,13 @@ export interface Ended {
  * that `requireLivePrincipal` refuses the open requests of the ended sessions and tokens.
  */
 export async function endEverything(tx: pg.PoolClient, by: Principal, accountId: string): Promise<Ended> {
-  const sessions = await endAllSessions(tx, accountId)
+  const sessions = await endAllSessions(tx, by, accountId)
   await forgetOrigins(tx, accountId)
   return {
     sessions,
-    ...(await revokeAllOf(tx, accountId)),
+    ...(await revokeAllOf(tx, by, accountId)),
     deployTokens: await revokeDeployTokensOf(tx, by, accountId),
-    invitations: await withdrawInvitationsOf(tx, accountId),
+    invitations: await withdrawInvitationsOf(tx, by, accountId),
   }
 }
 
@@ -113,7 +113,7 @@ export async function resetPassword(
   everythingBy: Principal | null = null,
 ): Promise<Ended | null> {
   const passwordHash = await hashPassword(password)
-  return transaction(db, (tx) => replacePassword(tx, accountId, passwordHash, everythingBy), by)
+  return transaction(db, (tx) => replacePassword(tx, by, accountId, passwordHash, everythingBy), by)
 }
 
 /**
@@ -131,8 +131,8 @@ export async function changePassword(
   return transaction(
     db,
     async (tx) => {
-      if (!(await replacePasswordHash(tx, credentials, passwordHash))) return null
-      await deleteAllSessions(tx, credentials.accountId)
+      if (!(await replacePasswordHash(tx, by, credentials, passwordHash))) return null
+      await deleteAllSessions(tx, by, credentials.accountId)
       await forgetOrigins(tx, credentials.accountId)
       return { ...credentials, passwordHash }
     },
@@ -143,13 +143,14 @@ export async function changePassword(
 /** Does what `resetPassword` does, with the hash of the new password, within a transaction. */
 export async function replacePassword(
   tx: pg.PoolClient,
+  by: Principal,
   accountId: string,
   passwordHash: string,
   everythingBy: Principal | null,
 ): Promise<Ended | null> {
-  await setPasswordHash(tx, accountId, passwordHash)
+  await setPasswordHash(tx, by, accountId, passwordHash)
   if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
-  await deleteAllSessions(tx, accountId)
+  await deleteAllSessions(tx, by, accountId)
   // A person who knew the old password must not keep a known browser or network.
   await forgetOrigins(tx, accountId)
   return null
@@ -207,7 +208,7 @@ export async function revokeAllAccess(
   by: Principal,
   accountId: string,
 ): Promise<{ tokens: number; applications: number }> {
-  return transaction(db, (tx) => revokeAllOf(tx, accountId), by)
+  return transaction(db, (tx) => revokeAllOf(tx, by, accountId), by)
 }
 
 /**
@@ -267,7 +268,7 @@ export async function deleteAccount(
           })
         }
       }
-      await deleteAccountRow(tx, account.id)
+      await deleteAccountRow(tx, by, account.id)
       return { outcome: 'deleted', groups: names }
     },
     by,

@@ -1,6 +1,9 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
+import type { Principal } from '../domain/principal.ts'
+import { insertEvent, insertEvents, type NewEvent } from '../events/events.ts'
+import { revokeAdminTokens } from './personal-tokens.ts'
 
 /** A person who signs in, without secrets (CONTRACT 1.1). */
 export interface Account {
@@ -20,8 +23,8 @@ export interface NewAccount {
   passwordHash: string
 }
 
-/** Adds an account and returns its id. Throws the database's error when the username or email is taken or malformed. */
-export async function insertAccount(db: Queryable, account: NewAccount): Promise<string> {
+/** Adds an account, writes the event, and returns its id. Throws the database's error when the username or email is taken or malformed. */
+export async function insertAccount(db: Queryable, by: Principal, account: NewAccount): Promise<string> {
   const { rows } = await db.query<{ id: string }>(
     `insert into account (username, display_name, email, is_admin, password_hash)
      select $1, $2, $3, $4::boolean, $5
@@ -29,7 +32,10 @@ export async function insertAccount(db: Queryable, account: NewAccount): Promise
      returning id`,
     [account.username, account.displayName, account.email, account.isAdmin, account.passwordHash],
   )
-  return (rows[0] as { id: string }).id
+  const { id } = rows[0] as { id: string }
+  const details = { username: account.username }
+  await insertEvent(db, by, { action: 'account-created', accountId: id, details })
+  return id
 }
 
 /** Finds an account by username, disabled or not. Null when there is none. */
@@ -119,9 +125,10 @@ export async function findCredentialsById(db: Queryable, accountId: string): Pro
   return rows[0] ?? null
 }
 
-/** Replaces the hash of the checked password. False when the password was changed in the meantime. */
+/** Replaces the hash of the checked password, and writes the event. False when the password was changed in the meantime. */
 export async function replacePasswordHash(
   db: Queryable,
+  by: Principal,
   { accountId, passwordHash }: Credentials,
   newHash: string,
 ): Promise<boolean> {
@@ -129,7 +136,9 @@ export async function replacePasswordHash(
     `update account set password_hash = $3 where id = $1 and password_hash = $2`,
     [accountId, passwordHash, newHash],
   )
-  return rowCount === 1
+  if (rowCount !== 1) return false
+  await insertEvent(db, by, { action: 'password-changed', accountId })
+  return true
 }
 
 /** Stores a new hash of the same password, without an identity event. False when the password was changed. */
@@ -139,16 +148,24 @@ export async function renewHash(
   newHash: string,
 ): Promise<boolean> {
   const { rowCount } = await db.query(
-    `with marked as (select set_config('svc.is_rehash', 'on', true) as mark)
-     update account set password_hash = $3 from marked where id = $1 and password_hash = $2 and mark = 'on'`,
+    'update account set password_hash = $3 where id = $1 and password_hash = $2',
     [accountId, passwordHash, newHash],
   )
   return rowCount === 1
 }
 
-/** Sets an account's password without checking the old one. For operators and administrators. */
-export async function setPasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
-  await db.query('update account set password_hash = $2 where id = $1', [accountId, newHash])
+/** Sets an account's password without checking the old one, and writes the event. For operators and administrators. */
+export async function setPasswordHash(
+  db: Queryable,
+  by: Principal,
+  accountId: string,
+  newHash: string,
+): Promise<void> {
+  const { rowCount } = await db.query('update account set password_hash = $2 where id = $1', [
+    accountId,
+    newHash,
+  ])
+  if (rowCount === 1) await insertEvent(db, by, { action: 'password-changed', accountId })
 }
 
 /** An account as administrators see it. */
@@ -250,11 +267,12 @@ export interface AccountChanges {
 }
 
 /**
- * Removes an email from the accounts that have not verified it, for a person who has proved to own the email. The changes
- * have their events. `ownerId` is the account of this person, if there is one already.
+ * Removes an email from the accounts that have not verified it, for a person who has proved to own the email. Writes the
+ * events. `ownerId` is the account of this person, if there is one already.
  */
 export async function releaseUnverifiedEmail(
   tx: pg.PoolClient,
+  by: Principal,
   email: string,
   ownerId: string | null = null,
 ): Promise<void> {
@@ -264,11 +282,20 @@ export async function releaseUnverifiedEmail(
       order by id for no key update`,
     [email],
   )
-  await tx.query(
-    `update account set email = null
-      where lower(email) = lower($1) and email_verified_at is null and id is distinct from $2`,
+  const { rows } = await tx.query<{ id: string; email: string }>(
+    `update account a set email = null
+       from account former
+      where former.id = a.id and lower(a.email) = lower($1) and a.email_verified_at is null
+        and a.id is distinct from $2
+  returning a.id, former.email`,
     [email, ownerId],
   )
+  const events = rows.map(({ id, email: from }) => ({
+    action: 'email-changed' as const,
+    accountId: id,
+    details: { from, to: null, from_was_verified: false },
+  }))
+  if (events.length > 0) await insertEvents(tx, by, events)
 }
 
 /** Ends the reservation of a former username, so that another account can get it. */
@@ -277,36 +304,129 @@ export async function releaseUsername(tx: pg.PoolClient, username: string): Prom
 }
 
 /**
- * Changes an account. Its last ten former usernames are reserved for 90 days. Throws with the rule that a value breaks,
- * such as `username_is_taken` or `email_is_taken`.
+ * Changes an account, and writes the events. Its last ten former usernames are reserved for 90 days. Throws with the rule
+ * that a value breaks, such as `username_is_taken` or `email_is_taken`. With the role of a site administrator, its admin
+ * tokens end.
  */
-export async function changeAccount(db: Queryable, id: string, changes: AccountChanges): Promise<void> {
+export async function changeAccount(
+  db: Queryable,
+  by: Principal,
+  id: string,
+  changes: AccountChanges,
+): Promise<void> {
   const { username, displayName, email, isAdmin } = changes
-  await db.query(
-    `update account
-        set username = coalesce($2, username), display_name = coalesce($3, display_name),
-            email = case when $4 then $5 else email end, is_admin = coalesce($6, is_admin)
-      where id = $1 and refuse_malformed_account(the_username => $2, the_display_name => $3, the_email => $5)`,
-    [id, username, displayName, email !== undefined, email, isAdmin],
+  await noteChanges(db, by, id, async (before) => {
+    if (isAdmin !== undefined && isAdmin !== before.isAdmin) await revokeAdminTokens(db, by, id)
+    await db.query(
+      `update account
+          set username = coalesce($2, username), display_name = coalesce($3, display_name),
+              email = case when $4 then $5 else email end, is_admin = coalesce($6, is_admin)
+        where id = $1 and refuse_malformed_account(the_username => $2, the_display_name => $3, the_email => $5)`,
+      [id, username, displayName, email !== undefined, email, isAdmin],
+    )
+  })
+}
+
+/** Disables or enables an account, and writes the event. Disabling it twice keeps the first time. */
+export async function setDisabled(
+  db: Queryable,
+  by: Principal,
+  id: string,
+  isDisabled: boolean,
+): Promise<void> {
+  await noteChanges(db, by, id, () =>
+    db.query(
+      'update account set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1',
+      [id, isDisabled],
+    ),
   )
 }
 
-/** Disables or enables an account. Disabling it twice keeps the first time. */
-export async function setDisabled(db: Queryable, id: string, isDisabled: boolean): Promise<void> {
-  await db.query(
-    'update account set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1',
-    [id, isDisabled],
-  )
+/** Stores that an account has proved to own its email, and writes the event. False when it has another one, or is disabled. */
+export async function verifyEmail(db: Queryable, by: Principal, id: string, email: string): Promise<boolean> {
+  let isVerified = false
+  await noteChanges(db, by, id, async () => {
+    const { rowCount } = await db.query(
+      'update account set email_verified_at = now() where id = $1 and email = $2 and disabled_at is null',
+      [id, email],
+    )
+    isVerified = rowCount === 1
+  })
+  return isVerified
 }
 
-/** Deletes an account with all its rows, and reserves its username for 90 days. */
-export async function deleteAccountRow(tx: pg.PoolClient, id: string): Promise<void> {
-  await tx.query(
+/** The values of an account whose changes have events. */
+interface AccountState {
+  username: string
+  email: string | null
+  isVerified: boolean
+  isAdmin: boolean
+  isDisabled: boolean
+}
+
+/** Runs a change of an account, and writes an event for each value that it changed. Does nothing without the account. */
+async function noteChanges(
+  db: Queryable,
+  by: Principal,
+  accountId: string,
+  change: (before: AccountState) => Promise<unknown>,
+): Promise<void> {
+  const before = await lockState(db, accountId)
+  if (!before) return
+  await change(before)
+  const after = await lockState(db, accountId)
+  const events = after ? [...eventsOfChange(before, after)].map((event) => ({ ...event, accountId })) : []
+  if (events.length > 0) await insertEvents(db, by, events)
+}
+
+async function lockState(db: Queryable, accountId: string): Promise<AccountState | undefined> {
+  const { rows } = await db.query<AccountState>(
+    `select username, email, email_verified_at is not null as "isVerified", is_admin as "isAdmin",
+            disabled_at is not null as "isDisabled"
+       from account where id = $1 for no key update`,
+    [accountId],
+  )
+  return rows[0]
+}
+
+function* eventsOfChange(before: AccountState, after: AccountState): Generator<NewEvent> {
+  if (after.username !== before.username) {
+    yield { action: 'account-renamed', details: { from: before.username, to: after.username } }
+  }
+  if (after.email !== before.email) {
+    // The former address gets a notice if it was verified.
+    const details = { from: before.email, to: after.email, from_was_verified: before.isVerified }
+    yield { action: 'email-changed', details }
+  }
+  if (after.isVerified && !before.isVerified) {
+    yield { action: 'email-verified', details: { email: after.email } }
+  }
+  if (after.isAdmin !== before.isAdmin) yield { action: after.isAdmin ? 'admin-granted' : 'admin-removed' }
+  if (after.isDisabled !== before.isDisabled) {
+    yield { action: after.isDisabled ? 'account-disabled' : 'account-enabled' }
+  }
+}
+
+/**
+ * Deletes an account with all its rows, and reserves its username for 90 days. Writes the event. Afterwards no event
+ * contains its names.
+ */
+export async function deleteAccountRow(tx: pg.PoolClient, by: Principal, id: string): Promise<void> {
+  const { rows } = await tx.query<{ username: string; createdAt: string }>(
     `with expired as (delete from reserved_username where reserved_until < now()),
-          deleted as (delete from account where id = $1 returning username)
-     insert into reserved_username (username, reserved_until)
-     select username, now() + interval '90 days' from deleted
-     on conflict (username) do update set reserved_until = excluded.reserved_until, account_id = null`,
+          deleted as (delete from account where id = $1 returning username, created_at),
+          reserved as (
+            insert into reserved_username (username, reserved_until)
+            select username, now() + interval '90 days' from deleted
+            on conflict (username) do update set reserved_until = excluded.reserved_until, account_id = null)
+     select username, created_at::text as "createdAt" from deleted`,
     [id],
+  )
+  const [deleted] = rows
+  if (!deleted) return
+  await insertEvent(tx, by, { action: 'account-deleted', accountId: id })
+  await tx.query(
+    'select forget_names(the_account_id => $1, last_username => $2, created_at => $3, deleted_at => now())',
+    [id, deleted.username, deleted.createdAt],
   )
 }

@@ -5,7 +5,7 @@ import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import type { MailKind } from '../mail/mail-queue.ts'
-import { releaseUnverifiedEmail } from './accounts.ts'
+import { releaseUnverifiedEmail, verifyEmail } from './accounts.ts'
 
 /** How long a link works: 3 days. */
 export const verificationLifetimeSeconds = 3 * 86_400
@@ -76,12 +76,8 @@ export async function spendVerificationToken(
         )
         if (!rows[0]) return 'expired'
         const { email } = rows[0]
-        await releaseUnverifiedEmail(tx, email, accountId)
-        const { rowCount } = await tx.query(
-          'update account set email_verified_at = now() where id = $1 and email = $2 and disabled_at is null',
-          [accountId, email],
-        )
-        return rowCount === 1 ? 'verified' : 'expired'
+        await releaseUnverifiedEmail(tx, by, email, accountId)
+        return (await verifyEmail(tx, by, accountId, email)) ? 'verified' : 'expired'
       },
       by,
     )

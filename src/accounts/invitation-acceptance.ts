@@ -3,8 +3,14 @@ import { transaction } from '../database/database.ts'
 import type { Principal } from '../domain/principal.ts'
 import { insertEvent } from '../events/events.ts'
 import { raiseGroupMember } from '../groups/members.ts'
-import { type Credentials, insertAccount, type NewAccount, releaseUnverifiedEmail } from './accounts.ts'
-import { type Invitation, lockInvitation } from './invitations.ts'
+import {
+  type Credentials,
+  insertAccount,
+  type NewAccount,
+  releaseUnverifiedEmail,
+  verifyEmail,
+} from './accounts.ts'
+import { type Invitation, lockInvitation, noteAcceptance } from './invitations.ts'
 
 /** Accepts an invitation for an account, which gets the role unless it has a stronger one. Null when it has ended. */
 export async function acceptInvitation(
@@ -41,9 +47,9 @@ export async function acceptWithNewAccount(
       if (!invitation) return null
       const isProven = invitation.isSentByMail
       const email = isProven ? invitation.email : account.email
-      if (isProven && email !== null) await releaseUnverifiedEmail(tx, email)
-      const id = await insertAccount(tx, { ...account, email, isAdmin: false })
-      if (isProven) await tx.query('update account set email_verified_at = now() where id = $1', [id])
+      if (isProven && email !== null) await releaseUnverifiedEmail(tx, by, email)
+      const id = await insertAccount(tx, by, { ...account, email, isAdmin: false })
+      if (isProven && email !== null) await verifyEmail(tx, by, id, email)
       await settle(tx, by, invitation, { id, username: account.username })
       return { accountId: id, passwordHash: account.passwordHash }
     },
@@ -57,10 +63,7 @@ async function settle(
   { id, groupId, role }: Invitation,
   account: { id: string; username: string },
 ): Promise<void> {
-  await tx.query('update invitation set accepted_at = now(), accepted_by = $2 where id = $1', [
-    id,
-    account.id,
-  ])
+  await noteAcceptance(tx, by, id, account.id)
   if (groupId === null || role === null) return
   if (!(await raiseGroupMember(tx, groupId, account.id, role))) return
   const about = { repositoryId: null, groupId, packageName: null, version: null }

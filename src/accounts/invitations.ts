@@ -5,6 +5,7 @@ import type { Role } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import { insertEvent, insertEvents, type NewEvent } from '../events/events.ts'
 
 /** How long an invitation can be accepted: 7 days. */
 export const invitationLifetimeSeconds = 7 * 86_400
@@ -22,9 +23,10 @@ export function invitationUrl({ baseUrl }: { baseUrl: string }, token: string): 
   return `${baseUrl}/invitations?token=${token}`
 }
 
-/** Adds an invitation. */
+/** Adds an invitation, and writes its event. A requested sign-up has none, because anybody can request one. */
 export async function insertInvitation(
   db: Queryable,
+  by: Principal,
   {
     madeBy,
     inviterId,
@@ -39,10 +41,10 @@ export async function insertInvitation(
     token: string | null
   },
 ): Promise<{ id: string; expiresAt: Date }> {
-  const { rows } = await db.query<{ id: string; expiresAt: Date }>(
+  const { rows } = await db.query<{ id: string; expiresAt: Date } & EventOfInvitation>(
     `insert into invitation (made_by, inviter_id, email, is_sent_by_mail, token_hash, group_id, role, expires_at)
      values ($1, $2, $3, $4, $5, $6, $7, now() + make_interval(secs => $8))
-     returning id, expires_at as "expiresAt"`,
+     returning id, expires_at as "expiresAt", ${eventOfInvitation}`,
     [
       madeBy,
       inviterId,
@@ -54,7 +56,42 @@ export async function insertInvitation(
       invitationLifetimeSeconds,
     ],
   )
-  return rows[0] as { id: string; expiresAt: Date }
+  const [made] = rows as [(typeof rows)[0]]
+  if (madeBy !== 'sign-up') await insertEvent(db, by, eventOf('invitation-created', made))
+  return { id: made.id, expiresAt: made.expiresAt }
+}
+
+/** The columns of an invitation that its events need. */
+interface EventOfInvitation {
+  /** The inviter, or null for a command. In the event of an acceptance it is who accepts. */
+  aboutId: string | null
+  details: Record<string, unknown>
+}
+
+const eventOfInvitation = `inviter_id as "aboutId", jsonb_strip_nulls(jsonb_build_object('email', email, 'role', role,
+  'group', (select name from repository_group where id = group_id))) as details`
+
+function eventOf(
+  action: 'invitation-created' | 'invitation-accepted' | 'invitation-withdrawn',
+  { aboutId, details }: EventOfInvitation,
+): NewEvent {
+  return { action, ...(aboutId !== null && { accountId: aboutId }), details }
+}
+
+/** Marks an invitation as accepted by an account, and writes the event. */
+export async function noteAcceptance(
+  tx: pg.PoolClient,
+  by: Principal,
+  id: string,
+  accountId: string,
+): Promise<void> {
+  const { rows } = await tx.query<EventOfInvitation>(
+    `update invitation set accepted_at = now(), accepted_by = $2 where id = $1 returning ${eventOfInvitation}`,
+    [id, accountId],
+  )
+  for (const row of rows) {
+    await insertEvent(tx, by, eventOf('invitation-accepted', { ...row, aboutId: accountId }))
+  }
 }
 
 /** An invitation that can be accepted. */
@@ -147,29 +184,35 @@ export async function withdrawInvitation(
   id: string,
   groupId: string | null,
 ): Promise<boolean> {
-  const { rowCount } = await transaction(
-    db,
-    (tx) =>
-      tx.query(
-        `update invitation set withdrawn_at = now()
-          where id = $1 and ($2::bigint is null or group_id = $2) and made_by <> 'sign-up'
-            and accepted_at is null and withdrawn_at is null`,
-        [id, groupId],
-      ),
-    by,
-  )
-  return rowCount === 1
+  return transaction(db, async (tx) => {
+    const { rows } = await tx.query<EventOfInvitation>(
+      `update invitation set withdrawn_at = now()
+        where id = $1 and ($2::bigint is null or group_id = $2) and made_by <> 'sign-up'
+          and accepted_at is null and withdrawn_at is null
+    returning ${eventOfInvitation}`,
+      [id, groupId],
+    )
+    for (const row of rows) await insertEvent(tx, by, eventOf('invitation-withdrawn', row))
+    return rows.length === 1
+  })
 }
 
-/** Withdraws all open invitations that an account made. Returns how many. */
-export async function withdrawInvitationsOf(tx: pg.PoolClient, accountId: string): Promise<number> {
-  const { rowCount } = await tx.query(
+/** Withdraws all open invitations that an account made, and writes the events. Returns how many. */
+export async function withdrawInvitationsOf(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
+): Promise<number> {
+  const { rows } = await tx.query<EventOfInvitation>(
     `update invitation set withdrawn_at = now()
       where id in (select id from invitation
-                    where inviter_id = $1 and accepted_at is null and withdrawn_at is null order by id for update)`,
+                    where inviter_id = $1 and accepted_at is null and withdrawn_at is null order by id for update)
+  returning ${eventOfInvitation}`,
     [accountId],
   )
-  return rowCount ?? 0
+  const events = rows.map((row) => eventOf('invitation-withdrawn', row))
+  if (events.length > 0) await insertEvents(tx, by, events)
+  return events.length
 }
 
 /**

@@ -46,7 +46,7 @@ export async function invite(
     db,
     async (tx) => {
       await requireLivePrincipal(tx, by)
-      const { id, expiresAt } = await insertInvitation(tx, {
+      const { id, expiresAt } = await insertInvitation(tx, by, {
         madeBy: by.accountId === null ? 'command' : 'account',
         inviterId: by.accountId,
         email,

@@ -88,7 +88,7 @@ export async function spendResetToken(
       )
       if (rowCount !== 1) return false
       const everythingBy = endsEverything ? { ...by, accountId: account.id } : null
-      await replacePassword(tx, account.id, passwordHash, everythingBy)
+      await replacePassword(tx, by, account.id, passwordHash, everythingBy)
       return true
     },
     by,

@@ -9,6 +9,7 @@ import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
+import { insertEvent, insertEvents } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 
@@ -66,7 +67,7 @@ export async function createPersonalToken(
     async (tx) => {
       await requireLivePrincipal(tx, by)
       await requireBelowLimit(tx, config, by, 'tokens', wanted.accountId)
-      return insertPersonalToken(tx, { ...wanted, tokenHash: hashSecret(token) })
+      return insertPersonalToken(tx, by, { ...wanted, tokenHash: hashSecret(token) })
     },
     by,
   )
@@ -74,11 +75,15 @@ export async function createPersonalToken(
 }
 
 /**
- * Adds a token and returns its expiration, null for never. Throws with the constraint
+ * Adds a token, writes the event, and returns the expiration, null for never. Throws with the constraint
  * `personal_token_name_is_taken`, `personal_token_name_1_to_100_characters`, `personal_token_scopes_are_predefined` or
  * `admin_token_is_for_all_repositories`. Throws NotAnAdministratorError for an admin token of another account.
  */
-export async function insertPersonalToken(db: Queryable, token: NewPersonalToken): Promise<Date | null> {
+export async function insertPersonalToken(
+  db: Queryable,
+  by: Principal,
+  token: NewPersonalToken,
+): Promise<Date | null> {
   const { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry, isAdmin } = token
   const { rows } = await db.query<{ expiresAt: Date | null }>(
     // The lock orders the token and a change of the role, which ends all admin tokens.
@@ -97,6 +102,11 @@ export async function insertPersonalToken(db: Queryable, token: NewPersonalToken
     [accountId, name, tokenHash, scopes, resourceScope, ...expiryValues(expiry), repositoryIds, isAdmin],
   )
   if (!rows[0]) throw new NotAnAdministratorError()
+  await insertEvent(db, by, {
+    action: 'token-created',
+    accountId,
+    details: { name, scopes, resource_scope: resourceScope, ...(isAdmin && { admin: true }) },
+  })
   return rows[0].expiresAt
 }
 
@@ -180,12 +190,13 @@ export async function revokePersonalToken(
   accountId: string,
   which: WhichToken,
 ): Promise<string | null> {
-  return transaction(db, (tx) => revokeTokenWithin(tx, accountId, which), by)
+  return transaction(db, (tx) => revokeTokenWithin(tx, by, accountId, which))
 }
 
 /** Does what `revokePersonalToken` does, within a transaction. */
 export async function revokeTokenWithin(
   tx: pg.PoolClient,
+  by: Principal,
   accountId: string,
   which: WhichToken,
 ): Promise<string | null> {
@@ -196,7 +207,32 @@ export async function revokeTokenWithin(
   returning name`,
     [accountId, value],
   )
+  await noteRevoked(tx, by, accountId, rows)
   return rows[0]?.name ?? null
+}
+
+/** Revokes the admin tokens of an account, and writes the events. */
+export async function revokeAdminTokens(db: Queryable, by: Principal, accountId: string): Promise<void> {
+  const { rows } = await db.query<{ name: string }>(
+    `update personal_token set revoked_at = now() where account_id = $1 and is_admin and revoked_at is null
+  returning name`,
+    [accountId],
+  )
+  await noteRevoked(db, by, accountId, rows)
+}
+
+async function noteRevoked(
+  db: Queryable,
+  by: Principal,
+  accountId: string,
+  revoked: readonly { name: string }[],
+): Promise<void> {
+  const events = revoked.map(({ name }) => ({
+    action: 'token-revoked' as const,
+    accountId,
+    details: { name },
+  }))
+  if (events.length > 0) await insertEvents(db, by, events)
 }
 
 /**
@@ -205,21 +241,25 @@ export async function revokeTokenWithin(
  */
 export async function revokeAllOf(
   tx: pg.PoolClient,
+  by: Principal,
   accountId: string,
 ): Promise<{ tokens: number; applications: number }> {
-  const { rows } = await tx.query<{ tokens: number; applications: number }>(
+  const { rows } = await tx.query<{ revoked: { name: string }[]; applications: number }>(
     `with tokens as (
-       update personal_token set revoked_at = now() where account_id = $1 and revoked_at is null returning id
+       update personal_token set revoked_at = now() where account_id = $1 and revoked_at is null returning id, name
      ), applications as (
        update account_authorization set ended_at = now()
         where id in (select id from account_authorization
                       where account_id = $1 and ended_at is null order by id for no key update)
        returning id
      )
-     select (select count(*)::int from tokens) as tokens, (select count(*)::int from applications) as applications`,
+     select (select coalesce(json_agg(json_build_object('name', name) order by id), '[]') from tokens) as revoked,
+            (select count(*)::int from applications) as applications`,
     [accountId],
   )
-  return rows[0] as { tokens: number; applications: number }
+  const [{ revoked, applications }] = rows as [(typeof rows)[0]]
+  await noteRevoked(tx, by, accountId, revoked)
+  return { tokens: revoked.length, applications }
 }
 
 /** Lists tokens of an account, or of all accounts, that are not revoked, oldest first; `after` is an id. */

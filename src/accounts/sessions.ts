@@ -3,8 +3,9 @@ import type pg from 'pg'
 import type { FactorRule } from '../config.ts'
 import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
-import type { Principal } from '../domain/principal.ts'
+import { describePrincipal, type Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
+import { insertEvents } from '../events/events.ts'
 import type { Credentials } from './accounts.ts'
 
 /** A session ends after this time without a request. */
@@ -34,30 +35,76 @@ export interface SessionAccount {
   isAdmin: boolean
 }
 
+/** The proofs of a sign-in, for its event. */
+export interface SignInProof {
+  /** `invitation`: the person has just made the account with an invitation link. */
+  method: 'password' | 'passkey' | 'provider' | 'invitation'
+  /** The name of the OpenID Connect provider, for the method `provider`. */
+  provider?: string
+  /** False when the provider does not say that the person has just signed in there. All other proofs are recent. */
+  isRecent?: boolean
+  secondFactor?: 'totp' | 'recovery-code' | 'passkey'
+}
+
+/** A sign-in, for its event. */
+interface SignIn {
+  proof?: SignInProof
+  /** Whether nobody has signed in to the account from this browser before. */
+  isNewBrowser?: boolean
+}
+
 /**
- * Starts a session from a network (see `networkOf`), and returns its id, which only the browser stores. Null when the
- * password was changed after its check, or the account was disabled. It also deletes expired sessions. Without
- * `isConfirmed`, the first sensitive action asks for a proof.
+ * Starts a session from a network (see `networkOf`), writes the event, and returns its id, which only the browser stores.
+ * Null when the password was changed after its check, or the account was disabled. It also deletes expired sessions.
+ * Without `isConfirmed`, the first sensitive action asks for a proof. A session that goes on after a change of the password
+ * is no sign-in: then `signIn` is null, and there is no event.
  */
 export async function insertSession(
   db: Queryable,
+  by: Principal,
   { accountId, passwordHash }: Credentials,
   {
     network,
     userAgent = null,
     isConfirmed = true,
-  }: { network: string; userAgent?: string | null; isConfirmed?: boolean },
+    signIn = {},
+  }: { network: string; userAgent?: string | null; isConfirmed?: boolean; signIn?: SignIn | null },
 ): Promise<string | null> {
   const id = makeOpaqueId()
+  const idHash = hashSecret(id)
+  const event = signIn && {
+    action: 'sign-in',
+    account_id: accountId,
+    details: {
+      session: eventKeyOf(idHash.toString('hex')),
+      method: signIn.proof?.method,
+      provider: signIn.proof?.provider,
+      second_factor: signIn.proof?.secondFactor,
+      ...(signIn.isNewBrowser === true && { new_browser: true }),
+    },
+  }
   const { rowCount } = await db.query(
     // The lock waits for a running change of the password. A later change finds this session and ends it.
     `with expired as (delete from session where expires_at < now()),
           signed_in as (select id from account
-                         where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share)
-     insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at)
-     select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end
-       from signed_in`,
-    [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds, userAgent, isConfirmed],
+                         where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share),
+          made as (
+            insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at)
+            select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end
+              from signed_in
+            returning id_hash)
+     select insert_events(the_events => $8, the_actor => $9) from made`,
+    [
+      idHash,
+      accountId,
+      passwordHash,
+      network,
+      lifetimeSeconds,
+      userAgent,
+      isConfirmed,
+      JSON.stringify(event === null ? [] : [event]),
+      JSON.stringify(describePrincipal(by)),
+    ],
   )
   return rowCount === 1 ? id : null
 }
@@ -114,18 +161,21 @@ export async function confirmSession(db: Queryable, idHash: SecretHash): Promise
  * Ends every session of an account, and what could still become one: links for a new password, sign-ins that wait for a
  * second factor, and consent pages. Returns the number of sessions.
  */
-export async function endAllSessions(tx: pg.PoolClient, accountId: string): Promise<number> {
-  const ended = await deleteAllSessions(tx, accountId)
+export async function endAllSessions(tx: pg.PoolClient, by: Principal, accountId: string): Promise<number> {
+  const ended = await deleteAllSessions(tx, by, accountId)
   for (const table of ['password_reset', 'sign_in_step', 'authorization_request']) {
     await tx.query(`delete from ${table} where account_id = $1`, [accountId])
   }
   return ended
 }
 
-/** Ends every session of an account. Returns how many. */
-export async function deleteAllSessions(db: Queryable, accountId: string): Promise<number> {
-  const { rowCount } = await db.query(`delete from session where account_id = $1`, [accountId])
-  return rowCount ?? 0
+/** Ends every session of an account, and writes the events. Returns how many. */
+export async function deleteAllSessions(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
+): Promise<number> {
+  return deleteSessions(tx, by, { accountId, which: 'all', action: 'session-ended' })
 }
 
 /** Deletes at most `limit` expired sessions. Returns how many it deleted. */
@@ -183,53 +233,51 @@ export async function listLatestSessions(
 /** Which sessions of an account: all, one, those whose key has a prefix, or all except one. */
 export type WhichSessions = 'all' | { idHash: SecretHash } | { key: string } | { except: SecretHash }
 
-/** Ends sessions of an account, and returns how many. The act is `sign-out` when the person of the session wants it. What its tokens and applications may do stays. */
+/**
+ * Ends sessions of an account, writes the events, and returns how many. What its tokens and applications may do stays.
+ * The action is `sign-out` when the person signs out.
+ */
 export async function endSessions(
   db: pg.Pool,
   by: Principal,
   accountId: string,
   which: WhichSessions,
-  act?: 'sign-out',
+  action: 'session-ended' | 'sign-out' = 'session-ended',
 ): Promise<number> {
-  return transaction(
-    db,
-    (tx) => {
-      if (which === 'all') return deleteAllSessions(tx, accountId)
-      if ('idHash' in which) return deleteSession(tx, accountId, which.idHash)
-      if ('key' in which) return deleteSessionsByKey(tx, accountId, which.key)
-      return deleteOtherSessions(tx, accountId, which.except)
-    },
-    by,
-    act && { act },
-  )
+  return transaction(db, (tx) => deleteSessions(tx, by, { accountId, which, action }))
 }
 
-async function deleteSession(db: Queryable, accountId: string, idHash: SecretHash): Promise<number> {
-  const { rowCount } = await db.query('delete from session where account_id = $1 and id_hash = $2', [
+async function deleteSessions(
+  tx: pg.PoolClient,
+  by: Principal,
+  {
     accountId,
-    idHash,
-  ])
-  return rowCount ?? 0
-}
-
-/** Ends the sessions of an account whose key has this prefix. Returns how many ended. */
-async function deleteSessionsByKey(db: Queryable, accountId: string, key: string): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from session where account_id = $1 and starts_with(encode(id_hash, 'hex'), $2)`,
-    [accountId, key],
-  )
-  return rowCount ?? 0
-}
-
-/** Ends all sessions of an account except one. Returns how many ended. */
-async function deleteOtherSessions(
-  db: Queryable,
-  accountId: string,
-  keptIdHash: SecretHash,
+    which,
+    action,
+  }: { accountId: string; which: WhichSessions; action: 'session-ended' | 'sign-out' },
 ): Promise<number> {
-  const { rowCount } = await db.query('delete from session where account_id = $1 and id_hash <> $2', [
-    accountId,
-    keptIdHash,
-  ])
-  return rowCount ?? 0
+  const [condition, value] = conditionOf(which)
+  const { rows } = await tx.query<{ key: string; isLive: boolean }>(
+    `delete from session where account_id = $1 and ${condition}
+  returning encode(id_hash, 'hex') as key, expires_at > now() as "isLive"`,
+    value === null ? [accountId] : [accountId, value],
+  )
+  // An expired session has ended before, without an event.
+  const events = rows.flatMap(({ key, isLive }) =>
+    isLive ? [{ action, accountId, details: { session: eventKeyOf(key) } }] : [],
+  )
+  if (events.length > 0) await insertEvents(tx, by, events)
+  return rows.length
+}
+
+function conditionOf(which: WhichSessions): [string, SecretHash | string | null] {
+  if (which === 'all') return ['true', null]
+  if ('idHash' in which) return ['id_hash = $2', which.idHash]
+  if ('key' in which) return [`starts_with(encode(id_hash, 'hex'), $2)`, which.key]
+  return ['id_hash <> $2', which.except]
+}
+
+/** Returns the part of a session's key that tells in events which session it is. */
+function eventKeyOf(key: string): string {
+  return key.slice(0, 16)
 }

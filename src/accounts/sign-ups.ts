@@ -27,7 +27,7 @@ export const requestSignUpJob: Job<{ email: string; actor: Principal }> = {
           return
         }
         const about = { madeBy: 'sign-up', inviterId: null, email, target: null } as const
-        const { id } = await insertInvitation(tx, { ...about, isSentByMail: true, token: null })
+        const { id } = await insertInvitation(tx, by, { ...about, isSentByMail: true, token: null })
         await queueMail(tx, config, invitationMail, { invitationId: id })
       },
       by,

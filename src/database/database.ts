@@ -128,26 +128,6 @@ const begin = `begin; set local lock_timeout = ${lockMilliseconds};
   set local statement_timeout = ${statementMilliseconds};
   set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
 
-/** What an act is, when the changed rows do not show it to the triggers that write identity events. */
-export interface ActDetails {
-  act?: 'sign-out' | 'change-password' | 'sign-up'
-  /** True for a sign-in from a browser that has not signed in to the account before. */
-  isNewBrowser?: true
-  /** How a sign-in proved the person. */
-  proof?: SignInProof
-}
-
-/** The proofs of a sign-in, for its identity event. */
-export interface SignInProof {
-  /** `invitation`: the person has just made the account with an invitation link. */
-  method: 'password' | 'passkey' | 'provider' | 'invitation'
-  /** The name of the OpenID Connect provider, for the method `provider`. */
-  provider?: string
-  /** False when the provider does not say that the person has just signed in there. All other proofs are recent. */
-  isRecent?: boolean
-  secondFactor?: 'totp' | 'recovery-code' | 'passkey'
-}
-
 /**
  * The numbers of the advisory locks, which all belong to transactions. Each kind of work has its own, so that no kind
  * waits for another. Do not change a number, because processes of the previous release may run at the same time.
@@ -176,11 +156,10 @@ export async function transaction<T>(
   pool: pg.Pool,
   work: (tx: pg.PoolClient) => Promise<T>,
   by?: Principal,
-  details: ActDetails = {},
 ): Promise<T> {
   const tx = await pool.connect()
   try {
-    await tx.query(by === undefined ? begin : `${begin}; ${setActor(by, details)}`)
+    await tx.query(by === undefined ? begin : `${begin}; ${setActor(by)}`)
     const result = await work(tx)
     await tx.query('commit')
     tx.release()
@@ -215,8 +194,8 @@ export async function together<const Work extends readonly Promise<unknown>[]>(
  * Returns SQL that stores who acts for the running transaction. `transaction` sends it together with `begin`, so it
  * costs no round trip.
  */
-export function setActor(by: Principal, details: ActDetails = {}): string {
-  const actor = JSON.stringify({ ...describePrincipal(by), ...details })
+export function setActor(by: Principal): string {
+  const actor = JSON.stringify(describePrincipal(by))
   return `select set_config('svc.actor', ${pg.escapeLiteral(actor)}, true)`
 }
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
-import type { Principal } from '../domain/principal.ts'
+import { describePrincipal, type Principal } from '../domain/principal.ts'
 
 /** How long uses are gathered before one statement writes them all. */
 const gatherMilliseconds = 3_000
@@ -54,7 +54,10 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
       const first = await touch(db, used)
       for (const { kind, id } of first) {
         const senders = kind === 'personal' ? used.personalTokens : used.deployTokens
-        await transaction(db, (tx) => touchFirst(tx, kind, id), senders.get(id))
+        const by = senders.get(id)
+        if (by === undefined) continue
+        if (kind === 'personal') await touchFirstOfPersonalToken(db, by, id)
+        else await transaction(db, (tx) => touchFirst(tx, id), by)
       }
     } catch (error) {
       log.warn({ err: error }, 'the last use of some tokens could not be stored')
@@ -121,12 +124,29 @@ async function touch(
   return rows
 }
 
-/** Sets the first use. A trigger writes the identity event, which names who used the token. */
-async function touchFirst(tx: pg.PoolClient, kind: FirstUse['kind'], id: string): Promise<void> {
-  const table = kind === 'personal' ? 'personal_token' : 'deploy_token'
+/** Sets the first use of a personal access token, and writes the event, which names who used the token. */
+async function touchFirstOfPersonalToken(db: Queryable, by: Principal, id: string): Promise<void> {
+  await db.query(
+    `with used as (
+       update personal_token set last_used_at = now()
+        where id in (select id from personal_token
+                      where id = $1 and last_used_at is null for no key update skip locked)
+       returning account_id, name
+     )
+     select insert_events(
+              the_events => jsonb_build_array(jsonb_build_object(
+                'action', 'token-first-used', 'account_id', account_id, 'details', jsonb_build_object('name', name))),
+              the_actor => $2)
+       from used`,
+    [id, JSON.stringify(describePrincipal(by))],
+  )
+}
+
+/** Sets the first use of a deploy token. A trigger writes the identity event, which names who used the token. */
+async function touchFirst(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query(
-    `update ${table} set last_used_at = now()
-      where id in (select id from ${table} where id = $1 and last_used_at is null for no key update skip locked)`,
+    `update deploy_token set last_used_at = now()
+      where id in (select id from deploy_token where id = $1 and last_used_at is null for no key update skip locked)`,
     [id],
   )
 }

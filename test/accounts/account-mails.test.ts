@@ -110,7 +110,10 @@ describe('the verification mail of an email address', () => {
 
   it.each<[string, (id: string) => Promise<unknown>]>([
     ['after 3 days', () => expire(t.db, 'email_verification')],
-    ['after another change', (id) => changeAccount(t.db, id, { email: `${aName('other')}@example.com` })],
+    [
+      'after another change',
+      (id) => changeAccount(t.db, operator, id, { email: `${aName('other')}@example.com` }),
+    ],
     ['of a disabled account', (id) => disableAccount(t.db, operator, id)],
   ])('does not work with a link %s', async (when, change) => {
     const email = `${aName('ann')}@example.com`
@@ -254,8 +257,8 @@ describe('a password reset by mail', () => {
     const [mail] = (await mailsTo(email)).filter(({ link }) => link.includes('password-reset'))
     const url = `/password-reset?token=${mail?.token}`
     expect((await open(t, url)).statusCode).toBe(200)
-    await changeAccount(t.db, id, { displayName: 'Ann', email: email.toUpperCase() })
-    await changeAccount(t.db, id, { email: `${aName('new')}@example.com` })
+    await changeAccount(t.db, operator, id, { displayName: 'Ann', email: email.toUpperCase() })
+    await changeAccount(t.db, operator, id, { email: `${aName('new')}@example.com` })
     expect((await open(t, url)).statusCode).toBe(410)
     const { csrf_token, cookie } = await formOf('/login')
     const fields = { csrf_token, token: mail?.token ?? '', new_password: chosen, repeated_password: chosen }
@@ -270,7 +273,7 @@ describe('a password reset by mail', () => {
       if (earlier === 'with') await makeResetToken(t.db, operator, id)
       const context = { config: t.config, db: t.db, log: openLog('silent') }
       const change = await openTransaction(t.db)
-      await changeAccount(change.tx, id, { email: `${aName('new')}@example.com` })
+      await changeAccount(change.tx, operator, id, { email: `${aName('new')}@example.com` })
       await dropRows(change.tx, 'password_reset', { accountId: id })
       const composed = passwordResetMail.compose(context, { accountId: id })
       await untilWaiting(t.db)
@@ -436,7 +439,7 @@ describe('security notices', () => {
     expect(steps((await mailsTo(email))[0])).toEqual([`1. ${reset}`, `2. ${tell}`])
     server.received.length = 0
     const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
-    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), operator)
+    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, operator, person), operator)
     for (const action of ['sign-in', 'identity-linked']) {
       await noteIdentityEvent(t.db, action, { id: sso }, { new_browser: true })
     }
@@ -466,13 +469,13 @@ describe('security notices', () => {
   it('of a changed email go to the previous email, if it was verified', async () => {
     const { id, email } = await aVerifiedAccount()
     const [second, third] = [`${aName('two')}@example.com`, `${aName('three')}@example.com`]
-    await changeAccount(t.db, id, { email: second })
+    await changeAccount(t.db, operator, id, { email: second })
     expect(await subjectsTo(email)).toEqual(['Your email address was changed (svc.example.com)'])
     expect(server.received.map(({ text }) => text).join()).toContain(`${email} → ${second}`)
     const [notice] = server.received.filter(({ recipients }) => recipients.includes(email))
     const undo = 'Change the email address back: https://svc.example.com/settings/account#sign-in'
     expect(steps(notice)).toEqual([`1. ${undo}`, `2. ${changePassword}`, `3. ${tell}`])
-    await changeAccount(t.db, id, { email: third })
+    await changeAccount(t.db, operator, id, { email: third })
     expect((await mailsTo(email)).length).toBe(1)
     expect(await subjectsTo(second)).toEqual(['Verify your email address for svc.example.com'])
     expect(await subjectsTo(third)).toEqual(['Verify your email address for svc.example.com'])
@@ -480,11 +483,11 @@ describe('security notices', () => {
 
   it('of a changed email go to a verified previous email without an event of its verification', async () => {
     const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
-    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), operator)
+    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, operator, person), operator)
     const { id, email } = await aVerifiedAccount()
     await sweepEvents(t.db, { retentionDays: 0, ipDays: 1 }, 10_000)
     for (const account of [sso, id])
-      await changeAccount(t.db, account, { email: `${aName('x')}@example.com` })
+      await changeAccount(t.db, operator, account, { email: `${aName('x')}@example.com` })
     const notice = 'Your email address was changed (svc.example.com)'
     expect(await subjectsTo(person.email)).toEqual([notice])
     expect(await subjectsTo(email)).toEqual([notice])

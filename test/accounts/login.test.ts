@@ -4,6 +4,7 @@ import argon2 from 'argon2'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { setDisabled, setPasswordHash } from '../../src/accounts/accounts.ts'
 import { hashPassword } from '../../src/accounts/passwords.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { findReturn, signAuthorizationLink, signPage } from '../../src/web/pages/sign-in/return-path.ts'
 import { removePassword, storedAccount } from '../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
@@ -119,7 +120,7 @@ describe('POST /login', () => {
 
   it('refuses a disabled account like an unknown one', async () => {
     const { id, username } = await anAccount(t.db)
-    await setDisabled(t.db, id, true)
+    await setDisabled(t.db, operator, id, true)
     const { cookie, fields } = await anOpenForm(t, username)
     expect((await post(t.app, '/login', cookie, fields)).statusCode).toBe(403)
   })
@@ -128,7 +129,7 @@ describe('POST /login', () => {
     const { id, username } = await anAccount(t.db)
     const readHash = async () => (await storedAccount(t.db, { id }))?.passwordHash ?? expect.fail()
     const weak = await argon2.hash(password, { timeCost: 2, memoryCost: 1024, parallelism: 1 })
-    await setPasswordHash(t.db, id, weak)
+    await setPasswordHash(t.db, operator, id, weak)
     await signIn(t.app, { username })
     expect(costOf(await readHash())).toBe(costOf(await hashPassword(password)))
     await signIn(t.app, { username })

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import { changeAccount, insertAccount, type NewAccount } from '../../src/accounts/accounts.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { storedAccount } from '../support/account-rows.ts'
 import { aName, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
@@ -36,8 +37,8 @@ describe('an account with a malformed value', () => {
       )
       expect(bySchema?.detail).toContain('$argon2id')
       for (const refused of [
-        await errorOf(insertAccount(db, { ...account, passwordHash })),
-        await errorOf(changeAccount(db, known.id, values)),
+        await errorOf(insertAccount(db, operator, { ...account, passwordHash })),
+        await errorOf(changeAccount(db, operator, known.id, values)),
       ]) {
         expect(refused).toBeInstanceOf(pg.DatabaseError)
         expect([values, refused?.code, refused?.constraint]).toEqual([values, '23514', bySchema?.constraint])
@@ -53,8 +54,8 @@ describe('an account with a malformed value', () => {
       displayName: '🤷'.repeat(100),
       email: `${'é'.repeat(249)}@b.cd`,
     }
-    const id = await insertAccount(db, { ...values, isAdmin: true, passwordHash })
-    await changeAccount(db, id, { username: 'a-b_c.d', displayName: '', email: null })
+    const id = await insertAccount(db, operator, { ...values, isAdmin: true, passwordHash })
+    await changeAccount(db, operator, id, { username: 'a-b_c.d', displayName: '', email: null })
     expect(await storedAccount(db, { id })).toMatchObject({ username: 'a-b_c.d', email: null, isAdmin: true })
   })
 })

@@ -60,7 +60,7 @@ const ways: Record<
       token: null,
       target: null,
     } as const
-    const { id } = await insertInvitation(t.db, draft)
+    const { id } = await insertInvitation(t.db, operator, draft)
     const made = await makeInvitationToken(t.db, id)
     return send('/invitations/account', accountForm(made?.token ?? '', username, password))
   },

@@ -7,6 +7,7 @@ import {
   listLatestSessions,
 } from '../../src/accounts/sessions.ts'
 import { transaction } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { ageSession, listStoredSessions } from '../support/account-rows.ts'
 import { type AccountActor, anAccount } from '../support/actors.ts'
@@ -20,7 +21,7 @@ describe('a session', () => {
   /** Starts a session of the account, as a sign-in does. */
   async function aSession({ username }: AccountActor): Promise<string> {
     const credentials = await findCredentials(t.db, username)
-    const id = credentials && (await insertSession(t.db, credentials, { network: '192.0.2.1' }))
+    const id = credentials && (await insertSession(t.db, operator, credentials, { network: '192.0.2.1' }))
     return id ?? expect.fail('no session was started')
   }
 
@@ -44,11 +45,11 @@ describe('a session', () => {
   it('is not started for a password that is no longer the account’s, or for a disabled account', async () => {
     const { id, username } = await anAccount(t.db)
     const checked = (await findCredentials(t.db, username)) ?? expect.fail()
-    expect(await replacePasswordHash(t.db, checked, 'another hash')).toBe(true)
-    expect(await insertSession(t.db, checked, { network: '192.0.2.1' })).toBeNull()
+    expect(await replacePasswordHash(t.db, operator, checked, 'another hash')).toBe(true)
+    expect(await insertSession(t.db, operator, checked, { network: '192.0.2.1' })).toBeNull()
     const current = { ...checked, passwordHash: 'another hash' }
-    await setDisabled(t.db, id, true)
-    expect(await insertSession(t.db, current, { network: '192.0.2.1' })).toBeNull()
+    await setDisabled(t.db, operator, id, true)
+    expect(await insertSession(t.db, operator, current, { network: '192.0.2.1' })).toBeNull()
   })
 
   it('that starts while the password is being changed does not outlive the change', async () => {
@@ -56,9 +57,9 @@ describe('a session', () => {
     const checked = (await findCredentials(t.db, username)) ?? expect.fail()
     let starting: Promise<string | null> | undefined
     await transaction(t.db, async (tx) => {
-      await replacePasswordHash(tx, checked, 'another hash')
-      await deleteAllSessions(tx, checked.accountId)
-      starting = insertSession(t.db, checked, { network: '192.0.2.1' })
+      await replacePasswordHash(tx, operator, checked, 'another hash')
+      await deleteAllSessions(tx, operator, checked.accountId)
+      starting = insertSession(t.db, operator, checked, { network: '192.0.2.1' })
       // Wait until the statement of the session runs. Only then is the change committed.
       await untilWaiting(t.db, 1, 'insert into session')
     })
@@ -68,7 +69,7 @@ describe('a session', () => {
   it('ends with its account', async () => {
     const account = await anAccount(t.db)
     const id = await aSession(account)
-    await setDisabled(t.db, account.id, true)
+    await setDisabled(t.db, operator, account.id, true)
     expect(await findSession(t.db, id)).toBeNull()
   })
 

@@ -3,6 +3,7 @@ import { findCredentials } from '../../src/accounts/accounts.ts'
 import { isPassword } from '../../src/accounts/passwords.ts'
 import { findSession, insertSession } from '../../src/accounts/sessions.ts'
 import { rememberOrigin } from '../../src/accounts/sign-in-origins.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { listEvents } from '../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
@@ -28,7 +29,7 @@ async function aPerson() {
 
 async function aSession(username: string): Promise<string> {
   const credentials = await findCredentials(svc.db, username)
-  const id = credentials && (await insertSession(svc.db, credentials, { network: '192.0.2.0/24' }))
+  const id = credentials && (await insertSession(svc.db, operator, credentials, { network: '192.0.2.0/24' }))
   if (!id) throw new Error('no session')
   return id
 }

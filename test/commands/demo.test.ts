@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { findCredentials } from '../../src/accounts/accounts.ts'
 import { isPassword } from '../../src/accounts/passwords.ts'
 import { insertSession } from '../../src/accounts/sessions.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { useCommands } from '../support/commands.ts'
 
@@ -30,7 +31,7 @@ describe('svc demo', () => {
       `select id, password_hash as hash from account where username = 'demo'`,
     )
     const credentials = { accountId: rows[0].id, passwordHash: rows[0].hash }
-    expect(await insertSession(svc.db, credentials, { network: 'here' })).not.toBeNull()
+    expect(await insertSession(svc.db, operator, credentials, { network: 'here' })).not.toBeNull()
 
     const second = await svc.json('demo', '--reset')
     expect(second).toMatchObject({ client_id: first['client_id'], registry_url: first['registry_url'] })

@@ -213,19 +213,19 @@ describe('identity events', () => {
     await enableAccount(t.db, operator, id)
     await resetPassword(t.db, operator, id, 'a new and longer password')
     const email = `${username}@example.com`
-    await transaction(t.db, (tx) => changeAccount(tx, id, { email, isAdmin: true }), operator)
-    await changeAccount(t.db, id, { isAdmin: false, username: `${username}-x` })
+    await changeAccount(t.db, operator, id, { email, isAdmin: true })
+    await changeAccount(t.db, operator, id, { isAdmin: false, username: `${username}-x` })
     await deleteAccount(t.db, operator, { id, username }, 'refuse')
     const events = await eventsOf(id)
     expect(events.map(({ action, via }) => [action, via])).toEqual([
-      ['account-created', null],
+      ['account-created', 'command'],
       ['account-disabled', 'command'],
       ['account-enabled', 'command'],
       ['password-changed', 'command'],
       ['email-changed', 'command'],
       ['admin-granted', 'command'],
-      ['account-renamed', null],
-      ['admin-removed', null],
+      ['account-renamed', 'command'],
+      ['admin-removed', 'command'],
       ['account-deleted', 'command'],
     ])
     expect(events[0]).toMatchObject({ username: 'deleted account', details: {} })
@@ -240,10 +240,13 @@ describe('identity events', () => {
       changeMember(t.db, operator, { place, account, role: 'guest' })
     const former = { id, username }
     await setRole(former, { repositoryId: repository.id })
-    await changeAccount(t.db, id, { username: `${username}-later`, email: `${username}@example.com` })
+    await changeAccount(t.db, operator, id, {
+      username: `${username}-later`,
+      email: `${username}@example.com`,
+    })
     // Another account has the former name now.
     await dropRows(t.db, 'reserved_username')
-    await changeAccount(t.db, other.id, { username })
+    await changeAccount(t.db, operator, other.id, { username })
     await setRole({ id: other.id, username }, { repositoryId: repository.id })
     await setRole({ id, username: `${username}-later` }, { groupId: repository.group.id })
     await deleteAccount(t.db, operator, { id, username: `${username}-later` }, 'refuse')
@@ -264,7 +267,7 @@ describe('identity events', () => {
   it('are rolled back with the change that they describe', async () => {
     const { id } = await anAccount(t.db)
     const failing = transaction(t.db, async (tx) => {
-      await changeAccount(tx, id, { isAdmin: true })
+      await changeAccount(tx, operator, id, { isAdmin: true })
       throw new Error('no')
     })
     await expect(failing).rejects.toThrow('no')

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { setDisabled } from '../../src/accounts/accounts.ts'
 import { type Queryable, transaction } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import {
   accountReader,
   listAccessibleGroups,
@@ -131,7 +132,7 @@ describe('the last admin of a group', () => {
 
   it('is counted without disabled accounts', async () => {
     const { group, ann, bob } = await aGroupOfTwo()
-    await setDisabled(t.db, bob.id, true)
+    await setDisabled(t.db, operator, bob.id, true)
     expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')
     expect(await removeGroupMember(t.db, group.id, bob.id)).toBe('changed')
   })
@@ -155,7 +156,7 @@ describe('the last admin of a group', () => {
     const [ann, bob] = [await anAccount(t.db), await anAccount(t.db)]
     for (const { id } of [ann, bob]) await setGroupMember(t.db, group.id, id, 'admin')
     // This admin does not count, so both look further after they have waited for the row.
-    await setDisabled(t.db, first.id, true)
+    await setDisabled(t.db, operator, first.id, true)
     const changes = await transaction(t.db, async (tx) => {
       await lockRows(tx, 'group_member', { accountId: first.id })
       const started = [ann, bob].map(({ id }) => setGroupMember(t.db, group.id, id, 'guest'))

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { setDisabled } from '../../src/accounts/accounts.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { useApp } from '../support/app.ts'
@@ -170,7 +171,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
   it('refuses the code of an account that was disabled after the consent (OAUTH 100)', async () => {
     const { exchange, newCode, account } = await anAuthorizedApplication(t)
     const code = await newCode()
-    await setDisabled(t.db, account.id, true)
+    await setDisabled(t.db, operator, account.id, true)
     const response = await exchange(code)
     expect(response.statusCode).toBe(400)
     expect(response.json().error).toBe('invalid_grant')

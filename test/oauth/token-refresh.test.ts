@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { setDisabled } from '../../src/accounts/accounts.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { wipeSeals } from '../../src/oauth/token-sweeps.ts'
@@ -199,7 +200,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     await setApplicationStatus(t.db, suspended.application.clientId, 'suspended')
     expect((await suspended.refresh(suspended.old.refresh_token)).json().error).toBe('invalid_client')
     const { refresh, old, account } = await aPair()
-    await setDisabled(t.db, account.id, true)
+    await setDisabled(t.db, operator, account.id, true)
     expect((await refresh(old.refresh_token)).json().error).toBe('invalid_grant')
   })
 

@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto'
+import { verifyEmail as storeVerifiedEmail } from '../../src/accounts/accounts.ts'
 import type { Queryable } from '../../src/database/database.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 
 type Id = { id: string }
@@ -39,7 +41,8 @@ export async function listUsernames(db: Queryable): Promise<string[]> {
 
 /** Marks the email of an account as verified, as its link would. */
 export async function verifyEmail(db: Queryable, { id }: Id): Promise<void> {
-  await db.query('update account set email_verified_at = now() where id = $1', [id])
+  const email = (await storedAccount(db, { id }))?.email
+  if (email) await storeVerifiedEmail(db, operator, id, email)
 }
 
 /** Marks the email of an account as not verified. */

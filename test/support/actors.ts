@@ -33,7 +33,7 @@ export async function anAccount(
   db: Queryable,
   { username = aName('ann'), displayName = '', email = null as string | null, isAdmin = false } = {},
 ): Promise<AccountActor> {
-  const id = await insertAccount(db, {
+  const id = await insertAccount(db, operator, {
     username,
     displayName,
     email,
@@ -98,7 +98,7 @@ export async function aPersonalToken(
   about: Partial<Omit<NewPersonalToken, 'accountId' | 'tokenHash'>> = {},
 ): Promise<string> {
   const token = makeSecret('personal')
-  await insertPersonalToken(db, {
+  await insertPersonalToken(db, operator, {
     accountId: account.id,
     name: aName('token'),
     tokenHash: hashSecret(token),

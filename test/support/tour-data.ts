@@ -89,7 +89,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await anAuthorization(db, ann, application, { repositories: [repository] })
   const pending = await anApplication(db, { name: 'Report Writer', status: 'pending', logo })
   const invitation = makeOpaqueId()
-  await insertInvitation(db, {
+  await insertInvitation(db, operator, {
     madeBy: 'account',
     inviterId: ann.id,
     email: null,

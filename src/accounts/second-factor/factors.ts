@@ -77,6 +77,7 @@ export async function removeTotp(
       const account = await lockAccount(tx, accountId)
       const isRemoved = await deleteTotpFactor(
         tx,
+        by,
         accountId,
         isRequiredBySite(rule, account?.isAdmin === true),
       )
@@ -107,7 +108,7 @@ export async function removePasskey(
       const account = await lockAccount(tx, accountId)
       if (!(await keepsWayIn(tx, accountId, offered, { passkeyId: id }))) return 'only-way'
       const siteRequiresIt = rule && isRequiredBySite(rule, account?.isAdmin === true)
-      const isRemoved = await deletePasskey(tx, accountId, id, siteRequiresIt)
+      const isRemoved = await deletePasskey(tx, by, accountId, id, siteRequiresIt)
       if (!hasFactor(await findFactors(tx, accountId))) await deleteRecoveryCodes(tx, accountId)
       if (isRemoved) return 'removed'
       return (await listPasskeys(tx, accountId)).some((one) => one.id === id) ? 'required' : 'unknown'
@@ -124,8 +125,8 @@ export async function resetFactors(db: pg.Pool, by: Principal, accountId: string
   return transaction(
     db,
     async (tx) => {
-      const isRemoved = await deleteTotpFactor(tx, accountId, null)
-      const passkeys = await deleteAllPasskeys(tx, accountId)
+      const isRemoved = await deleteTotpFactor(tx, by, accountId, null)
+      const passkeys = await deleteAllPasskeys(tx, by, accountId)
       await deleteRecoveryCodes(tx, accountId)
       return Number(isRemoved) + passkeys
     },

@@ -1,5 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
+import { insertEvent, insertEvents } from '../../events/events.ts'
 
 /** How many passkeys an account may have. */
 export const maxPasskeys = 20
@@ -49,9 +51,10 @@ export async function findPasskey(db: Queryable, credentialId: string): Promise<
   return rows[0] ?? null
 }
 
-/** Adds a passkey. False when it is registered already, or the account has the maximum. */
+/** Adds a passkey, and writes the event. False when it is registered already, or the account has the maximum. */
 export async function insertPasskey(
   tx: pg.PoolClient,
+  by: Principal,
   passkey: Pick<
     StoredPasskey,
     'accountId' | 'credentialId' | 'publicKey' | 'signCount' | 'transports' | 'name' | 'canSignIn'
@@ -74,7 +77,13 @@ export async function insertPasskey(
       passkey.canSignIn,
     ],
   )
-  return rowCount === 1
+  if (rowCount !== 1) return false
+  await insertEvent(tx, by, {
+    action: 'second-factor-added',
+    accountId: passkey.accountId,
+    details: { kind: 'passkey', name: passkey.name },
+  })
+  return true
 }
 
 /**
@@ -96,25 +105,50 @@ export async function notePasskeyUse(
 }
 
 /**
- * Removes a passkey of an account, unless it is the last factor and one is required. False when it was not removed.
+ * Removes a passkey of an account, unless it is the last factor and one is required, and writes the event. False when it was not removed.
  * `siteRequiresIt` is null for an operator, who may also remove a required factor.
  */
 export async function deletePasskey(
   tx: pg.PoolClient,
+  by: Principal,
   accountId: string,
   id: string,
   siteRequiresIt: boolean | null,
 ): Promise<boolean> {
-  const { rowCount } = await tx.query(
+  const { rows } = await tx.query<{ name: string }>(
     `delete from passkey
-      where account_id = $1 and id = $2 and ($3::boolean is null or may_lose_second_factor($1, $3))`,
+      where account_id = $1 and id = $2 and ($3::boolean is null or may_lose_second_factor($1, $3))
+  returning name`,
     [accountId, id, siteRequiresIt],
   )
-  return rowCount === 1
+  await noteRemoved(tx, by, accountId, rows)
+  return rows.length === 1
 }
 
-/** Removes all passkeys of an account, and returns how many there were. */
-export async function deleteAllPasskeys(db: Queryable, accountId: string): Promise<number> {
-  const { rowCount } = await db.query('delete from passkey where account_id = $1', [accountId])
-  return rowCount ?? 0
+/** Removes all passkeys of an account, and writes the events. Returns how many there were. */
+export async function deleteAllPasskeys(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
+): Promise<number> {
+  const { rows } = await tx.query<{ name: string }>(
+    'delete from passkey where account_id = $1 returning name',
+    [accountId],
+  )
+  await noteRemoved(tx, by, accountId, rows)
+  return rows.length
+}
+
+async function noteRemoved(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
+  removed: readonly { name: string }[],
+): Promise<void> {
+  const events = removed.map(({ name }) => ({
+    action: 'second-factor-removed' as const,
+    accountId,
+    details: { kind: 'passkey', name },
+  }))
+  if (events.length > 0) await insertEvents(tx, by, events)
 }

@@ -1,5 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
+import { insertEvent } from '../../events/events.ts'
 import type { SealedSecret } from './secret-key.ts'
 
 /** The authenticator app of an account. */
@@ -37,9 +39,10 @@ export async function startTotpFactor(
   return rowCount === 1
 }
 
-/** Confirms the app with the secret that was checked. False when it was confirmed or replaced in the meantime. */
+/** Confirms the app with the secret that was checked, and writes the event. False when it was confirmed or replaced in the meantime. */
 export async function confirmTotpFactor(
   tx: pg.PoolClient,
+  by: Principal,
   accountId: string,
   { sealed }: SealedSecret,
   timeStep: number,
@@ -49,7 +52,9 @@ export async function confirmTotpFactor(
       where account_id = $1 and sealed_secret = $2 and confirmed_at is null`,
     [accountId, sealed, timeStep],
   )
-  return rowCount === 1
+  if (rowCount !== 1) return false
+  await insertEvent(tx, by, { action: 'second-factor-added', accountId, details: { kind: 'totp' } })
+  return true
 }
 
 /**
@@ -66,11 +71,12 @@ export async function spendTimeStep(db: Queryable, accountId: string, timeStep: 
 }
 
 /**
- * Removes the authenticator app of an account, unless it is the last factor and one is required. False when no
- * confirmed one was removed. `siteRequiresIt` is null for an operator, who may also remove a required factor.
+ * Removes the authenticator app of an account, unless it is the last factor and one is required, and writes the event.
+ * False when no confirmed one was removed. `siteRequiresIt` is null for an operator, who may also remove a required factor.
  */
 export async function deleteTotpFactor(
   tx: pg.PoolClient,
+  by: Principal,
   accountId: string,
   siteRequiresIt: boolean | null,
 ): Promise<boolean> {
@@ -80,7 +86,9 @@ export async function deleteTotpFactor(
   returning confirmed_at is not null as "wasConfirmed"`,
     [accountId, siteRequiresIt],
   )
-  return rows[0]?.wasConfirmed === true
+  if (rows[0]?.wasConfirmed !== true) return false
+  await insertEvent(tx, by, { action: 'second-factor-removed', accountId, details: { kind: 'totp' } })
+  return true
 }
 
 /** A sealed secret with its account. */

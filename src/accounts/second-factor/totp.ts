@@ -81,7 +81,7 @@ export async function confirmEnrolment(
   const confirmed = await transaction(
     db,
     async (tx) => {
-      if (!(await confirmTotpFactor(tx, accountId, factor, timeStep))) return nothingToConfirm
+      if (!(await confirmTotpFactor(tx, by, accountId, factor, timeStep))) return nothingToConfirm
       const hasCodes = (await countRecoveryCodes(tx, accountId)) > 0
       return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, by, accountId) }
     },

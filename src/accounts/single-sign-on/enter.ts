@@ -84,9 +84,9 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
       const id = await transaction(
         db,
         async (tx) => {
-          if (email !== null) await releaseUnverifiedEmail(tx, email)
-          const made = await insertAccountOfPerson(tx, { username, displayName, email })
-          await insertIdentity(tx, { accountId: made, passwordHash: null }, provider.name, person)
+          if (email !== null) await releaseUnverifiedEmail(tx, by, email)
+          const made = await insertAccountOfPerson(tx, by, { username, displayName, email })
+          await insertIdentity(tx, by, { accountId: made, passwordHash: null }, provider.name, person)
           return made
         },
         by,
@@ -117,7 +117,7 @@ export async function linkAccount(
 ): Promise<string | null> {
   if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person).problem
   try {
-    const isLinked = await transaction(db, (tx) => insertIdentity(tx, owner, provider.name, person), by)
+    const isLinked = await transaction(db, (tx) => insertIdentity(tx, by, owner, provider.name, person), by)
     return isLinked
       ? null
       : 'The account was changed or disabled a moment ago, so nothing was linked. Try again.'
@@ -175,7 +175,7 @@ export async function unlinkAccount(
       if (!locked || !unlinked) return 'unknown'
       if (offered && !(await keepsWayIn(tx, account.id, offered, { issuer }))) return 'only-way'
       await syncGroups(tx, by, account, { name: unlinked.provider, issuer, groupMap: [] }, [])
-      await deleteIdentity(tx, account.id, issuer)
+      await deleteIdentity(tx, by, account.id, issuer)
       return 'unlinked'
     },
     by,

@@ -1,5 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
+import { insertEvent } from '../../events/events.ts'
 import type { ProvenPerson } from './person.ts'
 
 /** A person at a provider, linked to an account. */
@@ -49,11 +51,12 @@ export async function findAccountsOfPerson(
 }
 
 /**
- * Creates an account without a password. Its email counts as verified, because the provider says so. Throws with the
+ * Creates an account without a password, and writes the event. Its email counts as verified, because the provider says so. Throws with the
  * broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
  */
 export async function insertAccountOfPerson(
   tx: pg.PoolClient,
+  by: Principal,
   { username, displayName, email }: { username: string; displayName: string; email: string | null },
 ): Promise<string> {
   const { rows } = await tx.query<{ id: string }>(
@@ -62,7 +65,9 @@ export async function insertAccountOfPerson(
      returning id`,
     [username, displayName, email],
   )
-  return (rows[0] as { id: string }).id
+  const { id } = rows[0] as { id: string }
+  await insertEvent(tx, by, { action: 'account-created', accountId: id, details: { username } })
+  return id
 }
 
 /** The account that gets an identity, and the hash of the password that the person has just sent, if they sent one. */
@@ -72,12 +77,13 @@ export interface IdentityOwner {
 }
 
 /**
- * Links a person to an account. False when the password was changed after its check, or the account was disabled. Throws
+ * Links a person to an account, and writes the event. False when the password was changed after its check, or the account was disabled. Throws
  * with `identity_is_linked` when the person is linked already, and with `account_has_an_identity_of_the_issuer` when the
  * account has another identity there.
  */
 export async function insertIdentity(
   tx: pg.PoolClient,
+  by: Principal,
   { accountId, passwordHash }: IdentityOwner,
   provider: string,
   { issuer, subject, email }: ProvenPerson,
@@ -90,7 +96,9 @@ export async function insertIdentity(
      select $1, $2, id, $4, $5 from owner`,
     [issuer, subject, accountId, provider, email, passwordHash],
   )
-  return rowCount === 1
+  if (rowCount !== 1) return false
+  await insertEvent(tx, by, { action: 'identity-linked', accountId, details: { provider } })
+  return true
 }
 
 /** Stores that an identity was used, with the provider's current email and name. The account keeps its own. */
@@ -149,11 +157,19 @@ export async function lockAccount(
   return rows[0] ?? null
 }
 
-/** Removes an account's identity of an issuer. False when there was none. */
-export async function deleteIdentity(tx: pg.PoolClient, accountId: string, issuer: string): Promise<boolean> {
-  const { rowCount } = await tx.query('delete from account_identity where account_id = $1 and issuer = $2', [
-    accountId,
-    issuer,
-  ])
-  return rowCount === 1
+/** Removes an account's identity of an issuer, and writes the event. False when there was none. */
+export async function deleteIdentity(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
+  issuer: string,
+): Promise<boolean> {
+  const { rows } = await tx.query<{ provider: string }>(
+    'delete from account_identity where account_id = $1 and issuer = $2 returning provider',
+    [accountId, issuer],
+  )
+  for (const details of rows) {
+    await insertEvent(tx, by, { action: 'identity-unlinked', accountId, details: { ...details } })
+  }
+  return rows.length === 1
 }

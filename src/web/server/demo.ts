@@ -7,6 +7,7 @@ import { insertPersonalToken, revokeTokenWithin } from '../../accounts/personal-
 import { deleteAllSessions } from '../../accounts/sessions.ts'
 import { projectRoot } from '../../config.ts'
 import { transaction } from '../../database/database.ts'
+import { operator } from '../../domain/principal.ts'
 import { hashSecret, makeClientId, makePassword, makeSecret } from '../../domain/secrets.ts'
 import { insertGroup } from '../../groups/groups.ts'
 import { findRepositoryByPath, insertRepository } from '../../groups/repositories.ts'
@@ -44,7 +45,7 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
         'The demo exists already. svc demo --reset gives it a new password, secret and token, and prints them.',
       )
     }
-    const accountId = await insertAccount(tx, {
+    const accountId = await insertAccount(tx, operator, {
       username: name,
       displayName: 'Demo',
       email: 'demo@example.com',
@@ -90,10 +91,10 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
     if (!account || !repository || !application) {
       throw new Error('The demo is incomplete: its account, repository or application is missing.')
     }
-    await setPasswordHash(tx, account.id, passwordHash)
-    await deleteAllSessions(tx, account.id)
+    await setPasswordHash(tx, operator, account.id, passwordHash)
+    await deleteAllSessions(tx, operator, account.id)
     await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
-    await revokeTokenWithin(tx, account.id, { name })
+    await revokeTokenWithin(tx, operator, account.id, { name })
     await insertDemoToken(tx, account.id, token)
     return {
       username: name,
@@ -107,7 +108,7 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
 }
 
 async function insertDemoToken(tx: pg.PoolClient, accountId: string, token: string): Promise<void> {
-  await insertPersonalToken(tx, {
+  await insertPersonalToken(tx, operator, {
     accountId,
     name,
     tokenHash: hashSecret(token),

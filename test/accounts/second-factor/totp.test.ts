@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { deleteAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
 import { startEnrolment } from '../../../src/accounts/second-factor/totp.ts'
 import {
@@ -7,6 +8,7 @@ import {
   type TotpFactor,
 } from '../../../src/accounts/second-factor/totp-factors.ts'
 import { transaction } from '../../../src/database/database.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../../src/events/identity-events.ts'
 import {
   copyFactor,
@@ -29,7 +31,7 @@ import {
   secretIn,
 } from '../../support/factor-actors.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
-import { countRows, dropRows, expire, textOf } from '../../support/rows.ts'
+import { countRows, expire, textOf } from '../../support/rows.ts'
 
 const t = useApp({ TRUST_PROXY: 'true' })
 
@@ -101,7 +103,7 @@ describe('the page of the second factor', () => {
     }
     const confirmed = await transaction(t.db, async (tx) => {
       const outcomes: boolean[] = []
-      for (const factor of found) outcomes.push(await confirmTotpFactor(tx, id, factor, 1))
+      for (const factor of found) outcomes.push(await confirmTotpFactor(tx, operator, id, factor, 1))
       return outcomes
     })
     expect(confirmed).toEqual([false, true])
@@ -267,8 +269,8 @@ describe('the second step of a sign-in', () => {
   })
 
   it.each<[string, (id: string) => Promise<unknown>]>([
-    ['a change of the password', (id) => setPasswordHash(t.db, id, 'another hash')],
-    ['disabling the account', (id) => setDisabled(t.db, id, true)],
+    ['a change of the password', (id) => setPasswordHash(t.db, operator, id, 'another hash')],
+    ['disabling the account', (id) => setDisabled(t.db, operator, id, true)],
   ])('does not survive %s', async (_what, change) => {
     const person = await aPersonWithTotp(t)
     const { send } = await halfSignIn(t.app, person)
@@ -357,7 +359,7 @@ describe('an administrator', () => {
 
   it('deletes an account with its factors, without an event of a removal', async () => {
     const person = await aPersonWithTotp(t)
-    await dropRows(t.db, 'account', { id: person.id })
+    await deleteAccount(t.db, operator, person, 'refuse')
     expect((await actionsOf(person.id))[0]).toBe('account-deleted')
   })
 })

@@ -45,7 +45,7 @@ async function passwordSignIn({ app }: TestApp, username: string, given = passwo
 /** An account with a password that nobody can sign in with. */
 async function anAccountOf({ db }: TestApp, username: string): Promise<string> {
   const { id } = await anAccount(db)
-  await changeAccount(db, id, { username })
+  await changeAccount(db, operator, id, { username })
   return id
 }
 
@@ -53,7 +53,7 @@ async function anAccountOf({ db }: TestApp, username: string): Promise<string> {
 async function aSessionOf({ db }: TestApp, accountId: string): Promise<string> {
   const credentials = await findCredentialsById(db, accountId)
   if (!credentials) throw new Error('no credentials')
-  return `svc_session=${await insertSession(db, credentials, { network: '127.0.0.1' })}`
+  return `svc_session=${await insertSession(db, operator, credentials, { network: '127.0.0.1' })}`
 }
 
 describe('PASSWORD_SIGN_IN=admins', () => {

@@ -169,13 +169,13 @@ describe('a first sign-in with a provider', () => {
   it('refuses a disabled account, and a new person with the verified email of a disabled account', async () => {
     const eve = aPerson()
     await new Walker(t).signIn(acme, eve.subject)
-    await setDisabled(t.db, (await accountOf(eve.subject))?.id ?? expect.fail(), true)
+    await setDisabled(t.db, operator, (await accountOf(eve.subject))?.id ?? expect.fail(), true)
     const end = await new Walker(t).signIn(acme, eve.subject)
     expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('disabled')])
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })
     await verifyEmail(t.db, ann)
-    await setDisabled(t.db, ann.id, true)
+    await setDisabled(t.db, operator, ann.id, true)
     const other = await new Walker(t).signIn(acme, aPerson(acme, { email }).subject)
     expect([other.statusCode, problemOf(other)]).toEqual([403, expect.stringContaining('disabled')])
   })
@@ -200,7 +200,7 @@ describe('an email that another account never verified', () => {
   it('belongs to one of the people who race for it', async () => {
     const email = `${aName('eve')}@acme.example`
     const squatter = await anAccount(t.db, { email })
-    await setDisabled(t.db, squatter.id, true)
+    await setDisabled(t.db, operator, squatter.id, true)
     const people = [1, 2, 3, 4].map(() => aPerson(acme, { email }))
     const ends = await Promise.all(people.map(({ subject }) => new Walker(t).signIn(acme, subject)))
     expect(ends.map(({ statusCode }) => statusCode)).toEqual(people.map(() => 303))
@@ -214,7 +214,7 @@ describe('a disabled account with an email that it never verified', () => {
   it('does not keep the owner of the email out', async () => {
     const email = `${aName('eve')}@acme.example`
     const other = await anAccount(t.db, { email })
-    await setDisabled(t.db, other.id, true)
+    await setDisabled(t.db, operator, other.id, true)
     const eve = aPerson(acme, { email })
     const browser = new Walker(t)
     expect((await browser.signIn(acme, eve.subject)).headers.location).toBe('/')
@@ -293,8 +293,11 @@ describe('a person with the email or name of an account', () => {
   })
 
   it.each<[string, (tx: Queryable, id: string) => Promise<void>]>([
-    ['its password is changed', (tx, id) => setPasswordHash(tx, id, 'the hash of another password')],
-    ['it is disabled', (tx, id) => setDisabled(tx, id, true)],
+    [
+      'its password is changed',
+      (tx, id) => setPasswordHash(tx, operator, id, 'the hash of another password'),
+    ],
+    ['it is disabled', (tx, id) => setDisabled(tx, operator, id, true)],
   ])('does not link it when %s while the password is checked', async (_what, change) => {
     const ann = await anAccount(t.db)
     const eve = aPerson(acme, { preferred_username: ann.username })
@@ -645,7 +648,7 @@ describe('a link with an account that has a second factor', () => {
 
   it.each<[string, (id: string) => Promise<unknown>, number]>([
     ['the proof of the provider has expired', () => expire(t.db, 'proven_identity'), 410],
-    ['the password was changed', (id) => setPasswordHash(t.db, id, 'another hash'), 303],
+    ['the password was changed', (id) => setPasswordHash(t.db, operator, id, 'another hash'), 303],
   ])('signs nobody in when %s', async (_when, change, status) => {
     const { ann, browser, send } = await aLinker()
     await change(ann.id)

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { changeAccount } from '../../../src/accounts/accounts.ts'
 import { isPassword } from '../../../src/accounts/passwords.ts'
 import { transaction } from '../../../src/database/database.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../../src/events/identity-events.ts'
 import { listUsernames, setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import {
@@ -133,7 +134,7 @@ describe('a change of an account', () => {
     const renamed = aName('renamed')
     let change: ReturnType<typeof call> | undefined
     await transaction(t.db, async (tx) => {
-      await changeAccount(tx, account.id, { username: renamed })
+      await changeAccount(tx, operator, account.id, { username: renamed })
       change = call('PATCH', `/accounts/${account.username}`, { name: 'Ann' })
       await untilWaiting(t.db)
     })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { changeAccount, setDisabled } from '../../../src/accounts/accounts.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { makeSecret } from '../../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../../src/oauth/applications.ts'
 import { verifyEmail } from '../../support/account-rows.ts'
@@ -103,7 +104,7 @@ describe('GET /api/user', () => {
     await endAuthorization(t.db, other.authorization)
     expect(await status(second)).toBe(401)
     expect(await status(personal)).toBe(200)
-    await setDisabled(t.db, account.id, true)
+    await setDisabled(t.db, operator, account.id, true)
     expect(await status(personal)).toBe(401)
   })
 
@@ -228,7 +229,7 @@ describe('GET /api/user/emails', () => {
     const token = await aPersonalToken(t.db, account, { scopes: ['account-email:r'] })
     await verifyEmail(t.db, account)
     expect((await get(token)).json()).toEqual([{ email: 'bea@example.com', primary: true, verified: true }])
-    await changeAccount(t.db, account.id, { email: 'cleo@example.com' })
+    await changeAccount(t.db, operator, account.id, { email: 'cleo@example.com' })
     expect((await get(token)).json()).toEqual([{ email: 'cleo@example.com', primary: true, verified: false }])
   })
 

@@ -75,8 +75,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
         return showAccount(context, reply, session, { problem: message })
       }
       const changed = await changePassword(db, by, checked, chosen)
-      const how = { act: 'change-password' } as const
-      const newSession = changed && (await startSession(context, request, reply, changed, how))
+      const newSession = changed && (await startSession(context, request, reply, changed, null))
       if (newSession === null) {
         const message = 'The password was changed a moment ago. Sign in with the new one.'
         return showAccount(context, reply.code(409), session, { problem: message })

@@ -66,7 +66,7 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
         const codes = await transaction(
           db,
           async (tx) => {
-            if (!(await insertPasskey(tx, { ...made, accountId, name }))) return null
+            if (!(await insertPasskey(tx, by, { ...made, accountId, name }))) return null
             return (await countRecoveryCodes(tx, accountId)) > 0 ? [] : renewRecoveryCodes(tx, by, accountId)
           },
           by,

@@ -142,8 +142,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
         await takeBackAttempt(db, limits)
         clearCookie(reply, config, 'invitation')
         clearCookie(reply, config, 'visit')
-        const how = { act: 'sign-up', proof: { method: 'invitation' } } as const
-        const session = await startSession(context, request, reply, made, how)
+        const session = await startSession(context, request, reply, made, { method: 'invitation' })
         const joined = invitation.group === null ? '' : ` You are now in ${invitation.group}.`
         leaveNotice(request, reply, config, `Your account ${form.username} was created.${joined}`, session)
       } catch (error) {

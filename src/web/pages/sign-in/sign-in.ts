@@ -15,7 +15,7 @@ import {
   needsRehash,
 } from '../../../accounts/passwords.ts'
 import { countRefusedSignIn } from '../../../accounts/refused-sign-ins.ts'
-import { endSessions, findSession, insertSession } from '../../../accounts/sessions.ts'
+import { endSessions, findSession, insertSession, type SignInProof } from '../../../accounts/sessions.ts'
 import {
   findKnownOrigin,
   originLifetimeSeconds,
@@ -24,7 +24,7 @@ import {
 } from '../../../accounts/sign-in-origins.ts'
 import type { Config } from '../../../config.ts'
 import type { AppContext } from '../../../context.ts'
-import { type ActDetails, type Queryable, type SignInProof, transaction } from '../../../database/database.ts'
+import type { Queryable } from '../../../database/database.ts'
 import {
   type AttemptLimit,
   clearAttempts,
@@ -36,7 +36,7 @@ import { networkOf, widerNetworkOf } from '../../../domain/client-ip.ts'
 import { observing, outcomeOfCheck, signIns } from '../../../domain/observations.ts'
 import { hashSecret, makeOpaqueId } from '../../../domain/secrets.ts'
 import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
-import { browserOf, principalOf, userAgentOf } from '../../principal.ts'
+import { browserOf, principalOf } from '../../principal.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { findReturn } from './return-path.ts'
 
@@ -85,29 +85,27 @@ export async function confirmPassword(
 
 /**
  * Starts a session after the check of the password, and stores the browser and its network. Returns the session's
- * cookie. Null when the password was changed in the meantime: then there is no session.
+ * cookie. Null when the password was changed in the meantime: then there is no session. Without a proof, the session goes
+ * on after a change of the password.
  */
 export async function startSession(
   { config, db }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
-  how: Pick<ActDetails, 'act' | 'proof'>,
+  proof: SignInProof | null,
 ): Promise<string | null> {
   const origin = signInOriginOf(request, config)
   const { isKnownDevice } = await findKnownOrigin(db, credentials.accountId, origin)
-  const sessionId = await transaction(
-    db,
-    (tx) =>
-      insertSession(tx, credentials, {
-        network: origin.network,
-        userAgent: userAgentOf(request),
-        isConfirmed: how.proof?.isRecent !== false,
-      }),
-    browserOf(request, credentials.accountId),
-    // The browser that creates an account is not reported as a new one.
-    isKnownDevice || how.act === 'sign-up' ? how : { ...how, isNewBrowser: true },
-  )
+  // The browser that creates an account is not reported as a new one.
+  const isNewBrowser = !isKnownDevice && proof?.method !== 'invitation'
+  const by = browserOf(request, credentials.accountId)
+  const sessionId = await insertSession(db, by, credentials, {
+    network: origin.network,
+    userAgent: by.userAgent,
+    isConfirmed: proof?.isRecent !== false,
+    signIn: proof && { proof, isNewBrowser },
+  })
   if (sessionId === null) return null
   setCookie(reply, config, 'session', sessionId)
   await rememberBrowser({ config, db }, request, reply, credentials.accountId)
@@ -281,7 +279,7 @@ export async function completeSignIn(
   credentials: Credentials,
   proof: SignInProof,
 ): Promise<string | null> {
-  const session = await startSession(context, request, reply, credentials, { proof })
+  const session = await startSession(context, request, reply, credentials, proof)
   if (session === null) return null
   await endSession(context, request)
   clearCookie(reply, context.config, 'visit')
