@@ -78,16 +78,16 @@ export async function searchAllPackages(
          where (select not is_all and not in_texts from enough)
            and ${matchesAll('texts', patterns, values)} and ${inTexts}
          limit ${maxLookedUp})
+     ), searched as materialized (
+       select r.id
+         from (select distinct repository_id as id from looked_up) l join repository r on r.id = l.id
+        where r.visibility = 'public' or ${isSiteAdmin}
+           or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
+           or exists (select from counted_group_member where group_id = r.group_id and account_id = $1)
      ), found as (
        select p.* from near p
         union
-       select p.* from looked_up p
-        where ${isListed} and p.repository_id in (
-          select r.id
-            from (select distinct repository_id as id from looked_up) l join repository r on r.id = l.id
-           where r.visibility = 'public' or ${isSiteAdmin}
-              or exists (select from counted_repository_member where repository_id = r.id and account_id = $1)
-              or exists (select from counted_group_member where group_id = r.group_id and account_id = $1))
+       select p.* from looked_up p join searched on searched.id = p.repository_id where ${isListed}
      ), best as (
        select p.* from found p order by ${order}, p.id limit $3
      )
