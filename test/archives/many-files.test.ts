@@ -7,6 +7,7 @@ import { checkUpload } from '../../src/archives/check-upload.ts'
 import { checkZip } from '../../src/archives/check-zip.ts'
 import { openArchiveStore } from '../../src/archives/store-owner.ts'
 import { useApp } from '../support/app.ts'
+import { versionRows } from '../support/package-rows.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 import { aZip, craftZip } from '../support/zip.ts'
 
@@ -87,12 +88,7 @@ describe('the pages of an archive with many files', () => {
 
     const store = await openArchiveStore(t.config)
     const archives = openArchiveBrowser(store)
-    const { rows } = await t.db.query<{ sha256: string }>(
-      `select encode(v.sha256, 'hex') as sha256 from package_version v join package p on p.id = v.package_id
-        where p.name = $1 order by v.id`,
-      [name],
-    )
-    const [first = '', second = ''] = rows.map(({ sha256 }) => sha256)
+    const [first = '', second = ''] = (await versionRows(t.db, name)).map(({ sha256 }) => sha256)
     expect(await archives.look(first, 'src/d99', { from: 498, limit: 10 })).toMatchObject({
       entries: [{ name: 'File9999.php', kind: 'file' }],
       isContinued: false,

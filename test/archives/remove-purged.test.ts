@@ -11,27 +11,25 @@ import { insertUpload } from '../../src/packages/tables/browser-uploads.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { leaveKeeper, storedArchiveRows } from '../support/archive-rows.ts'
+import { countWaiting } from '../support/locks.ts'
+import { packageIdOf } from '../support/package-rows.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
+import { countRows, dropRows } from '../support/rows.ts'
+import { whileLocked } from '../support/table-locks.ts'
+import { discardUploads } from '../support/upload-rows.ts'
 
 const t = useApp()
 const pathOf = (sha256: string) => join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
 const openStore = () => openLocalStore(t.config.dataDir)
 const runJobs = () =>
   runDueJobs({ db: t.db, config: t.config }, [removePurgedJob as never], openLog('silent'))
-const isWaiting = async () => {
-  const { rows } = await t.db.query(`select from job where name = 'remove-purged-archives'`)
-  return rows.length > 0
-}
+const isWaiting = async () => (await countRows(t.db, 'job', { name: removePurgedJob.name })) > 0
 
 const aPayload = () => aPackageZip('acme/lib', { description: Math.random().toString() })
 const shaOf = async (pushed: ReturnType<Caller['push']>) => (await pushed).json<{ sha256: string }>().sha256
 const purge = (caller: Caller, version: string) =>
   caller.call('DELETE', `/packages/acme/lib/${version}?purge=true`)
-
-async function packageIdOf({ repository }: Caller): Promise<string> {
-  const { rows } = await t.db.query('select id from package where repository_id = $1', [repository.id])
-  return rows[0].id
-}
 
 /** A package whose only version was purged, and whose file is still there. */
 async function aPurgedVersion() {
@@ -39,8 +37,8 @@ async function aPurgedVersion() {
   const payload = aPayload()
   const sha256 = await shaOf(caller.push('1.0.0', { payload }))
   await purge(caller, '1.0.0')
-  await t.db.query(`delete from job where name = 'remove-purged-archives'`)
-  return { ...caller, payload, sha256, packageId: await packageIdOf(caller) }
+  await dropRows(t.db, 'job', { name: removePurgedJob.name })
+  return { ...caller, payload, sha256, packageId: await packageIdOf(t.db, caller.repository) }
 }
 
 describe('a purge', () => {
@@ -58,10 +56,8 @@ describe('a purge', () => {
     expect(areThere()).toEqual([false, false, false])
     expect(await isWaiting()).toBe(false)
     // The API still shows the hash, and garbage collection has nothing left to do.
-    const { rows } = await t.db.query('select from stored_archive where sha256 = any($1)', [
-      hashes.map((sha256) => Buffer.from(sha256, 'hex')),
-    ])
-    expect(rows).toEqual([])
+    const stored = (await storedArchiveRows(t.db)).map(({ sha256 }) => sha256)
+    expect(stored.filter((sha256) => hashes.includes(sha256))).toEqual([])
   })
 
   it('keeps a file that another version needs, until that is purged too', async () => {
@@ -83,7 +79,7 @@ describe('a purge', () => {
     const id = await insertUpload(t.db, { ...upload, sha256, size: payload.length })
     expect(await removePurgedArchives(t.db, await openStore(), packageId)).toBe(0)
     expect(existsSync(pathOf(sha256))).toBe(true)
-    await t.db.query('update browser_upload set discarded_at = now() where id = $1', [id])
+    await discardUploads(t.db, { id })
     expect(await removePurgedArchives(t.db, await openStore(), packageId)).toBe(1)
     expect(existsSync(pathOf(sha256))).toBe(false)
   })
@@ -97,11 +93,7 @@ describe('a purge', () => {
     })
     expect(existsSync(pathOf(sha256))).toBe(true)
     // As a process that was killed leaves it.
-    const age = (hours: number) =>
-      t.db.query(
-        `update stored_archive set keepers = 1, last_kept_at = now() - $2 * interval '1 hour' where sha256 = decode($1, 'hex')`,
-        [sha256, hours],
-      )
+    const age = (hours: number) => leaveKeeper(t.db, sha256, hours)
     await age(23)
     await expect(removePurgedArchives(t.db, store, packageId)).rejects.toThrow('being uploaded again')
     await age(25)
@@ -132,9 +124,7 @@ describe('a purge', () => {
     const keeping = keepArchive(t.db, store, received).then(() => {
       isKept = true
     })
-    const waiting = `select count(*)::int as n from pg_stat_activity where datname = current_database()
-                        and wait_event_type = 'Lock' and query like '%insert into stored_archive%'`
-    await expect.poll(async () => (await t.db.query(waiting)).rows[0].n).toBe(1)
+    await expect.poll(() => countWaiting(t.db, 'insert into stored_archive')).toBe(1)
     expect(isKept).toBe(false)
     remove()
     expect(await removal).toBe(1)
@@ -146,7 +136,7 @@ describe('a purge', () => {
     const caller = await aCaller(t)
     const payload = aPayload()
     const sha256 = await shaOf(caller.push('0.0.1', { payload }))
-    const packageId = await packageIdOf(caller)
+    const packageId = await packageIdOf(t.db, caller.repository)
     const store = await openStore()
     for (let round = 1; round <= 10; round += 1) {
       await purge(caller, `0.0.${round}`)
@@ -163,14 +153,16 @@ describe('a purge', () => {
 
   it('keeps its files while a backup runs, and removes them after it', async () => {
     const { sha256, packageId } = await aPurgedVersion()
-    const backup = await t.db.connect()
-    await backup.query('begin')
-    await backup.query('lock table installation in share mode')
     const store = await openStore()
-    await expect(removePurgedArchives(t.db, store, packageId)).rejects.toThrow('A backup is running')
-    expect(existsSync(pathOf(sha256))).toBe(true)
-    await backup.query('rollback')
-    backup.release()
+    await whileLocked(
+      t.db,
+      'installation',
+      async () => {
+        await expect(removePurgedArchives(t.db, store, packageId)).rejects.toThrow('A backup is running')
+        expect(existsSync(pathOf(sha256))).toBe(true)
+      },
+      'share',
+    )
     expect(await removePurgedArchives(t.db, store, packageId)).toBe(1)
   })
 })

@@ -10,6 +10,7 @@ import { verifyArchives } from '../../src/archives/verify-archives.ts'
 import { noteServerUrls } from '../../src/database/installation.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { forgetArchives } from '../support/archive-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
@@ -19,8 +20,7 @@ const upstream = useUpstream()
 const folders: string[] = []
 
 beforeEach(async () => {
-  for (const table of ['package_version', 'mirrored_package', 'archive', 'stored_archive'])
-    await t.db.query(`delete from ${table}`)
+  await forgetArchives(t.db)
   await rm(join(t.config.dataDir, 'archives'), { recursive: true, force: true })
   await openOwnStore(t.db, t.config)
 })

@@ -14,15 +14,25 @@ import { openLog } from '../../src/web/server/log.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import {
+  addMissingFiles,
+  ageChecks,
+  forgetArchives,
+  markDamaged,
+  markUnused,
+  misrecordSize,
+  storedArchiveRows,
+} from '../support/archive-rows.ts'
+import { aStoredJob } from '../support/job-rows.ts'
+import { markPurged } from '../support/package-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
+import { countRows } from '../support/rows.ts'
 
 const t = useApp()
 let store: ArchiveStore
 beforeEach(async () => {
   await rm(join(t.config.dataDir, 'archives'), { recursive: true, force: true })
-  await t.db.query('delete from package_version')
-  await t.db.query('delete from archive')
-  await t.db.query('delete from stored_archive')
+  await forgetArchives(t.db)
   store = await openOwnStore(t.db, t.config)
 })
 
@@ -42,18 +52,11 @@ async function published(count: number): Promise<string[]> {
 }
 
 /** Lets the last check of archives be so many days ago. */
-const age = (days: number, hashes: readonly string[]) =>
-  t.db.query(
-    `update stored_archive set checked_at = now() - make_interval(days => $1) where encode(sha256, 'hex') = any ($2)`,
-    [days, hashes],
-  )
+const age = (days: number, hashes: readonly string[]) => ageChecks(t.db, `${days} days`, hashes)
 
 async function problemOf(sha256: string) {
-  const { rows } = await t.db.query<{ problem: string | null; isRecent: boolean }>(
-    `select problem, checked_at > now() - interval '1 minute' as "isRecent" from stored_archive where encode(sha256, 'hex') = $1`,
-    [sha256],
-  )
-  return rows[0]
+  const row = (await storedArchiveRows(t.db)).find((stored) => stored.sha256 === sha256)
+  return row && { problem: row.problem, isRecent: row.isRecent }
 }
 
 describe('the job scrub-archives', () => {
@@ -63,7 +66,7 @@ describe('the job scrub-archives', () => {
     bytes[20] = ~(bytes[20] ?? 0)
     await writeFile(pathOf(changed), bytes)
     await rm(pathOf(gone))
-    await t.db.query(`update stored_archive set size = size + 1 where encode(sha256, 'hex') = $1`, [resized])
+    await misrecordSize(t.db, 'stored_archive', resized)
     await age(31, [good, changed, gone, resized])
     await run()
     expect(await Promise.all([good, changed, gone, resized].map(problemOf))).toEqual([
@@ -89,21 +92,16 @@ describe('the job scrub-archives', () => {
     const [recent = '', oldest = '', unused = ''] = hashes
     await age(31, [recent])
     await age(33, [oldest, unused])
-    await t.db.query(`update stored_archive set unused_since = now() where encode(sha256, 'hex') = $1`, [
-      unused,
-    ])
+    await markUnused(t.db, unused)
     const due = async (limit: number) =>
       (await listArchivesToCheck(t.db, 30, limit)).map(({ sha256 }) => sha256)
     expect([await due(1), await due(9)]).toEqual([[oldest], [oldest, recent]])
-    await t.db.query(`update stored_archive set problem = 'damaged' where unused_since is null`)
+    await markDamaged(t.db)
     expect([await due(1), await due(9)]).toEqual([[oldest], [oldest, recent]])
   })
 
   it('reads all archives that are due, and logs each new problem once', async () => {
-    await t.db.query(
-      `insert into stored_archive (sha256, size, checked_at)
-       select sha256(i::text::bytea), 1, now() - interval '31 days' from generate_series(1, 101) i`,
-    )
+    await addMissingFiles(t.db, 101, 31)
     const lines: string[] = []
     const stream = new PassThrough().on('data', (chunk: Buffer) =>
       lines.push(...chunk.toString().trim().split('\n')),
@@ -112,14 +110,13 @@ describe('the job scrub-archives', () => {
     const signal = new AbortController().signal
     for (let times = 0; times < 2; times += 1) {
       await scrubArchivesJob.run({ ...t, log: noted }, undefined, signal)
-      await t.db.query(`update stored_archive set checked_at = now() - interval '1 hour'`)
+      await ageChecks(t.db, '1 hour')
     }
     await expect
       .poll(() => lines.filter((line) => line.includes('"archives":101,"problems":101')))
       .toHaveLength(2)
     expect(lines.filter((line) => line.includes('a stored archive is damaged'))).toHaveLength(101)
-    const { rowCount } = await t.db.query(`select from stored_archive where problem = 'missing'`)
-    expect(rowCount).toBe(101)
+    expect(await countRows(t.db, 'stored_archive', { problem: 'missing' })).toBe(101)
   })
 
   it('continues after a stop with the archives that it has not read', async () => {
@@ -162,7 +159,7 @@ describe('the job scrub-archives', () => {
     await writeFile(pathOf(sha256), bytes)
     await run()
     expect((await problemOf(sha256))?.problem).toBe('damaged')
-    await t.db.query(`update stored_archive set checked_at = now() - interval '1 hour'`)
+    await ageChecks(t.db, '1 hour')
     await run()
     expect((await problemOf(sha256))?.problem).toBeNull()
   })
@@ -184,7 +181,7 @@ describe('the job scrub-archives', () => {
     const { jobs } = await import('../../src/web/server/jobs.ts')
     expect(jobs).toContain(scrubArchivesJob)
     expect(scrubArchivesJob.everySeconds).toBe(3600)
-    await t.db.query(`insert into job (name, key) values ('scrub-archives', '')`)
+    await aStoredJob(t.db, 'scrub-archives', { key: '' })
     const [sha256 = ''] = await published(1)
     await age(31, [sha256])
     await runDueJobs(t, [scrubArchivesJob], log)
@@ -197,10 +194,7 @@ describe('the job scrub-archives', () => {
     for (const one of [sha256, purged]) await rm(pathOf(one))
     await age(31, [sha256, purged])
     await run()
-    await t.db.query(
-      `update package_version set purged_at = now(), deleted_at = now() where encode(sha256, 'hex') = $1`,
-      [purged],
-    )
+    await markPurged(t.db, { sha256: purged })
     const system = () =>
       runSvc(['system'], { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
     expect((await system()).stdout).toContain('1 damaged or missing. Run svc verify-archives --repair')

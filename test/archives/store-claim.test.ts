@@ -13,8 +13,16 @@ import { openOwnStore } from '../../src/archives/store-owner.ts'
 import { copyIn, copyOut, openSnapshot, prepareLoad } from '../../src/database/table-copy.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import {
+  ageStoreClaim,
+  freeStoreClaim,
+  markUnused,
+  setStoreClaim,
+  storeClaim,
+} from '../support/archive-rows.ts'
 import { onServer, template } from '../support/database.ts'
 import { collectAgedGarbage } from '../support/garbage.ts'
+import { markPurged } from '../support/package-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
 
 const t = useApp()
@@ -27,7 +35,7 @@ const copies: { db: pg.Pool; connection: pg.PoolConfig }[] = []
 beforeEach(async () => {
   store = await openLocalStore(t.config.dataDir)
   await rm(claimPath, { force: true })
-  await t.db.query(`update store_claim set kept_at = '-infinity', lost_because = null`)
+  await freeStoreClaim(t.db)
 })
 afterEach(async () => {
   await Promise.all(keepers.map(({ stop }) => stop()))
@@ -68,7 +76,7 @@ async function aCopy(): Promise<{ db: pg.Pool; connection: pg.PoolConfig }> {
 }
 
 /** Lets the time pass after which a silent process does not keep the claim any more. */
-const age = (db: pg.Pool) => db.query(`update store_claim set kept_at = kept_at - interval '91 seconds'`)
+const age = (db: pg.Pool) => ageStoreClaim(db, 91)
 
 /** An archive that a purged version has left in a database. Its 14 days are over. */
 async function aPurgedArchive() {
@@ -85,8 +93,9 @@ describe('the claim on an archive store', () => {
   it('belongs to the first database of a new store, at its first step', async () => {
     const keeper = await aKeeper()
     expect(keeper.hasClaim()).toBe(true)
-    const { rows } = await t.db.query('select incarnation from store_claim')
-    expect(JSON.parse(await readFile(claimPath, 'utf8'))).toMatchObject({ incarnation: rows[0].incarnation })
+    const incarnation = (await storeClaim(t.db))?.incarnation
+    expect(incarnation).toEqual(expect.any(String))
+    expect(JSON.parse(await readFile(claimPath, 'utf8'))).toMatchObject({ incarnation })
   })
 
   it('is kept by one of several processes, and known to all of them', async () => {
@@ -151,16 +160,11 @@ describe('the claim on an archive store', () => {
   it('is lost by a database that was recovered to an earlier time, whose overdue collection then removes nothing', async () => {
     const { sha256, purge } = await aPurgedArchive()
     await purge()
-    const before = (await t.db.query('select * from store_claim')).rows[0]
+    const before = await storeClaim(t.db)
     const former = await aKeeper()
     for (let steps = 0; steps < 3; steps += 1) await former.step()
     await former.stop()
-    await t.db.query('update store_claim set counter = $1, nonce = $2, previous_nonce = $3, kept_at = $4', [
-      before.counter,
-      before.nonce,
-      before.previous_nonce,
-      before.kept_at,
-    ])
+    await setStoreClaim(t.db, before, before.keptAt)
     await expect(collectAgedGarbage(t.db, store, { isForced: true })).rejects.toThrow(
       'no claim on the archives',
     )
@@ -192,13 +196,9 @@ describe('the claim on an archive store', () => {
   it('stays with a promoted standby that lost the last seconds of its primary', async () => {
     const keeper = await aKeeper()
     await keeper.step()
-    const standby = (await t.db.query('select * from store_claim')).rows[0]
+    const standby = await storeClaim(t.db)
     await keeper.step()
-    await t.db.query('update store_claim set counter = $1, nonce = $2, previous_nonce = $3', [
-      standby.counter,
-      standby.nonce,
-      standby.previous_nonce,
-    ])
+    await setStoreClaim(t.db, standby)
     await keeper.step()
     await keeper.step()
     expect(keeper.hasClaim()).toBe(true)
@@ -234,13 +234,8 @@ describe('a copy of the database', () => {
     const copy = await aCopy()
     for (let steps = 0; steps < 3; steps += 1) await original.step()
     // Somebody purges in the copy. The original still needs the archive.
-    await copy.db.query(
-      `update package_version set deleted_at = now(), purged_at = now() where version = '2.0.0'`,
-    )
-    await copy.db.query(
-      `update stored_archive set unused_since = now() - interval '15 days' where encode(sha256, 'hex') = $1`,
-      [sha256],
-    )
+    await markPurged(copy.db, { version: '2.0.0' })
+    await markUnused(copy.db, sha256, 15)
     const refused = await svc(copy.connection, 'collect-garbage', '--force')
     expect([refused.code, existsSync(pathOf(sha256))]).toEqual([1, true])
     expect(refused.stderr).toContain('which is a copy, or was restored to an earlier time')

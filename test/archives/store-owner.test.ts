@@ -8,12 +8,14 @@ import { openOwnStore, openStoreOfServer } from '../../src/archives/store-owner.
 import { noteServerUrls } from '../../src/database/installation.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { installationId } from '../support/archive-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
+import { dropRows } from '../support/rows.ts'
 
 const t = useApp()
 const { dataDir } = t.config
 const idPath = join(dataDir, 'archives', 'database-id')
-const databaseId = async () => (await t.db.query('select id from installation')).rows[0].id as string
+const databaseId = () => installationId(t.db)
 const stranger = '7d3c1a9e-0000-4000-8000-000000000000'
 const folders: string[] = []
 
@@ -69,8 +71,8 @@ describe('an archive volume', () => {
   it('with archives that the database does not know is refused', async () => {
     const { push } = await aCaller(t)
     await push('1.0.0')
-    await t.db.query('delete from package_version')
-    await t.db.query('delete from archive')
+    await dropRows(t.db, 'package_version')
+    await dropRows(t.db, 'archive')
     const id = await databaseId()
     await expect(openOwnStore(t.db, t.config)).rejects.toThrow(
       `${dataDir} contains archives, but this database (id ${id}) knows none of them.`,

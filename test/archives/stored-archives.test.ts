@@ -14,9 +14,20 @@ import { transaction } from '../../src/database/database.ts'
 import { FailedForGood } from '../../src/jobs/job.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import {
+  anUnusedArchive,
+  forgetArchives,
+  listArchives,
+  misrecordSize,
+  setUnusedDays,
+} from '../support/archive-rows.ts'
 import { ageUnusedArchives, collectAgedGarbage } from '../support/garbage.ts'
+import { aMirroredArchive, aMirroredPackage, forgetFiles, rememberFiles } from '../support/mirrored-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
+import { dropRows } from '../support/rows.ts'
+import { listReferringTables, viewDefinition } from '../support/schema.ts'
+import { canShareLock } from '../support/table-locks.ts'
 
 const t = useApp()
 let volume: ArchiveStore
@@ -26,10 +37,7 @@ beforeEach(async () => {
     await rm(join(volume.directory, name), { recursive: true })
   }
   await openLocalStore(t.config.dataDir)
-  await t.db.query('delete from package_version')
-  await t.db.query('delete from mirrored_package')
-  await t.db.query('delete from archive')
-  await t.db.query('delete from stored_archive')
+  await forgetArchives(t.db)
 })
 
 const pathOf = (sha256: string) => join(volume.directory, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
@@ -54,24 +62,15 @@ async function twoVersions() {
 }
 
 /** Returns whether a publication would get its lock at once. */
-async function mayPublish(): Promise<boolean> {
-  return transaction(t.db, async (tx) => {
-    const { rows } = await tx.query('select pg_try_advisory_xact_lock_shared($1) as is_free', [
-      collectionLock,
-    ])
-    return rows[0].is_free
-  })
+function mayPublish(): Promise<boolean> {
+  return transaction(t.db, (tx) => canShareLock(tx, collectionLock))
 }
 
 describe('collectGarbage', () => {
   it('removes an archive only after nothing has needed it for 14 days', async () => {
     const { call, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
-    const unusedFor = (days: number) =>
-      t.db.query(
-        `update stored_archive set unused_since = now() - $1 * interval '1 day' where unused_since is not null`,
-        [days],
-      )
+    const unusedFor = (days: number) => setUnusedDays(t.db, days)
     for (const days of [0, 13.9]) {
       await unusedFor(days)
       expect((await collectGarbage(t.db, volume)).archives).toBe(0)
@@ -119,7 +118,7 @@ describe('collectGarbage', () => {
 
   it('records archives that a process of the previous release has stored', async () => {
     const { call, gone } = await twoVersions()
-    await t.db.query('delete from stored_archive')
+    await dropRows(t.db, 'stored_archive')
     await collectGarbage(t.db, volume)
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
     await collectAgedGarbage(t.db, volume)
@@ -139,11 +138,11 @@ describe('collectGarbage', () => {
 
   it('removes archives that a deleted group has left', async () => {
     const { repository, kept, gone } = await twoVersions()
-    await t.db.query('delete from repository_group where name = $1', [repository.path.split('/')[0]])
-    const { rows } = await t.db.query('select from archive')
+    await dropRows(t.db, 'repository_group', { name: repository.path.split('/')[0] })
+    const before = await listArchives(t.db)
     expect((await collectAgedGarbage(t.db, volume, { isForced: true })).archives).toBe(2)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([false, false])
-    expect([rows.length, (await t.db.query('select from archive')).rows]).toEqual([2, []])
+    expect([before.length, await listArchives(t.db)]).toEqual([2, []])
   })
 
   it('ends at a stop, also while it only counts', async () => {
@@ -211,7 +210,7 @@ describe('collectGarbage', () => {
       temporaryFiles: 1,
     })
     expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([true, true, true])
-    expect((await t.db.query('select from archive')).rows).toHaveLength(3)
+    expect(await listArchives(t.db)).toHaveLength(3)
     expect(await collectAgedGarbage(t.db, volume, { isForced: true })).toMatchObject({
       archives: 2,
       temporaryFiles: 1,
@@ -222,34 +221,25 @@ describe('collectGarbage', () => {
   it('removes rows whose file no longer exists, and keeps those of purged versions', async () => {
     const { call, kept, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
-    await t.db.query(
-      `insert into archive (sha256, sha1, size) values (sha256('x'), substr(sha256('x'), 1, 20), 1)`,
-    )
+    await anUnusedArchive(t.db)
     await collectAgedGarbage(t.db, volume)
-    const { rows } = await t.db.query(`select encode(sha256, 'hex') as sha256 from archive`)
-    expect(new Set(rows.map(({ sha256 }) => sha256))).toEqual(new Set([kept, gone]))
+    expect(new Set(await listArchives(t.db))).toEqual(new Set([kept, gone]))
     expect(existsSync(pathOf(gone))).toBe(false)
   })
 
   it('keeps archives of mirrored packages, and removes them when the mirror has dropped them', async () => {
     const { call, repository, kept, gone } = await twoVersions()
-    await t.db.query(
-      `with package as (
-         insert into mirrored_package (repository_id, name) values ($1, 'far/away') returning id
-       )
-       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, is_stored)
-       select id, '1.0.0', 'ref', '1.0.0', '1.0.0.0', 'zip', 'https://far.test/1.zip', decode($2, 'hex'), true from package`,
-      [repository.id, gone],
-    )
+    await aMirroredPackage(t.db, repository, 'far/away')
+    await aMirroredArchive(t.db, 'far/away', { sha256: gone, isStored: true })
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
-    await t.db.query(`delete from package_version where version = '2.0.0'`)
+    await dropRows(t.db, 'package_version', { version: '2.0.0' })
     await collectAgedGarbage(t.db, volume)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, true])
-    await t.db.query('update mirrored_archive set is_stored = false')
+    await forgetFiles(t.db)
     await collectAgedGarbage(t.db, volume)
     expect(existsSync(pathOf(gone))).toBe(false)
     await rm(pathOf(kept))
-    await t.db.query('update mirrored_archive set is_stored = true')
+    await rememberFiles(t.db)
     const versions = [`${repository.path}: far/away 1.0.0`]
     expect((await verifyArchives(t.db, volume)).problems).toContainEqual({
       sha256: gone,
@@ -344,7 +334,7 @@ describe('verifyArchives', () => {
     const stray = 'ab'.repeat(32)
     await mkdir(join(volume.directory, 'archives', 'ab'), { recursive: true })
     await writeFile(pathOf(stray), 'not these bytes')
-    await t.db.query('update archive set size = size + 1 where encode(sha256, $2) = $1', [kept, 'hex'])
+    await misrecordSize(t.db, 'archive', kept)
     const { problems } = await verifyArchives(t.db, volume)
     expect(problems).toMatchObject([
       { sha256: kept, problem: 'wrong size' },
@@ -411,10 +401,8 @@ describe('svc collect-garbage and svc verify-archives', () => {
 })
 
 it('the view archive_reference names every table with a foreign key to archive', async () => {
-  const { rows } = await t.db.query(
-    `select c.conrelid::regclass::text as name from pg_constraint c where c.confrelid = 'archive'::regclass`,
-  )
-  const { rows: views } = await t.db.query(`select pg_get_viewdef('archive_reference') as text`)
-  for (const { name } of rows) expect(views[0].text).toMatch(new RegExp(`FROM ${name}\\b`))
-  expect(rows.length).toBeGreaterThan(1)
+  const tables = await listReferringTables(t.db, 'archive')
+  const view = await viewDefinition(t.db, 'archive_reference')
+  for (const name of tables) expect(view).toMatch(new RegExp(`FROM ${name}\\b`))
+  expect(tables.length).toBeGreaterThan(1)
 })

@@ -5,11 +5,17 @@ import { findSession, insertSession } from '../../src/accounts/sessions.ts'
 import { rememberOrigin } from '../../src/accounts/sign-in-origins.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { insertEvent } from '../../src/events/events.ts'
 import { listEvents } from '../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
+import { anIdentity, aStoredPasskey, removePassword } from '../support/account-rows.ts'
 import { aName, anAccount, anAdminToken, aPersonalToken } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { countRows } from '../support/rows.ts'
+import { liveTokenOf } from '../support/token-rows.ts'
+import { deleteAndReserve, endReservations, setUsername } from '../support/username-rows.ts'
 
 const svc = useCommands()
 
@@ -18,12 +24,10 @@ async function aPerson() {
   const account = await anAccount(svc.db)
   const token = await aPersonalToken(svc.db, account, { name: 'laptop' })
   const session = await aSession(account.username)
-  const works = async () => {
-    const { rowCount } = await svc.db.query('select from live_token where token_hash = $1', [
-      hashSecret(token),
-    ])
-    return { token: rowCount === 1, session: (await findSession(svc.db, session)) !== null }
-  }
+  const works = async () => ({
+    token: (await liveTokenOf(svc.db, token)) !== undefined,
+    session: (await findSession(svc.db, session)) !== null,
+  })
   return { ...account, works }
 }
 
@@ -85,14 +89,9 @@ describe('svc account withdraw', () => {
 describe('svc account remove-passkey', () => {
   it('removes one passkey, but not the only way to sign in', async () => {
     const { id, username } = await aPerson()
-    const { rows } = await svc.db.query<{ id: string }>(
-      `insert into passkey (account_id, credential_id, public_key, sign_count, name, can_sign_in)
-       select $1, decode(md5($1::bigint || name), 'hex'), '\\x01', 0, name, true
-         from unnest(array['Laptop', 'Old phone']) as name returning id`,
-      [id],
-    )
-    await svc.db.query('update account set password_hash = null where id = $1', [id])
-    const [laptop = 0, phone = 0] = rows.map((row) => Number(row.id))
+    const laptop = Number(await aStoredPasskey(svc.db, { id }, { name: 'Laptop', canSignIn: true }))
+    const phone = Number(await aStoredPasskey(svc.db, { id }, { name: 'Old phone', canSignIn: true }))
+    await removePassword(svc.db, { id })
     const described = (passkey: number, name: string) => ({
       id: passkey,
       name,
@@ -123,8 +122,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
     const { id, username, works } = await aPerson()
     await rememberOrigin(svc.db, id, [hashSecret('network'), hashSecret('device')])
     const { password = '' } = await svc.json('account', 'set-password', username)
-    const origins = await svc.db.query('select from sign_in_origin where account_id = $1', [id])
-    expect(origins.rowCount).toBe(0)
+    expect(await countRows(svc.db, 'sign_in_origin', { accountId: id })).toBe(0)
     const credentials = await findCredentials(svc.db, username)
     expect(await isPassword(password, credentials?.passwordHash ?? '')).toBe(true)
     expect(await works()).toEqual({ token: true, session: false })
@@ -274,10 +272,7 @@ describe('svc account delete', () => {
     const repository = await svc.json('repository', 'create', `${group}/php`)
     expect(repository).toHaveProperty('path')
     const { id: repositoryId = '' } = (await findRepositoryByPath(svc.db, `${group}/php`)) ?? {}
-    await svc.db.query(`insert into event (repository_id, action, actor_id) values ($1, 'publish', $2)`, [
-      repositoryId,
-      id,
-    ])
+    await insertEvent(svc.db, { ...operator, accountId: id }, { repositoryId, action: 'publish' })
     await svc.json('account', 'delete', username, '--force')
     const [event] = await listEvents(svc.db, repositoryId, { after: null, limit: 1 })
     expect(event?.username).toBe('deleted account')
@@ -287,7 +282,7 @@ describe('svc account delete', () => {
     expect(await svc.fail('account', 'create', username)).toBe(`svc: ${reserved}`)
     const other = await anAccount(svc.db)
     expect(await svc.fail('account', 'rename', other.username, username)).toBe(`svc: ${reserved}`)
-    await svc.db.query(`update reserved_username set reserved_until = now() - interval '1 second'`)
+    await endReservations(svc.db)
     expect(await svc.json('account', 'create', username)).toHaveProperty('password')
   })
 
@@ -308,20 +303,17 @@ describe('svc account delete', () => {
   it('reserves the username of a deleted account for nobody, also when another one had it long before', async () => {
     const former = await anAccount(svc.db)
     await svc.json('account', 'rename', former.username, aName('second'))
-    await svc.db.query(
-      `update reserved_username set reserved_until = now() - interval '1 day' where username = $1`,
-      [former.username],
-    )
+    await endReservations(svc.db, former.username)
     const later = await anAccount(svc.db, { username: former.username })
     await svc.json('account', 'delete', later.username, '--force')
-    const back = svc.db.query('update account set username = $2 where id = $1', [former.id, former.username])
+    const back = setUsername(svc.db, former, former.username)
     await expect(back).rejects.toMatchObject({ constraint: 'username_is_reserved' })
   })
 
   it('reserves the 10 latest usernames of an account', async () => {
     const { id, username } = await anAccount(svc.db)
     const names = Array.from({ length: 12 }, () => aName('next'))
-    for (const name of names) await svc.db.query('update account set username = $2 where id = $1', [id, name])
+    for (const name of names) await setUsername(svc.db, { id }, name)
     for (const name of names.slice(1, 11)) {
       const reserved = { constraint: 'username_is_reserved' }
       await expect(anAccount(svc.db, { username: name })).rejects.toMatchObject(reserved)
@@ -332,7 +324,7 @@ describe('svc account delete', () => {
   it('does not let another account take the username of one that is renamed at the same time', async () => {
     for (let round = 0; round < 20; round += 1) {
       const { id, username } = await anAccount(svc.db)
-      const rename = svc.db.query('update account set username = $2 where id = $1', [id, aName('renamed')])
+      const rename = setUsername(svc.db, { id }, aName('renamed'))
       const [, taken] = await Promise.allSettled([rename, anAccount(svc.db, { username })])
       expect(taken.status).toBe('rejected')
     }
@@ -341,11 +333,7 @@ describe('svc account delete', () => {
   it('does not let another account take the username during the deletion', async () => {
     for (let round = 0; round < 20; round += 1) {
       const { username } = await anAccount(svc.db)
-      const remove = svc.db.query(
-        `with gone as (delete from account where username = $1)
-         insert into reserved_username values ($1, now() + interval '1 day')`,
-        [username],
-      )
+      const remove = deleteAndReserve(svc.db, username)
       const [, taken] = await Promise.allSettled([remove, anAccount(svc.db, { username })])
       expect(taken.status).toBe('rejected')
     }
@@ -355,11 +343,8 @@ describe('svc account delete', () => {
 describe('svc account show and unlink', () => {
   it('list the identities of sign-in providers, and remove one', async () => {
     const { id, username } = await anAccount(svc.db)
-    await svc.db.query(
-      `insert into account_identity (issuer, subject, account_id, provider, email)
-       values ('https://id.acme.example', $2, $1, 'acme', 'ann@acme.example')`,
-      [id, username],
-    )
+    const person = { issuer: 'https://id.acme.example', subject: username, email: 'ann@acme.example' }
+    await anIdentity(svc.db, { id }, { ...person, provider: 'acme' })
     expect(await svc.json('account', 'show', username)).toMatchObject({
       identities: [
         {
@@ -374,10 +359,7 @@ describe('svc account show and unlink', () => {
     })
     expect(await svc.json('account', 'unlink', username, 'acme')).toEqual({ username, provider: 'acme' })
     expect(await svc.json('account', 'show', username)).toMatchObject({ identities: [] })
-    const { rows } = await svc.db.query(
-      'select action, via from event where account_id = $1 order by id desc limit 1',
-      [id],
-    )
-    expect(rows).toEqual([{ action: 'identity-unlinked', via: 'command' }])
+    const events = await eventsOf(svc.db, { accountId: id }, ['action', 'via'])
+    expect(events.at(-1)).toEqual({ action: 'identity-unlinked', via: 'command' })
   })
 })

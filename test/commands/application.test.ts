@@ -4,6 +4,11 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { migrate } from '../../src/database/migrate.ts'
 import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
+import {
+  listStoredApplications,
+  refuseApplications,
+  workingSecretHashes,
+} from '../support/application-rows.ts'
 import { useCommands } from '../support/commands.ts'
 import { useDatabase } from '../support/database.ts'
 import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
@@ -32,18 +37,9 @@ describe('svc application', () => {
       ...about,
     }).flat()
   const register = (...words: string[]) => svc.json('application', 'new', ...words)
-  const stored = async (clientId = '') => {
-    const { rows } = await svc.db.query('select * from application where client_id = $1', [clientId])
-    return rows[0] ?? null
-  }
-  const workingSecrets = async (clientId = '') => {
-    const { rows } = await svc.db.query(
-      `select secret_hash from application_secret s join application a on a.id = s.application_id
-        where client_id = $1 and s.expires_at > now() order by s.created_at`,
-      [clientId],
-    )
-    return rows.map((row) => row.secret_hash)
-  }
+  const stored = async (id = '') =>
+    (await listStoredApplications(svc.db)).find(({ clientId }) => clientId === id) ?? null
+  const workingSecrets = (clientId = '') => workingSecretHashes(svc.db, clientId)
 
   it('new leaves no part of a migration behind when the disk is full', async () => {
     const logo = join(folder, 'logo-8-kib.png')
@@ -93,13 +89,13 @@ describe('svc application', () => {
       name: about['--name'],
       description: about['--description'],
       website: 'https://bot.example.com',
-      redirect_uri: 'https://bot.example.com/callback',
-      exact_redirect: true,
+      redirectUri: 'https://bot.example.com/callback',
+      isExactRedirect: true,
       logo: png,
       scopes: ['registry-package:rw', 'repo-code:r'],
-      resource_scope: 'specified',
+      resourceScope: 'specified',
       status: 'pending',
-      is_resource_server: true,
+      isResourceServer: true,
     })
   })
 
@@ -252,7 +248,7 @@ describe('svc application', () => {
     )
     expect(await stored(clientId)).toMatchObject({
       status: 'declined',
-      status_reason: "It's unclear who runs it",
+      statusReason: "It's unclear who runs it",
     })
     expect(await readFile(declined.migration, 'utf8')).toContain(
       "status_reason = 'It''s unclear who runs it'",
@@ -272,8 +268,9 @@ describe('a database that is rebuilt from the migrations', () => {
     const { client_id = '' } = await svc.json('application', 'new', ...words, ...more, '--apply')
     await svc.json('application', 'suspend', client_id, '--force')
     await migrate(rebuilt.db, String(svc.environment['MIGRATIONS_DIR']))
-    const { rows } = await rebuilt.db.query('select client_id, status from application')
-    expect(rows).toEqual([{ client_id, status: 'suspended' }])
+    expect(await listStoredApplications(rebuilt.db)).toMatchObject([
+      { clientId: client_id, status: 'suspended' },
+    ])
     await rm(folder, { recursive: true })
   })
 
@@ -283,8 +280,7 @@ describe('a database that is rebuilt from the migrations', () => {
     const folder = { ...svc.environment, MIGRATIONS_DIR: '/proc/self' }
     const { stderr } = await runSvc(['application', 'approve', id], folder)
     expect(stderr).toMatch(/cannot be (?:written|read) .*--no-migration/)
-    const { rows } = await svc.db.query('select status from application')
-    expect(rows).toEqual([{ status: 'suspended' }])
+    expect(await listStoredApplications(svc.db)).toMatchObject([{ status: 'suspended' }])
   })
 })
 
@@ -292,7 +288,7 @@ describe('svc application new on a database that refuses', () => {
   const svc = useCommands()
 
   it('--apply removes its file again, so that the next start does not fail on it', async () => {
-    await svc.db.query('alter table application add check (false)')
+    await refuseApplications(svc.db)
     const folder = await mkdtemp(join(tmpdir(), 'svc-test-logo-'))
     await writeFile(join(folder, 'logo.png'), png)
     const words = [

@@ -1,8 +1,10 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { listEvents } from '../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
-import { anAccount } from '../support/actors.ts'
+import { storedAccount } from '../support/account-rows.ts'
+import { anAccount, roleIn } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
+import { eventsOf } from '../support/event-rows.ts'
 
 describe('svc group, repository and member', () => {
   const svc = useCommands()
@@ -11,11 +13,9 @@ describe('svc group, repository and member', () => {
     await anAccount(svc.db, { username: 'bob' })
   })
   const roleOf = async (username: string, name: string) => {
-    const { rows } = await svc.db.query(
-      `select role_of(a.id, r.id) as role from account a, repository r where a.username = $1 and r.name = $2`,
-      [username, name],
-    )
-    return rows[0].role
+    const account = await storedAccount(svc.db, { username })
+    const repository = await findRepositoryByPath(svc.db, `acme/${name}`)
+    return roleIn(svc.db, { id: account?.id ?? '' }, { id: repository?.id ?? '' })
   }
 
   it('make a group whose owner is its admin, and repositories in it', async () => {
@@ -140,13 +140,10 @@ describe('svc group, repository and member', () => {
       repositories: ['many/c', 'many/a', 'many/b-1'],
     })
     expect(await svc.fail('repository', 'list', 'many')).toContain('There is no group "many".')
-    const { rows } = await svc.db.query(
-      `select action, details from event where repository_id = $1 order by id desc limit 2`,
-      [id],
-    )
-    expect(rows).toEqual([
-      { action: 'delete-repository', details: { path: 'many/a' } },
+    const events = await eventsOf(svc.db, { repositoryId: id }, ['action', 'details'])
+    expect(events.slice(-2)).toEqual([
       { action: 'change-repository', details: { visibility: 'public', description: 'Open' } },
+      { action: 'delete-repository', details: { path: 'many/a' } },
     ])
   })
 

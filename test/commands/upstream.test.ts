@@ -1,13 +1,26 @@
 import { rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import { useCommands } from '../support/commands.ts'
+import { aMirroredArchive, aMirroredPackage, bindName, mirroredPackages } from '../support/mirrored-rows.ts'
 import { makeDataDir } from '../support/postgres.ts'
 import { runSvc } from '../support/program.ts'
+import { countRows } from '../support/rows.ts'
 import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import {
+  aContestedName,
+  anUpstream,
+  anUpstreamDocument,
+  reopenContests,
+  upstreamRows,
+} from '../support/upstream-rows.ts'
 
 const commands = useCommands()
 const upstream = useUpstream()
+
+const repositoryAt = async (path: string) =>
+  (await findRepositoryByPath(commands.db, path)) ?? expect.fail(`${path} does not exist`)
 
 describe('svc upstream', () => {
   const svc = async (...words: string[]) => {
@@ -67,16 +80,12 @@ describe('svc upstream', () => {
     expect((await svc('upstream', 'list', 'acme/php', '--json')).json().items).toEqual([changed.json()])
     const approved = await svc('upstream', 'approve', 'acme/php', 'psr/log', 'monolog/monolog', '--json')
     expect(approved.json()).toEqual({ path: 'acme/php', approved: ['monolog/monolog', 'psr/log'] })
-    await commands.db.query(
-      `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-       select id, '3.0.0', 'a1b2c3d4', '3.0.0', '3.0.0.0', 'zip', '' from mirrored_package where name = 'psr/log'`,
-    )
-    await commands.db.query(
-      `update mirrored_package set upstream_id = (select id from upstream) where name = 'psr/log'`,
-    )
-    await commands.db.query(
-      `insert into upstream_document (upstream_id, name, is_dev) select id, 'psr/log', false from upstream`,
-    )
+    const mirror = await repositoryAt('acme/php')
+    const [row] = await upstreamRows(commands.db, mirror)
+    const upstreamId = row?.id ?? ''
+    await aMirroredArchive(commands.db, 'psr/log', { version: '3.0.0' })
+    await bindName(commands.db, 'psr/log', upstreamId)
+    await anUpstreamDocument(commands.db, 'public', 'psr/log')
     const dist = { type: 'zip', url: `${upstream.url}/log.zip`, reference: 'a1b2c3d4', shasum: '' }
     upstream.offer('psr/log', [{ version: '3.0.0', dist }])
     const accept = (...words: string[]) =>
@@ -104,14 +113,12 @@ describe('svc upstream', () => {
       'Accepted. The next request for psr/log 3.0.0 fetches what the upstream serves.\n',
     ])
     expect((await svc('upstream', 'accept', '--help')).stdout).toContain('after an alarm')
-    await commands.db.query(`update mirrored_package set upstream_id = null where name = 'psr/log'`)
+    await bindName(commands.db, 'psr/log', null)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).code).toBe(0)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).stderr).toBe('svc: upstream not found\n')
     const releasing = ['upstream', 'remove', 'acme/php', 'public', '--release', '--force']
     expect((await svc(...releasing)).stderr).toBe('svc: upstream not found\n')
-    await commands.db.query(
-      `update mirrored_package set upstream_id = (select id from upstream) where name = 'psr/log'`,
-    )
+    await bindName(commands.db, 'psr/log', upstreamId)
     const removed = async () =>
       (await svc('upstream', 'list', 'acme/php', '--removed', '--json')).json().items
     expect(await removed()).toMatchObject([{ name: 'public', url: upstream.url, packages: 1 }])
@@ -123,26 +130,15 @@ describe('svc upstream', () => {
     await commands.json('account', 'create', 'dan')
     await commands.json('group', 'create', 'two', '--owner', 'dan')
     await commands.json('repository', 'create', 'two/php')
-    await commands.db.query(
-      `with mirrors as (
-         insert into upstream (repository_id, name, url, position)
-         select r.id, u.name, 'https://example.com/' || u.name, u.position
-           from repository r join repository_group g on g.id = r.group_id and g.name = 'two',
-                (values ('private', 1), ('public', 2)) u (name, position)
-         returning id, repository_id, name
-       )
-       insert into mirrored_package (repository_id, name, upstream_id)
-       select repository_id, 'psr/two', id from mirrors where name = 'public'`,
-    )
+    const two = await repositoryAt('two/php')
+    await anUpstream(commands.db, two, { name: 'private', position: 1 })
+    const upstreamId = await anUpstream(commands.db, two, { name: 'public', position: 2 })
+    await aMirroredPackage(commands.db, two, 'psr/two', { upstreamId })
     const words = ['upstream', 'decide', 'two/php', 'psr/two']
     expect(await commands.fail(...words, 'public', '--force')).toContain(
       'nothing is to decide about psr/two: no other upstream before public has it',
     )
-    await commands.db.query(
-      `insert into contested_name (package_id, upstream_id)
-       select m.id, u.id from mirrored_package m join upstream u using (repository_id)
-        where m.name = 'psr/two' and u.name = 'private'`,
-    )
+    await aContestedName(commands.db, 'psr/two', 'private')
     expect(await commands.fail(...words, 'private')).toContain('--force')
     expect(await commands.fail(...words, 'other', '--force')).toContain(
       'choose one of the upstreams that have it: public, private',
@@ -152,12 +148,9 @@ describe('svc upstream', () => {
       package: 'psr/two',
       upstream: 'public',
     })
-    await commands.db.query('update contested_name set decided_at = null')
+    await reopenContests(commands.db)
     await commands.json(...words, 'private', '--force')
-    const { rows } = await commands.db.query(
-      `select u.name from mirrored_package m join upstream u on u.id = m.upstream_id where m.name = 'psr/two'`,
-    )
-    expect(rows).toEqual([{ name: 'private' }])
+    expect(await mirroredPackages(commands.db, 'psr/two')).toMatchObject([{ upstream: 'private' }])
   })
 })
 
@@ -201,21 +194,15 @@ describe('svc vendor', () => {
     await commands.json('account', 'create', 'cid')
     await commands.json('group', 'create', 'cut', '--owner', 'cid')
     await commands.json('repository', 'create', 'cut/php')
-    await commands.db.query(
-      `with mirror as (
-         insert into upstream (repository_id, name, url, position)
-         select r.id, 'public', 'https://example.com', 1 from repository r
-           join repository_group g on g.id = r.group_id where g.name = 'cut'
-         returning id, repository_id
-       )
-       insert into mirrored_package (repository_id, name, upstream_id)
-       select repository_id, name, id from mirror, unnest(array['sym_fony/yaml', 'sym_fony/mime', 'symxfony/x']) as name`,
-    )
+    const cut = await repositoryAt('cut/php')
+    const upstreamId = await anUpstream(commands.db, cut)
+    const names = ['sym_fony/yaml', 'sym_fony/mime', 'symxfony/x']
+    await aMirroredPackage(commands.db, cut, names, { upstreamId })
     const claim = (...words: string[]) => commands.fail('vendor', 'claim', 'cut', 'sym_fony', ...words)
     expect(await claim()).toContain('2 packages of sym_fony come from upstreams')
     expect(await claim('--except', 'sym_fony/typo')).toContain('2 packages of sym_fony')
     expect(await claim('--except', 'sym_fony/typo', 'sym_fony/y*')).toContain('1 packages of sym_fony')
-    expect((await commands.db.query(`select from vendor_claim where vendor = 'sym_fony'`)).rowCount).toBe(0)
+    expect(await countRows(commands.db, 'vendor_claim', { vendor: 'sym_fony' })).toBe(0)
     await commands.json('vendor', 'claim', 'cut', 'sym_fony', '--except', 'sym_fony/y*', 'sym_fony/mime')
     // What is cut off already is no reason to refuse other exceptions. What would be cut off now is one.
     expect(await claim('--except', 'sym_fony/y*')).toContain('1 packages of sym_fony')

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { useDatabase } from '../support/database.ts'
+import { listTriggers } from '../support/schema.ts'
 
 describe('the list of triggers in docs/architecture.md', () => {
   const database = useDatabase()
@@ -15,12 +16,9 @@ describe('the list of triggers in docs/architecture.md', () => {
       const places = names(tables)
       return names(triggers).map((trigger, i) => `${places[places.length === 1 ? 0 : i]} ${trigger}`)
     })
-    const { rows: triggers } = await database.db.query<{ trigger: string }>(
-      `select r.relname || ' ' || t.tgname as trigger from pg_trigger t join pg_class r on r.oid = t.tgrelid
-        where not t.tgisinternal`,
-    )
+    const triggers = await listTriggers(database.db)
     expect(triggers.length).toBeGreaterThan(10)
-    expect(new Set(listed)).toEqual(new Set(triggers.map(({ trigger }) => trigger)))
+    expect(new Set(listed)).toEqual(new Set(triggers))
     expect(listed.length).toBe(triggers.length)
   })
 })

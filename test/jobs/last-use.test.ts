@@ -6,20 +6,17 @@ import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aDeployToken, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { ageUses, forgetUse, lastUseOf, type UsedTable } from '../support/last-use-rows.ts'
+import { lockWholeRow, openTransaction } from '../support/locks.ts'
 import { basic } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
+import { listPersonalTokenIds } from '../support/token-rows.ts'
 
 describe('the last use of tokens', () => {
   const t = useApp()
   const lastUse = () => openLastUse(t.db, openLog('silent'))
 
-  async function lastUsed(
-    table: 'account_authorization' | 'personal_token',
-    id: string,
-  ): Promise<Date | null> {
-    const { rows } = await t.db.query(`select last_used_at from ${table} where id = $1`, [id])
-    return rows[0].last_used_at
-  }
+  const lastUsed = (table: UsedTable, id: string) => lastUseOf(t.db, table, id)
 
   it('is written for an access token’s authorization when the uses are flushed', async () => {
     const { authorization } = await anAuthorizedApplication(t)
@@ -40,7 +37,7 @@ describe('the last use of tokens', () => {
     }
     const { refresh_token } = await fetchTokens({ grant_type: 'authorization_code', code: await newCode() })
     expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
-    await t.db.query('update account_authorization set last_used_at = null where id = $1', [authorization.id])
+    await forgetUse(t.db, authorization.id)
     await fetchTokens({ grant_type: 'refresh_token', refresh_token })
     expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
   })
@@ -48,16 +45,16 @@ describe('the last use of tokens', () => {
   it('is written for a personal access token at most once a minute', async () => {
     const account = await anAccount(t.db)
     await aPersonalToken(t.db, account)
-    const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
+    const [tokenId = ''] = await listPersonalTokenIds(t.db, account)
     const use = async () => {
       const uses = lastUse()
-      uses.note({ ...operator, token: { kind: 'personal', tokenId: rows[0].id, authorizationId: null } })
+      uses.note({ ...operator, token: { kind: 'personal', tokenId, authorizationId: null } })
       await uses.flush()
-      return lastUsed('personal_token', rows[0].id)
+      return lastUsed('personal_token', tokenId)
     }
     const first = await use()
     expect(await use()).toEqual(first)
-    await t.db.query(`update personal_token set last_used_at = now() - interval '61 seconds'`)
+    await ageUses(t.db, 61)
     expect((await use())?.getTime()).toBeGreaterThanOrEqual((first as Date).getTime())
   })
 
@@ -77,7 +74,7 @@ describe('the last use of tokens', () => {
         expect(registry.statusCode).toBe(200)
       }
       await app.close()
-      await t.db.query(`update personal_token set last_used_at = last_used_at - interval '1 hour'`)
+      await ageUses(t.db, 3600)
     }
     const events = await listIdentityEvents(
       t.db,
@@ -98,28 +95,26 @@ describe('the last use of tokens', () => {
   it('is written when a flush resolves, also by a flush that runs already', async () => {
     const account = await anAccount(t.db)
     await aPersonalToken(t.db, account)
-    const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
+    const [tokenId = ''] = await listPersonalTokenIds(t.db, account)
     const uses = lastUse()
-    uses.note({ ...operator, token: { kind: 'personal', tokenId: rows[0].id, authorizationId: null } })
+    uses.note({ ...operator, token: { kind: 'personal', tokenId, authorizationId: null } })
     const ended: string[] = []
     const running = uses.flush().then(() => ended.push('the running flush'))
     // A stop flushes and then closes the database, while the timer's flush may still run.
     await uses.flush().then(() => ended.push('the flush of the stop'))
     await running
     expect(ended).toEqual(['the running flush', 'the flush of the stop'])
-    expect(await lastUsed('personal_token', rows[0].id)).toBeInstanceOf(Date)
+    expect(await lastUsed('personal_token', tokenId)).toBeInstanceOf(Date)
   })
 
   it('does not wait for locks: a locked row is left to the next use', async () => {
     const { authorization } = await anAuthorizedApplication(t)
-    const holder = await t.db.connect()
-    await holder.query('begin')
-    await holder.query('select from account_authorization where id = $1 for update', [authorization.id])
+    const { tx, rollback } = await openTransaction(t.db)
+    await lockWholeRow(tx, 'account_authorization', authorization)
     const uses = lastUse()
     uses.note({ ...operator, token: { kind: 'access', tokenId: '1', authorizationId: authorization.id } })
     await uses.flush()
-    await holder.query('rollback')
-    holder.release()
+    await rollback()
     expect(await lastUsed('account_authorization', authorization.id)).toBeNull()
   })
 })

@@ -10,7 +10,19 @@ import { enqueue, enqueueNew, type Job } from '../../src/jobs/job.ts'
 import { type RunningJobs, runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
+import {
+  aJobKind,
+  aStoredJob,
+  beginJobs,
+  listJobKinds,
+  listStoredJobs,
+  makeJobsDue,
+  setAttempts,
+  setNextJob,
+  setTurns,
+} from '../support/job-rows.ts'
 import { databaseUrl } from '../support/program.ts'
+import { dropRows } from '../support/rows.ts'
 
 const t = useDatabase()
 const config = readConfig({})
@@ -90,12 +102,12 @@ function aSlowJob(name: string, more: Partial<Job> = {}) {
 /** Repeats the check until it passes. The limit is far above the usual 100 ms, for a machine under load. */
 const eventually = (check: () => unknown) => vi.waitFor(check, 60_000)
 
-const rows = async () =>
-  (await t.db.query('select name, is_running, attempts, failed_at, last_error from job order by id')).rows
+const rows = () => listStoredJobs(t.db)
 
 afterEach(async () => {
   await Promise.all(processes.splice(0).map((running) => running.stop(5)))
-  await t.db.query('truncate job, job_kind')
+  await dropRows(t.db, 'job')
+  await dropRows(t.db, 'job_kind')
   logged = []
 })
 
@@ -112,10 +124,8 @@ describe('a job', () => {
     aProcess([job as Job])
     await eventually(async () => expect(await rows()).toEqual([]))
     expect(seen).toEqual([1])
-    const { rows: kinds } = await t.db.query(
-      "select succeeded_at > now() - interval '1 minute' as ok from job_kind",
-    )
-    expect(kinds).toEqual([{ ok: true }])
+    const [kind] = await listJobKinds(t.db)
+    expect(kind?.succeededAt?.getTime()).toBeGreaterThan(Date.now() - 60_000)
   })
 
   it('is retried after its delay, whatever text its error has', async () => {
@@ -128,7 +138,7 @@ describe('a job', () => {
     }
     await enqueue(t.db, job, {})
     await runDueJobs({ config, db: t.db }, [job], log)
-    expect(await rows()).toMatchObject([{ is_running: false, attempts: 1, last_error: '451 ab' }])
+    expect(await rows()).toMatchObject([{ isRunning: false, attempts: 1, lastError: '451 ab' }])
   })
 
   it('is retried with a growing delay, logged once for each attempt, and stays visible when it failed', async () => {
@@ -145,10 +155,9 @@ describe('a job', () => {
     const delays: number[] = []
     for (let i = 0; i < 4; i += 1) {
       await runDueJobs({ config, db: t.db }, [job], log)
-      const { rows: waiting } = await t.db.query(
-        `update job set run_at = now() returning (select extract(epoch from j.run_at - now()) from job j)::float8 as s`,
-      )
-      delays.push(waiting[0].s)
+      const [waiting] = await rows()
+      delays.push(waiting?.dueSeconds ?? 0)
+      await makeJobsDue(t.db)
     }
     await runDueJobs({ config, db: t.db }, [job], log)
     expect(runs).toBe(4)
@@ -157,7 +166,7 @@ describe('a job', () => {
     expect(delays[1]).toBeGreaterThan(190)
     expect(delays[2]).toBeGreaterThan(390)
     expect(await rows()).toMatchObject([
-      { is_running: false, attempts: 4, failed_at: expect.any(Date), last_error: 'broken 4' },
+      { isRunning: false, attempts: 4, hasFailed: true, lastError: 'broken 4' },
     ])
     await eventually(() => expect(logged).toHaveLength(4))
     expect(logged.map(({ msg, job: name, attempt }) => [msg, name, attempt])).toEqual([
@@ -177,12 +186,11 @@ describe('a job', () => {
       },
     }
     await enqueue(t.db, job, {})
-    await t.db.query('update job set attempts = 40')
+    await setAttempts(t.db, 40)
     await runDueJobs({ config, db: t.db }, [job], log)
-    const { rows: waiting } = await t.db.query(
-      `select run_at > now() + interval '5 hours' and run_at <= now() + interval '6 hours' as is_bounded from job`,
-    )
-    expect(waiting).toEqual([{ is_bounded: true }])
+    const hours = ((await rows())[0]?.dueSeconds ?? 0) / 3600
+    expect(hours).toBeGreaterThan(5)
+    expect(hours).toBeLessThanOrEqual(6)
   })
 
   it('does not run before its delay has passed', async () => {
@@ -194,7 +202,7 @@ describe('a job', () => {
 
   it('is left to another process when this process does not know its name', async () => {
     const { job, state } = aSlowJob('known')
-    await t.db.query(`insert into job (name) values ('unknown')`)
+    await aStoredJob(t.db, 'unknown')
     await enqueue(t.db, job, {})
     aProcess([job])
     await eventually(() => expect(state.begun).toBe(1))
@@ -237,10 +245,14 @@ describe('a singleton', () => {
         wanted.map(([name, id]) => ({ job: job(name), data: { id } })),
       )
     await queue(['quick', '1'], ['slow', '2'])
-    await t.db.query(`update job set is_running = true where key = '2'`)
+    await beginJobs(t.db, '2')
     await queue(['slow', '1'], ['quick', '2'], ['slow', '4'], ['quick', '3'])
-    const { rows } = await t.db.query('select name, key from job order by id')
-    expect(rows.map(({ name, key }) => `${name} ${key}`)).toEqual(['quick 1', 'slow 2', 'slow 4', 'quick 3'])
+    expect((await rows()).map(({ name, key }) => `${name} ${key}`)).toEqual([
+      'quick 1',
+      'slow 2',
+      'slow 4',
+      'quick 3',
+    ])
   })
 
   it('with keys runs once at a time for each key', async () => {
@@ -279,24 +291,22 @@ describe('a singleton', () => {
 describe('a schedule', () => {
   it('enqueues a job once for all processes', async () => {
     const { job, state } = aSlowJob('daily', { everySeconds: 86_400 })
-    await t.db.query(`insert into job_kind (name, next_at) values ('daily', now() - interval '1 minute')`)
+    await aJobKind(t.db, 'daily', { nextSeconds: -60 })
     aProcess([job])
     aProcess([job])
     await eventually(() => expect(state.begun).toBe(1))
     state.release()
     await eventually(async () => expect(await rows()).toEqual([]))
-    const { rows: kinds } = await t.db.query(
-      `select next_at > now() + interval '20 hours' and next_at < now() + interval '26 hours' as tomorrow from job_kind`,
-    )
-    expect(kinds).toEqual([{ tomorrow: true }])
+    const hours = ((await listJobKinds(t.db))[0]?.nextSeconds ?? 0) / 3600
+    expect(hours).toBeGreaterThan(20)
+    expect(hours).toBeLessThan(26)
     expect(state).toMatchObject({ begun: 1, most: 1 })
   })
 
   it('starts within its interval, is kept at a restart, and is brought forward when it becomes shorter', async () => {
-    const next = async () =>
-      (await t.db.query('select extract(epoch from next_at - now())::float8 as s from job_kind')).rows[0]?.s
+    const next = async () => (await listJobKinds(t.db))[0]?.nextSeconds
     await aProcess([aSlowJob('tick', { everySeconds: 86_400 }).job]).stop(5)
-    await t.db.query(`update job_kind set next_at = now() + interval '86000 seconds'`)
+    await setNextJob(t.db, 'tick', 86_000)
     await aProcess([aSlowJob('tick', { everySeconds: 86_400 }).job]).stop(5)
     expect(await next()).toBeGreaterThan(85_000)
     await aProcess([aSlowJob('tick', { everySeconds: 60 }).job]).stop(5)
@@ -325,7 +335,7 @@ describe('a process', () => {
     const first = aProcess([job])
     await eventually(() => expect(state.begun).toBe(1))
     await first.stop(5)
-    expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
+    expect(await rows()).toMatchObject([{ isRunning: false, attempts: 0, lastError: null }])
     expect(logged).toEqual([])
     aProcess([job])
     await eventually(() => expect(state.begun).toBe(2))
@@ -342,7 +352,7 @@ describe('a process', () => {
     release()
     await stopped
     expect(state.begun).toBe(0)
-    expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
+    expect(await rows()).toMatchObject([{ isRunning: false, attempts: 0, lastError: null }])
     expect(logged).toEqual([])
     await db.end()
   })
@@ -355,11 +365,11 @@ describe('a process', () => {
     await eventually(() => expect(state.begun).toBe(1))
     await hold()
     const stopped = first.stop(10)
-    await eventually(async () => expect(await rows()).toMatchObject([{ is_running: false }]))
+    await eventually(async () => expect(await rows()).toMatchObject([{ isRunning: false }]))
     release()
     await stopped
     expect(state.begun).toBe(1)
-    expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
+    expect(await rows()).toMatchObject([{ isRunning: false, attempts: 0, lastError: null }])
     await db.end()
   })
 
@@ -387,8 +397,8 @@ describe('a process', () => {
     await once(child, 'exit')
     await runDueJobs({ config, db: t.db }, [job], log)
     expect(state.begun).toBe(0)
-    expect(await rows()).toMatchObject([{ is_running: true, attempts: 1 }])
-    await t.db.query(`update job set run_at = now()`)
+    expect(await rows()).toMatchObject([{ isRunning: true, attempts: 1 }])
+    await makeJobsDue(t.db)
     state.release()
     await runDueJobs({ config, db: t.db }, [job], log)
     expect(state).toMatchObject({ begun: 1, done: 1 })
@@ -398,14 +408,16 @@ describe('a process', () => {
   it('that is killed during the last attempt leaves a failed job, which nobody runs again', async () => {
     const { job, state } = aSlowJob('long', { retry: { attempts: 2, delaySeconds: 10 } })
     await enqueue(t.db, job, {})
-    await t.db.query(`update job set is_running = true, attempts = 2, run_at = now()`)
+    await beginJobs(t.db)
+    await setAttempts(t.db, 2)
+    await makeJobsDue(t.db)
     await runDueJobs({ config, db: t.db }, [job], log)
     expect(state.begun).toBe(0)
     expect(await rows()).toMatchObject([
       {
-        is_running: false,
-        failed_at: expect.any(Date),
-        last_error: 'The process ended during the last attempt.',
+        isRunning: false,
+        hasFailed: true,
+        lastError: 'The process ended during the last attempt.',
       },
     ])
   })
@@ -416,11 +428,11 @@ describe('a process', () => {
     await enqueue(t.db, job, {})
     aProcess([job])
     await eventually(() => expect(state.begun).toBe(1))
-    await t.db.query(`update job set attempts = 2`)
+    await setAttempts(t.db, 2)
     vi.advanceTimersByTime(10_000)
     vi.useRealTimers()
     await eventually(() => expect(state.running).toBe(0))
-    expect(await rows()).toMatchObject([{ is_running: true, attempts: 2 }])
+    expect(await rows()).toMatchObject([{ isRunning: true, attempts: 2 }])
   })
 
   it('extends the leases of its jobs', async () => {
@@ -429,14 +441,11 @@ describe('a process', () => {
     await enqueue(t.db, job, {})
     aProcess([job])
     await eventually(() => expect(state.begun).toBe(1))
-    await t.db.query(`update job set run_at = now() + interval '1 second'`)
+    await setTurns(t.db, 1)
     vi.advanceTimersByTime(10_000)
     vi.useRealTimers()
     await eventually(async () => {
-      const { rows: leases } = await t.db.query(
-        `select run_at > now() + interval '20 seconds' as extended from job`,
-      )
-      expect(leases).toEqual([{ extended: true }])
+      expect((await rows())[0]?.dueSeconds).toBeGreaterThan(20)
     })
     state.release()
   })
@@ -484,7 +493,7 @@ describe('a process', () => {
     await eventually(() => expect(logged).toContainEqual(expect.objectContaining({ msg, job: 'long' })))
     await admin.query(`alter database ${t.connection.database} allow_connections true`)
     await admin.end()
-    await t.db.query(`update job set run_at = now()`)
+    await makeJobsDue(t.db)
     await eventually(async () => expect(await rows()).toEqual([]))
     expect(state.done).toBe(2)
     await running.stop(5)

@@ -5,10 +5,14 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { countWaiting } from '../support/locks.ts'
+import { endFetches } from '../support/mirrored-rows.ts'
 import { runSvc, type Server } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { useServers } from '../support/servers.ts'
+import { whileLocked } from '../support/table-locks.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { endCheck } from '../support/upstream-rows.ts'
 
 describe('an upload whose server is killed (kill -9)', () => {
   const database = useDatabase()
@@ -32,24 +36,9 @@ describe('an upload whose server is killed (kill -9)', () => {
     }
   }
 
-  /** Locks a table during an act, so that uploads wait where they change it, or where they read it. */
-  async function whileLocked(table: string, mode: string, act: () => Promise<unknown>): Promise<void> {
-    const holder = await database.db.connect()
-    await holder.query('begin')
-    await holder.query(`lock table ${table} in ${mode} mode`)
-    try {
-      await act()
-    } finally {
-      await holder.query('rollback')
-      holder.release()
-    }
-  }
-
   async function untilItWaits(): Promise<void> {
     // Other test files wait for locks in their own databases of this server.
-    const isWaiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-    const waiting = async () => (await database.db.query(isWaiting)).rowCount
-    await expect.poll(waiting).toBeGreaterThan(0)
+    await expect.poll(() => countWaiting(database.db)).toBeGreaterThan(0)
   }
 
   const listFiles = (folder: string) => readdir(join(servers.dataDir, folder), { recursive: true })
@@ -76,7 +65,7 @@ describe('an upload whose server is killed (kill -9)', () => {
       socket.write(`Content-Length: ${zip.length}\r\n\r\n`)
       socket.write(zip.subarray(0, 100))
       await expect.poll(() => listFiles('tmp')).not.toEqual([])
-      await whileLocked('repository_group', 'access exclusive', async () => {
+      await whileLocked(database.db, 'repository_group', async () => {
         if (isWhole) {
           socket.write(zip.subarray(100))
           await untilItWaits()
@@ -95,15 +84,20 @@ describe('an upload whose server is killed (kill -9)', () => {
   ])('has published nothing while %s', async (_, table) => {
     const registry = await aRegistry()
     const server = await start()
-    await whileLocked(table, 'exclusive', async () => {
-      const response = registry.push(server).catch(() => 'none')
-      await untilItWaits()
-      const sha256 = createHash('sha256').update(registry.zip).digest('hex')
-      // A background job may be the one that waits. The upload has come this far when its archive is stored.
-      await expect.poll(() => listFiles('archives')).toContain(join(sha256.slice(0, 2), `${sha256}.zip`))
-      await kill(server)
-      expect(await response).toBe('none')
-    })
+    await whileLocked(
+      database.db,
+      table,
+      async () => {
+        const response = registry.push(server).catch(() => 'none')
+        await untilItWaits()
+        const sha256 = createHash('sha256').update(registry.zip).digest('hex')
+        // A background job may be the one that waits. The upload has come this far when its archive is stored.
+        await expect.poll(() => listFiles('archives')).toContain(join(sha256.slice(0, 2), `${sha256}.zip`))
+        await kill(server)
+        expect(await response).toBe('none')
+      },
+      'exclusive',
+    )
     await expectNothingPublished(registry)
   })
 
@@ -173,17 +167,8 @@ describe('a fetch from an upstream whose server is killed (kill -9)', () => {
     const other = await servers.start(upstreamsHere)
     const responses = [get(other, 'p2/killed/document.json'), get(other, archive)]
     // The turns end 45 and 60 seconds after the fetches began.
-    const ended = await Promise.all([
-      database.db.query(
-        `update upstream_document set checking_until = checking_until - interval '45 seconds'
-          where name = 'killed/document' and checking_until is not null`,
-      ),
-      database.db.query(
-        `update mirrored_archive set fetching_until = fetching_until - interval '60 seconds'
-          where fetching_until is not null`,
-      ),
-    ])
-    expect(ended.map(({ rowCount }) => rowCount)).toEqual([1, 1])
+    expect(await endCheck(database.db, 'killed/document', 45)).toBe(1)
+    expect(await endFetches(database.db, 60)).toBe(1)
     const [document, download] = await Promise.all(responses)
     expect([document?.status, await document?.text()]).toEqual([200, expect.stringContaining('"1.0.0"')])
     expect([download?.status, Buffer.from((await download?.arrayBuffer()) ?? new ArrayBuffer(0))]).toEqual([

@@ -2,7 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { maxPerNetworkAndHour, openDownloadCounter } from '../../src/packages/download-counter.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useApp } from '../support/app.ts'
+import { downloadDays } from '../support/download-rows.ts'
+import { countWaiting } from '../support/locks.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
+import { whileLocked, whileTableIsGone } from '../support/table-locks.ts'
 
 const t = useApp()
 
@@ -10,14 +13,8 @@ function lib({ repository }: Publisher, packageName = 'acme/lib') {
   return { repositoryId: repository.id, packageName, normalized: '1.0.0.0' }
 }
 
-async function days({ repository }: Publisher): Promise<{ name: string; count: string }[]> {
-  const { rows } = await t.db.query(
-    `select p.name, d.count from package_download d
-       join package_version v on v.id = d.version_id join package p on p.id = v.package_id
-      where p.repository_id = $1 order by p.name`,
-    [repository.id],
-  )
-  return rows
+async function days({ repository }: Publisher): Promise<{ name: string; count: number }[]> {
+  return (await downloadDays(t.db, repository)).map(({ name, count }) => ({ name, count }))
 }
 
 describe('the download counter', () => {
@@ -30,9 +27,9 @@ describe('the download counter', () => {
     for (let i = 0; i < 1000; i += 1) downloads.count([lib(publisher)], '192.0.2.1')
     expect(await days(publisher)).toEqual([])
     await downloads.flush()
-    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: '1000' }])
+    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: 1000 }])
     await downloads.flush()
-    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: '1000' }])
+    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: 1000 }])
   })
 
   it('bounds what one network adds in an hour, and leaves others alone', async () => {
@@ -43,7 +40,7 @@ describe('the download counter', () => {
     for (let i = 0; i < 30; i += 1) downloads.count(thousand, `2001:db8::${i}`)
     downloads.count([lib(publisher)], '192.0.2.1')
     await downloads.flush()
-    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: `${maxPerNetworkAndHour + 1}` }])
+    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: maxPerNetworkAndHour + 1 }])
   })
 
   it('gathers a bounded number of different versions', async () => {
@@ -67,12 +64,10 @@ describe('the download counter', () => {
     await publisher.push('1.0.0')
     const downloads = counter()
     downloads.count([lib(publisher)], '192.0.2.1')
-    await t.db.query('alter table package_download rename to gone')
-    await downloads.flush()
-    await t.db.query('alter table gone rename to package_download')
+    await whileTableIsGone(t.db, 'package_download', () => downloads.flush())
     downloads.count([lib(publisher)], '192.0.2.1')
     await downloads.flush()
-    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: '2' }])
+    expect(await days(publisher)).toEqual([{ name: 'acme/lib', count: 2 }])
   })
 
   it('lets counters of many processes write the same packages at once', async () => {
@@ -90,7 +85,7 @@ describe('the download counter', () => {
       }
       await Promise.all(counters.map((one) => one.flush()))
     }
-    expect((await days(publisher)).map(({ count }) => count)).toEqual(Array(5).fill('80'))
+    expect((await days(publisher)).map(({ count }) => count)).toEqual(Array(5).fill(80))
   })
 })
 
@@ -99,28 +94,16 @@ describe('POST downloads', () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0')
     const downloads = [{ name: 'Acme/Lib', version: '1.0.0.0' }]
-    const holder = await t.db.connect()
-    await holder.query('begin')
-    await holder.query('lock table package_download in access exclusive mode')
-    try {
+    const pull = await whileLocked(t.db, 'package_download', async (tx) => {
       for (let i = 0; i < 100; i += 1) {
         const payload = JSON.stringify({ downloads })
         expect((await publisher.ask('downloads', { method: 'POST', payload })).statusCode).toBe(200)
       }
-      const waiting = async () => {
-        // Other test files wait for locks in their own databases of this server.
-        const { rowCount } = await holder.query(
-          `select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())`,
-        )
-        return rowCount
-      }
-      await expect.poll(waiting).toBe(1)
+      await expect.poll(() => countWaiting(tx)).toBe(1)
       expect(t.db.totalCount - t.db.idleCount).toBe(1)
-      expect((await publisher.ask('p2/acme/lib.json')).statusCode).toBe(200)
-    } finally {
-      await holder.query('rollback')
-      holder.release()
-    }
-    await expect.poll(() => days(publisher)).toEqual([{ name: 'acme/lib', count: '100' }])
+      return publisher.ask('p2/acme/lib.json')
+    })
+    expect(pull.statusCode).toBe(200)
+    await expect.poll(() => days(publisher)).toEqual([{ name: 'acme/lib', count: 100 }])
   })
 })

@@ -1,13 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import { useApp } from '../support/app.ts'
+import { countWaiting } from '../support/locks.ts'
+import { lockPackage } from '../support/package-rows.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
 describe('a package that something else is changing', () => {
   const t = useApp()
-  const lockPackage = async (work: () => Promise<void>) =>
+  const whilePackageIsLocked = (work: () => Promise<void>) =>
     transaction(t.db, async (tx) => {
-      await tx.query(`select from package where name = 'acme/lib' for update`)
+      await lockPackage(tx, 'acme/lib')
       await work()
     })
 
@@ -16,14 +18,14 @@ describe('a package that something else is changing', () => {
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/other' })
     let pushes: ReturnType<typeof push>[] = []
-    await lockPackage(async () => {
+    await whilePackageIsLocked(async () => {
       pushes = Array.from({ length: 45 }, (_, i) => push(`1.1.${i}`))
       // There are more requests than connections in the main pool. Some wait for the lock, and the others wait for a connection.
-      await expect.poll(waitingStatements).toBe(5)
+      await expect.poll(() => countWaiting(t.db)).toBe(5)
       for (const path of ['p2/acme/other.json', 'p2/acme/lib.json', 'packages.json']) {
         expect((await ask(path)).statusCode).toBe(200)
       }
-      expect(await waitingStatements()).toBe(5)
+      expect(await countWaiting(t.db)).toBe(5)
     })
     const statuses = (await Promise.all(pushes)).map(({ statusCode }) => statusCode)
     expect(new Set(statuses)).toEqual(new Set([201]))
@@ -32,18 +34,11 @@ describe('a package that something else is changing', () => {
   it('returns a push with 503 and Retry-After when it takes too long', async () => {
     const { push } = await aPublisher(t)
     await push('1.0.0')
-    await lockPackage(async () => {
+    await whilePackageIsLocked(async () => {
       const response = await push('1.1.0')
       expect([response.statusCode, response.json().errcode]).toEqual([503, 14])
       expect(response.headers['retry-after']).toBe('5')
     })
     expect((await push('1.1.0')).statusCode).toBe(201)
   })
-
-  async function waitingStatements(): Promise<number> {
-    const { rows } = await t.db.query<{ count: number }>(
-      `select count(*)::int from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-    )
-    return rows[0]?.count ?? 0
-  }
 })

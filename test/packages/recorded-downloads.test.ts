@@ -17,8 +17,10 @@ import { aDeployToken, anAccount, aPersonalToken, aRepository, signIn } from '..
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
+import { addRecordedDownloads, moveRecordedDownloads, recordedDownloads } from '../support/download-rows.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { aPublisher, basic, expand, type Publisher } from '../support/registry-actors.ts'
+import { dropRows } from '../support/rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
 
@@ -34,18 +36,7 @@ async function aVersion() {
   return { ...publisher, repository, dist: url.slice(`http://svc.test${publisher.path}`.length) }
 }
 
-interface Row {
-  kind: string
-  count: string
-}
-
-async function recordsOf({ repository }: Pick<Publisher, 'repository'>) {
-  const { rows } = await t.db.query<Row>(
-    `select kind, count from recorded_download where repository_id = $1 order by id`,
-    [repository.id],
-  )
-  return rows.map(({ kind, count }) => [kind, Number(count)])
-}
+const recordsOf = ({ repository }: Pick<Publisher, 'repository'>) => recordedDownloads(t.db, repository)
 
 /** The `download` of each log line for an archive. */
 const logged = (text: string) =>
@@ -176,12 +167,8 @@ describe('downloads', () => {
   it('are removed with the events of their time', async () => {
     const version = await aVersion()
     // A sweep begins with the oldest records.
-    await t.db.query('delete from recorded_download')
-    await t.db.query(
-      `insert into recorded_download (day, repository_id, package, version, kind, holder_id, count)
-       select (now() at time zone 'utc')::date - days, $1, 'acme/lib', '1.0.0', 'anonymous', 0, 1 from unnest(array[31, 30]) days`,
-      [version.repository.id],
-    )
+    await dropRows(t.db, 'recorded_download')
+    await addRecordedDownloads(t.db, version.repository, [31, 30])
     const sweep = (retention: Record<string, string>) =>
       sweepJob([deleteOldDownloads]).run(
         { config: readConfig(retention), db: t.db, log: openLog('silent') },
@@ -245,7 +232,7 @@ describe('svc version downloads', () => {
     const anonymous = { kind: 'anonymous', id: '0', accountId: null } as const
     const save = (...downloads: RecordedDownload[]) => saveDownloads(t.db, downloads)
     await save({ ...download, version: '2.0.0', downloader: anonymous, count: 1 })
-    await t.db.query(`update recorded_download set day = '2026-01-05' where version = '2.0.0'`)
+    await moveRecordedDownloads(t.db, '2.0.0', '2026-01-05')
     await save(
       { ...download, downloader: bySession, count: 2 },
       { ...download, packageName: 'acme/other', downloader: anonymous, count: 1 },

@@ -283,11 +283,16 @@ export async function emailAtProvider(db: Queryable, subject: string): Promise<s
 export async function anIdentity(
   db: Queryable,
   { id }: Id,
-  { issuer, subject, provider }: { issuer: string; subject: string; provider: string },
+  {
+    issuer,
+    subject,
+    provider,
+    email = null,
+  }: { issuer: string; subject: string; provider: string; email?: string | null },
 ): Promise<void> {
   await db.query(
-    'insert into account_identity (account_id, issuer, subject, provider) values ($1, $2, $3, $4)',
-    [id, issuer, subject, provider],
+    'insert into account_identity (account_id, issuer, subject, provider, email) values ($1, $2, $3, $4, $5)',
+    [id, issuer, subject, provider, email],
   )
 }
 

@@ -61,6 +61,19 @@ export async function groupOf(db: Queryable, repository: { id: string }): Promis
   return rows[0] as Group
 }
 
+/** The role of an account in a repository, also by its group. Null when it has none. */
+export async function roleIn(
+  db: Queryable,
+  account: { id: string },
+  repository: { id: string },
+): Promise<Role | null> {
+  const { rows } = await db.query<{ role: Role | null }>('select role_of($1, $2) as role', [
+    account.id,
+    repository.id,
+  ])
+  return rows[0]?.role ?? null
+}
+
 /** A repository. Without a group, it gets a new one. */
 export async function aRepository(
   db: Queryable,

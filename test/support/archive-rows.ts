@@ -175,3 +175,11 @@ export async function installationId(db: Queryable): Promise<string> {
 export async function changeInstallationId(db: Queryable): Promise<void> {
   await db.query('update installation set id = gen_random_uuid()')
 }
+
+/** Records a file whose archive no version has, and what is wrong with it. */
+export async function aStoredFile(db: Queryable, size: number, problem: string): Promise<void> {
+  await db.query(`insert into stored_archive (sha256, size, problem) values (sha256('x'), $1, $2)`, [
+    size,
+    problem,
+  ])
+}

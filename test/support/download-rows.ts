@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Queryable } from '../../src/database/database.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 
 /** Adds downloads of past days to the counts of a version. `ago` is a number of days. */
@@ -25,4 +26,86 @@ export async function addToVersionDays(
      on conflict (version_id, day) do update set count = d.count + excluded.count`,
     [repositoryId, name, version, days.map(([ago]) => ago), days.map(([, count]) => count)],
   )
+}
+
+/** The downloads of a package on a day, as they are stored. */
+export interface DownloadDayRow {
+  name: string
+  count: number
+  daysAgo: number
+}
+
+/** Lists the downloads of the versions of a repository by their days, in the order of the packages. */
+export async function downloadDays(db: Queryable, repository: { id: string }): Promise<DownloadDayRow[]> {
+  const { rows } = await db.query<DownloadDayRow>(
+    `select p.name, d.count::int, (now() at time zone 'utc')::date - d.day as "daysAgo" from package_download d
+       join package_version v on v.id = d.version_id join package p on p.id = v.package_id
+      where p.repository_id = $1 order by p.name, d.day`,
+    [repository.id],
+  )
+  return rows
+}
+
+/** Counts the totals of downloads whose versions or packages no longer exist. */
+export async function countTotalsOfNothing(db: Queryable): Promise<number> {
+  const { rows } = await db.query(
+    `select from version_download_total t where not exists (select from package_version where id = t.version_id)
+     union all
+     select from package_download_total t where not exists (select from package where id = t.package_id)`,
+  )
+  return rows.length
+}
+
+/** Returns the recorded downloads of a repository, by the kind of the downloader. */
+export async function recordedDownloads(
+  db: Queryable,
+  repository: { id: string },
+): Promise<[kind: string, count: number][]> {
+  const { rows } = await db.query<{ kind: string; count: number }>(
+    'select kind, count::int from recorded_download where repository_id = $1 order by id',
+    [repository.id],
+  )
+  return rows.map(({ kind, count }) => [kind, count])
+}
+
+/** Records an anonymous download of acme/lib 1.0.0 on each of these days. */
+export async function addRecordedDownloads(
+  db: Queryable,
+  repository: { id: string },
+  daysAgo: number[],
+): Promise<void> {
+  await db.query(
+    `insert into recorded_download (day, repository_id, package, version, kind, holder_id, count)
+     select (now() at time zone 'utc')::date - days, $1, 'acme/lib', '1.0.0', 'anonymous', 0, 1 from unnest($2::int[]) days`,
+    [repository.id, daysAgo],
+  )
+}
+
+/** Moves the recorded downloads of a version to a day. */
+export async function moveRecordedDownloads(db: Queryable, version: string, day: string): Promise<void> {
+  await db.query('update recorded_download set day = $2 where version = $1', [version, day])
+}
+
+/** Sets the totals of downloads of the packages of a repository, by their names. */
+export async function setDownloadTotals(
+  db: Queryable,
+  repository: { id: string },
+  totals: Record<string, number>,
+): Promise<void> {
+  await db.query(
+    `insert into package_download_total (package_id, count)
+     select p.id, t.value::bigint from jsonb_each_text($2) t join package p on p.name = t.key
+      where p.repository_id = $1`,
+    [repository.id, JSON.stringify(totals)],
+  )
+}
+
+/** Lists how many days ago the packages of a repository have downloads that are kept by their days. */
+export async function packageDownloadDays(db: Queryable, repository: { id: string }): Promise<number[]> {
+  const { rows } = await db.query<{ days: number }>(
+    `select (now() at time zone 'utc')::date - day as days from package_download_day d
+       join package p on p.id = d.package_id where p.repository_id = $1 order by day`,
+    [repository.id],
+  )
+  return rows.map(({ days }) => days)
 }

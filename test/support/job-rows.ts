@@ -113,3 +113,13 @@ export async function aFailedJob(
     lastError,
   ])
 }
+
+/** Forgets that jobs of these kinds ever succeeded, and lets each of them run now. */
+export async function runAgain(db: Queryable, names: string[]): Promise<void> {
+  await db.query('update job_kind set succeeded_at = null where name = any($1)', [names])
+  await db.query(
+    `insert into job (name, key) select name, '' from unnest($1::text[]) as name on conflict do nothing`,
+    [names],
+  )
+  await db.query('update job set run_at = now() where name = any($1)', [names])
+}

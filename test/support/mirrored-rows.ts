@@ -35,7 +35,6 @@ export interface NewMirroredPackage {
   isRequested?: boolean
   requesterId?: string
   isApproved?: boolean
-  isGone?: boolean
 }
 
 /** Adds mirrored packages to a repository. */
@@ -61,6 +60,11 @@ export async function aMirroredPackage(
       about.isApproved ?? false,
     ],
   )
+}
+
+/** Lets an upstream serve the packages of this name. Null: none does. */
+export async function bindName(db: Queryable, name: string, upstreamId: string | null): Promise<void> {
+  await db.query('update mirrored_package set upstream_id = $2 where name = $1', [name, upstreamId])
 }
 
 /** Locks a mirrored package until the end of the transaction. */
@@ -153,6 +157,11 @@ export async function forgetFiles(db: Queryable, packageName: string | null = nu
   )
 }
 
+/** Records that the files of all mirrored archives are stored. */
+export async function rememberFiles(db: Queryable): Promise<void> {
+  await db.query('update mirrored_archive set is_stored = true')
+}
+
 /** Forgets that svc has fetched a version of a mirrored package. Returns the id of its archive. */
 export async function forgetFetch(db: Queryable, packageName: string, version: string): Promise<string> {
   const { rows } = await db.query<{ id: string }>(
@@ -182,6 +191,16 @@ export async function takeFetch(
       where $2::bigint is null or id = $2`,
     [seconds, archiveId],
   )
+}
+
+/** Ends the turns to fetch archives that began seconds ago. Returns how many ended. */
+export async function endFetches(db: Queryable, seconds: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `update mirrored_archive set fetching_until = fetching_until - make_interval(secs => $1)
+      where fetching_until is not null`,
+    [seconds],
+  )
+  return rowCount ?? 0
 }
 
 /** Lets hours pass since svc has first seen the archives of mirrored packages. */
@@ -332,5 +351,20 @@ export async function manyMirroredPackages(
      insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
      select id, '1.0.0', 'a1b2c3', '1.0.0', '1.0.0.0', 'zip', '' from packages`,
     [repository.id, upstreamId, count],
+  )
+}
+
+/** Marks a mirrored package, without the work that such a change starts. */
+export async function markMirroredPackage(
+  db: Queryable,
+  name: string,
+  { isRequested = false, isGone = false, approvedAt = null as Date | null },
+): Promise<void> {
+  await db.query(
+    `update mirrored_package
+        set requested_at = case when $2 then now() else requested_at end,
+            gone_at = case when $3 then now() else gone_at end, approved_at = coalesce($4, approved_at)
+      where name = $1`,
+    [name, isRequested, isGone, approvedAt],
   )
 }

@@ -2,15 +2,63 @@ import type { Queryable } from '../../src/database/database.ts'
 
 type Id = { id: string }
 
-/** Adds packages without versions to a repository. */
-export async function addPackages(db: Queryable, repository: Id, names: string[]): Promise<void> {
-  await db.query('insert into package (repository_id, name) select $1, unnest($2::text[])', [
-    repository.id,
-    names,
-  ])
+/** A package to add. Without a type it is a library. */
+export interface NewPackage {
+  name: string
+  description?: string
+  keywords?: string[]
+  type?: string
 }
 
-/** Which versions of a repository: all of them, of one package, or of one number. */
+/** Adds packages without versions to a repository, in this order. */
+export async function addPackages(
+  db: Queryable,
+  repository: Id,
+  packages: readonly (string | NewPackage)[],
+): Promise<void> {
+  await db.query(
+    `insert into package (repository_id, name, description, keywords, type)
+     select $1, name, coalesce(description, ''), coalesce(keywords, '{}'), coalesce(type, 'library')
+       from jsonb_to_recordset($2) as p (name text, description text, keywords text[], type text)`,
+    [
+      repository.id,
+      JSON.stringify(packages.map((about) => (typeof about === 'string' ? { name: about } : about))),
+    ],
+  )
+}
+
+/** Gives each package of a repository without a version the version 1.0.0, with the archive of some other version. */
+export async function addFirstVersions(
+  db: Queryable,
+  repository: Id,
+  metadata: Record<string, unknown> = {},
+): Promise<void> {
+  await db.query(
+    `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+     select p.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, $2, v.sha256
+       from package p, (select sort_key, sha256 from package_version limit 1) v
+      where p.repository_id = $1 and not exists (select from package_version where package_id = p.id)`,
+    [repository.id, JSON.stringify(metadata)],
+  )
+}
+
+/** Adds copies of a version to its package, with these numbers. */
+export async function copyVersion(
+  db: Queryable,
+  repository: Id,
+  { name = 'acme/lib', version = '1.0.0' }: VersionFilter,
+  versions: string[],
+): Promise<void> {
+  await db.query(
+    `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+     select v.package_id, n.version, n.version, n.version, false, to_char(n.i, 'FM000'), v.metadata, v.sha256
+       from package_version v join package p on p.id = v.package_id, unnest($4::text[]) with ordinality as n (version, i)
+      where p.repository_id = $1 and p.name = $2 and v.version = $3`,
+    [repository.id, name, version, versions],
+  )
+}
+
+/** Which versions of a repository: all of them, those of one package, or those with one number. */
 export interface VersionFilter {
   name?: string
   version?: string
@@ -67,7 +115,8 @@ export async function markPurged(
   { sha256, version }: { sha256?: string; version?: string },
 ): Promise<void> {
   await db.query(
-    `update package_version set purged_at = now(), deleted_at = now() where encode(sha256, 'hex') = $1 or version = $2`,
+    `update package_version set purged_at = now(), deleted_at = coalesce(deleted_at, now())
+      where encode(sha256, 'hex') = $1 or version = $2`,
     [sha256 ?? null, version ?? null],
   )
 }
@@ -140,5 +189,81 @@ export async function setRootDocument(db: Queryable, repository: Id, document: o
     `update root_document set plain = convert_to($2, 'UTF8'), revision = nextval('document_revision')
       where repository_id = $1`,
     [repository.id, JSON.stringify(document)],
+  )
+}
+
+/** Quarantines versions of a repository, without the work that a quarantine starts. */
+export async function markQuarantined(
+  db: Queryable,
+  repository: Id,
+  reason: string,
+  { name, version }: VersionFilter = {},
+): Promise<void> {
+  await db.query(
+    `update package_version v set quarantined_at = now(), quarantine_reason = $2 from package p
+      where p.id = v.package_id and p.repository_id = $1 and ($3::text is null or p.name = $3)
+        and ($4::text is null or v.version = $4)`,
+    [repository.id, reason, name ?? null, version ?? null],
+  )
+}
+
+/** Marks a package as abandoned, without the work that this starts. */
+export async function markAbandoned(
+  db: Queryable,
+  repository: Id,
+  replacement: string,
+  name = 'acme/lib',
+): Promise<void> {
+  await db.query(
+    'update package set abandoned_at = now(), replacement = $3 where repository_id = $1 and name = $2',
+    [repository.id, name, replacement],
+  )
+}
+
+/** Makes the stored metadata of a version larger than any version may be. */
+export async function growMetadata(
+  db: Queryable,
+  repository: Id,
+  version: string,
+  bytes: number,
+): Promise<void> {
+  await db.query(
+    `update package_version
+        set difference = '{"version":"' || $2::text || '","x":"' || repeat('x', $3) || '"}'
+      where version = $2 and package_id in (select id from package where repository_id = $1)`,
+    [repository.id, version, bytes],
+  )
+}
+
+/** A package, as it is stored. */
+export interface PackageRow {
+  name: string
+  /** Its name, description and keywords, in the lower case of the database. */
+  texts: string
+  /** Whether it has a version that lists show. */
+  isListed: boolean
+}
+
+/** Lists the packages of a repository. */
+export async function packageRows(db: Queryable, repository: Id): Promise<PackageRow[]> {
+  const { rows } = await db.query<PackageRow>(
+    `select name, lower(concat_ws(' ', name, description, array_to_string(keywords, ' '))) as texts,
+            exists (select from package_version where package_id = p.id and is_listed) as "isListed"
+       from package p where repository_id = $1 order by name`,
+    [repository.id],
+  )
+  return rows
+}
+
+/** Publishes an advisory about all packages of a repository, without the work that this starts. */
+export async function anAdvisory(
+  db: Queryable,
+  repository: Id,
+  { title, affectedVersions }: { title: string; affectedVersions: string },
+): Promise<void> {
+  await db.query(
+    `insert into advisory (advisory_id, package_id, title, affected_versions)
+     select 'SVC-' || id, id, $2, $3 from package where repository_id = $1`,
+    [repository.id, title, affectedVersions],
   )
 }

@@ -92,3 +92,11 @@ export async function readRows(db: Queryable, table: string): Promise<Values[]> 
 export async function rewriteRows(db: Queryable, table: string, column: string): Promise<void> {
   await db.query(`update ${identifierOf(table)} set ${identifierOf(column)} = ${identifierOf(column)}`)
 }
+
+/** Returns the id of the newest row of a table. */
+export async function latestId(db: Queryable, table: string): Promise<string> {
+  const { rows } = await db.query<{ id: string }>(
+    `select id from ${identifierOf(table)} order by id desc limit 1`,
+  )
+  return rows[0]?.id ?? ''
+}

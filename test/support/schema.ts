@@ -62,3 +62,77 @@ export async function countEveryTable(db: Queryable): Promise<Record<string, num
   }
   return counts
 }
+
+/** Lists the tables in the order of their names. */
+export async function listTables(db: Queryable): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by 1`,
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Lists the tables with a foreign key to a table. */
+export async function listReferringTables(db: Queryable, table: string): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    'select conrelid::regclass::text as name from pg_constraint where confrelid = $1::regclass',
+    [table],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Returns the statement of a view. */
+export async function viewDefinition(db: Queryable, view: string): Promise<string> {
+  const { rows } = await db.query<{ text: string }>('select pg_get_viewdef($1::regclass) as text', [view])
+  return rows[0]?.text ?? ''
+}
+
+/** Lists the triggers, each after its table: `account account_is_logged`. */
+export async function listTriggers(db: Queryable): Promise<string[]> {
+  const { rows } = await db.query<{ trigger: string }>(
+    `select r.relname || ' ' || t.tgname as trigger from pg_trigger t join pg_class r on r.oid = t.tgrelid
+      where not t.tgisinternal`,
+  )
+  return rows.map(({ trigger }) => trigger)
+}
+
+/** Draws the next id of a sequence. */
+export async function nextId(db: Queryable, sequence: string): Promise<number> {
+  const { rows } = await db.query<{ id: number }>('select nextval($1)::int as id', [sequence])
+  return rows[0]?.id ?? 0
+}
+
+/** A column with texts, or with JSON that may contain texts. */
+export interface TextColumn {
+  table: string
+  column: string
+  isJson: boolean
+}
+
+/** Lists the columns of all tables that may have texts. */
+export async function listTextColumns(db: Queryable): Promise<TextColumn[]> {
+  const { rows } = await db.query<TextColumn>(
+    `select c.relname as "table", a.attname as "column", a.atttypid in ('json'::regtype, 'jsonb'::regtype) as "isJson"
+       from pg_attribute a join pg_class c on c.oid = a.attrelid
+      where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
+        and a.attgenerated = ''
+        and a.atttypid in ('text'::regtype, 'text[]'::regtype, 'json'::regtype, 'jsonb'::regtype)
+      order by 1, 2`,
+  )
+  return rows
+}
+
+/** Changes each value of a column. A value that the database refuses stays as it was. */
+export async function changeTexts(
+  db: Queryable,
+  { table, column, isJson }: TextColumn,
+  change: (value: unknown) => unknown,
+): Promise<void> {
+  const { rows } = await db.query<{ ctid: string; value: unknown }>(
+    `select ctid, "${column}" as value from "${table}" where "${column}" is not null`,
+  )
+  const update = `update "${table}" set "${column}" = $1 where ctid = $2`
+  for (const { ctid, value } of rows) {
+    const changed = change(value)
+    await db.query(update, [isJson ? JSON.stringify(changed) : changed, ctid]).catch(() => null)
+  }
+}

@@ -7,12 +7,15 @@ type Id = { id: string }
 export interface LiveToken {
   accountId: string | null
   scopes: string[]
+  resourceScope: string
+  repositoryIds: string[]
 }
 
 /** Finds a token that works. */
 export async function liveTokenOf(db: Queryable, token: string): Promise<LiveToken | undefined> {
   const { rows } = await db.query<LiveToken>(
-    'select account_id as "accountId", scopes from live_token where token_hash = $1',
+    `select account_id as "accountId", scopes, resource_scope as "resourceScope", repository_ids as "repositoryIds"
+       from live_token where token_hash = $1`,
     [hashSecret(token)],
   )
   return rows[0]

@@ -283,3 +283,32 @@ export async function comparePatterns(
   )
   return rows[0]
 }
+
+/** Lets an upstream also have the name of a package that another one serves. */
+export async function aContestedName(db: Queryable, name: string, upstream: string): Promise<void> {
+  await db.query(
+    `insert into contested_name (package_id, upstream_id)
+     select m.id, u.id from mirrored_package m join upstream u using (repository_id) where m.name = $1 and u.name = $2`,
+    [name, upstream],
+  )
+}
+
+/** Opens all decided contests again. */
+export async function reopenContests(db: Queryable): Promise<void> {
+  await db.query('update contested_name set decided_at = null')
+}
+
+/** Ends the turns to check a package's documents that began seconds ago. Returns how many ended. */
+export async function endCheck(db: Queryable, name: string, seconds: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `update upstream_document set checking_until = checking_until - make_interval(secs => $2)
+      where name = $1 and checking_until is not null`,
+    [name, seconds],
+  )
+  return rowCount ?? 0
+}
+
+/** Puts an upstream at a position. */
+export async function setPosition(db: Queryable, id: string, position: number): Promise<void> {
+  await db.query('update upstream set position = $2 where id = $1', [id, position])
+}

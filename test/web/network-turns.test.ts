@@ -4,8 +4,10 @@ import { connect, type Socket } from 'node:net'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { signIn } from '../support/actors.ts'
 import { useListeningApp } from '../support/listening.ts'
+import { openTransaction } from '../support/locks.ts'
 import { freePort } from '../support/program.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
+import { lockTables, waitingFor } from '../support/table-locks.ts'
 import { craftZip } from '../support/zip.ts'
 
 const port = await freePort()
@@ -17,24 +19,18 @@ const [one, other] = ['192.0.2.1', '192.0.2.2']
 
 /** Locks the table of a page, so that all its requests wait for the database until `release`. */
 async function holdPages() {
-  const holder = await t.db.connect()
-  await holder.query('begin; lock table password_reset in access exclusive mode')
+  const { tx, rollback } = await openTransaction(t.db)
+  await lockTables(tx, 'password_reset')
   const open = (count: number, remoteAddress: string) =>
     Array.from({ length: count }, () => t.app.inject({ url: '/password-reset?token=x', remoteAddress }))
-  const countRunning = async () => {
-    const { rows } = await t.db.query<{ count: number }>(
-      `select count(*)::int as count from pg_locks where relation = 'password_reset'::regclass and not granted`,
-    )
-    return rows[0]?.count
-  }
+  const countRunning = async () => (await waitingFor(t.db, 'password_reset')).length
   /** Waits until the pages of a network have taken all of its turns. */
   const taken = () => vi.waitUntil(async () => (await countRunning()) === atOnceOfNetwork)
   let isHeld = true
   async function release() {
     if (!isHeld) return
     isHeld = false
-    await holder.query('rollback')
-    holder.release()
+    await rollback()
   }
   onTestFinished(release)
   return { open, countRunning, taken, release }

@@ -1,7 +1,8 @@
-import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { openTransaction } from '../support/locks.ts'
+import { cancelWaiting, lockTables } from '../support/table-locks.ts'
 
 describe('a URL that does not exist', () => {
   const t = useApp()
@@ -71,21 +72,14 @@ describe('a page whose statement PostgreSQL ends', () => {
 
   it('says that the database needed too much time', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
-    const other = new pg.Client(t.connection)
-    await other.connect()
-    await other.query('begin; lock table repository')
+    const { tx, rollback } = await openTransaction(t.db)
+    await lockTables(tx, 'repository')
     const opened = t.app.inject({ url: '/', headers: { cookie } })
     try {
       // The timeout and this function end a statement with the same error code.
-      await vi.waitFor(async () => {
-        const { rows } = await other.query(
-          `select pg_cancel_backend(pid) from pg_stat_activity
-            where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        expect(rows).toHaveLength(1)
-      }, 60_000)
+      await vi.waitFor(async () => expect(await cancelWaiting(tx)).toBe(1), 60_000)
     } finally {
-      await other.end()
+      await rollback()
     }
     const { statusCode, headers, body } = await opened
     expect([statusCode, headers['retry-after']]).toEqual([503, '5'])

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { anAccount, cookiesOf, csrfTokenIn, post } from '../support/actors.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -61,11 +62,8 @@ describe('the id of a request', async () => {
     const form = await t.app.inject('/login')
     const sent = { csrf_token: csrfTokenIn(form), username, password: 'wrong' }
     const refused = await post(t.app, '/login', cookiesOf(form), sent)
-    const { rows } = await t.db.query(
-      `select request_id from event where action = 'sign-in-failed' and account_id = $1`,
-      [accountId],
-    )
-    expect(rows).toEqual([{ request_id: refused.headers['x-request-id'] }])
+    const events = await eventsOf(t.db, { action: 'sign-in-failed', accountId }, ['requestId'])
+    expect(events).toEqual([{ requestId: refused.headers['x-request-id'] }])
   })
 
   it('has the valid traceparent of the request beside it in every line of the log', async () => {

@@ -3,6 +3,7 @@ import { encodeDocument } from '../../../src/documents/encodings.ts'
 import { noteListingChange } from '../../../src/documents/listing.ts'
 import { saveDocuments } from '../../../src/documents/stored-documents.ts'
 import { useApp } from '../../support/app.ts'
+import { addPackages, rootDocument, setRootDocument } from '../../support/package-rows.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -20,10 +21,7 @@ async function readRoot({ ask }: Publisher, headers: Record<string, string> = {}
 }
 
 async function addNames({ repository }: Publisher, names: string[]): Promise<void> {
-  await t.db.query('insert into package (repository_id, name) select $1, unnest($2::text[])', [
-    repository.id,
-    names,
-  ])
+  await addPackages(t.db, repository, names)
   await noteListingChange(t.db, repository.id)
 }
 
@@ -78,11 +76,7 @@ describe('packages.json while names are published', () => {
     await publisher.push('1.0.0', { name: 'acme/a' })
     const before = await readRoot(publisher)
     const repositoryId = publisher.repository.id
-    const { rows } = await t.db.query<{ revision: string; plain: Buffer }>(
-      'select revision, plain from root_document where repository_id = $1',
-      [repositoryId],
-    )
-    const [earlier] = rows
+    const earlier = await rootDocument(t.db, publisher.repository)
     await publisher.push('1.0.0', { name: 'acme/b' })
     const after = await readRoot(publisher)
     expect([before.names, after.names]).toEqual([['acme/a'], ['acme/a', 'acme/b']])
@@ -98,11 +92,7 @@ describe('packages.json while names are published', () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0', { name: 'acme/a' })
     await readRoot(publisher)
-    await t.db.query(
-      `update root_document set plain = '{"available-packages":["old/release"]}', revision = nextval('document_revision')
-        where repository_id = $1`,
-      [publisher.repository.id],
-    )
+    await setRootDocument(t.db, publisher.repository, { 'available-packages': ['old/release'] })
     expect((await readRoot(publisher)).names).toEqual(['old/release'])
     await publisher.push('1.0.0', { name: 'acme/b' })
     expect((await readRoot(publisher)).names).toEqual(['acme/a', 'acme/b'])

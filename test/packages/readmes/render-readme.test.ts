@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { openReadmeRenderer, renderReadmesJob } from '../../../src/packages/readmes/render-readme.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { outdateReadmes, readmeRows } from '../../support/package-rows.ts'
 import { aZip } from '../../support/zip.ts'
 
 describe('openReadmeRenderer', () => {
@@ -49,16 +50,16 @@ describe('openReadmeRenderer', () => {
 describe('the README of a version', () => {
   const t = useApp()
   const payload = aZip({ 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.md': '# Lib' })
-  const stored = async () => (await t.db.query('select format, content from version_readme')).rows
+  const stored = () => readmeRows(t.db)
 
   it('is stored with the version, and removed with it', async () => {
     const { push, call } = await aCaller(t)
     await push('1.0.0', { payload })
-    expect(await stored()).toEqual([{ format: 'html', content: '<h3>Lib</h3>\n' }])
+    expect(await stored()).toMatchObject([{ format: 'html', content: '<h3>Lib</h3>\n' }])
     await call('DELETE', '/packages/acme/lib/1.0.0?purge=true')
     expect(await stored()).toEqual([])
     await push('1.1.0')
-    expect(await stored()).toEqual([{ format: 'none', content: '' }])
+    expect(await stored()).toMatchObject([{ format: 'none', content: '' }])
     await call('DELETE', '/packages/acme/lib?purge=true')
     expect(await stored()).toEqual([])
   })
@@ -74,17 +75,12 @@ describe('the README of a version', () => {
       const files = { 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.md': readme }
       hashes.push((await push(version, { payload: aZip(files) })).json().sha256)
     }
-    await t.db.query(`update version_readme set rendering = 0, content = '<h3>Old</h3>'`)
+    await outdateReadmes(t.db)
     const [first = ''] = hashes
     await rm(join(t.config.dataDir, 'archives', first.slice(0, 2), `${first}.zip`))
     const { db, config, app } = t
     await renderReadmesJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
-    const { rows } = await t.db.query(
-      `select r.content, r.rendering from version_readme r join package_version v on v.id = r.version_id
-         join package p on p.id = v.package_id where p.repository_id = $1 order by v.version`,
-      [repository.id],
-    )
-    expect(rows).toEqual([
+    expect(await readmeRows(t.db, repository)).toMatchObject([
       { content: '<h3>Old</h3>', rendering: 0 },
       { content: '<h3>Two</h3>\n', rendering: 2 },
     ])

@@ -4,8 +4,9 @@ import { rollDownloads } from '../../../src/packages/tables/downloads.ts'
 import { openLog } from '../../../src/web/server/log.ts'
 import { aPersonalToken, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { addPastDownloads } from '../../support/download-rows.ts'
+import { addPastDownloads, countTotalsOfNothing } from '../../support/download-rows.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
 
 const t = useApp()
 
@@ -112,11 +113,7 @@ describe('download counts', () => {
     await addDays(publisher, '1.0.0', [[1, 1]])
     await addDays(publisher, '1.0.0', [[300, 1]])
     await rollAll()
-    await t.db.query('delete from repository where id = $1', [publisher.repository.id])
-    const { rows } = await t.db.query(
-      `select (select count(*) from version_download_total t where not exists (select from package_version where id = t.version_id))
-            + (select count(*) from package_download_total t where not exists (select from package where id = t.package_id)) as left`,
-    )
-    expect(rows).toEqual([{ left: '0' }])
+    await dropRows(t.db, 'repository', { id: publisher.repository.id })
+    expect(await countTotalsOfNothing(t.db)).toBe(0)
   })
 })

@@ -4,6 +4,12 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../../support/app.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import {
+  documentState,
+  drawRevisions,
+  forgetContentTags,
+  setDocumentState,
+} from '../../support/stored-documents.ts'
 import { aZip } from '../../support/zip.ts'
 
 const t = useApp()
@@ -79,14 +85,8 @@ describe('ETag', () => {
 
 describe('a database whose revisions come again, after a restore or lost commits', () => {
   /** Gives a document the revision of another one, as a sequence that went back does. */
-  const repeatRevision = (repository: { id: string }, of: { id: string }) =>
-    t.db.query(
-      `update package_document d
-          set revision = o.revision, content_tag = content_tag_of(o.revision, d.plain), last_modified = o.last_modified
-         from package_document o
-        where d.repository_id = $1 and o.repository_id = $2 and not d.is_dev and not o.is_dev`,
-      [repository.id, of.id],
-    )
+  const repeatRevision = async (repository: { id: string }, of: { id: string }) =>
+    setDocumentState(t.db, repository, await documentState(t.db, of))
 
   it('serves no document of another package from memory', async () => {
     const [hidden, open] = [await aRegistry('private'), await aRegistry('public')]
@@ -100,17 +100,9 @@ describe('a database whose revisions come again, after a restore or lost commits
   it('serves no former content of the same package from memory, and sends no 304 for it', async () => {
     const { ask, push, repository } = await aRegistry('private')
     const before = await ask('p2/acme/lib.json')
-    const { rows } = await t.db.query<{ revision: string; at: Date }>(
-      'select revision, last_modified as at from package_document where repository_id = $1 and not is_dev',
-      [repository.id],
-    )
+    const earlier = await documentState(t.db, repository)
     await push('1.1.0')
-    await t.db.query(
-      `update package_document
-          set revision = $2, last_modified = $3, content_tag = content_tag_of($2, plain)
-        where repository_id = $1 and not is_dev`,
-      [repository.id, rows[0]?.revision, rows[0]?.at],
-    )
+    await setDocumentState(t.db, repository, earlier)
     const after = await ask('p2/acme/lib.json', {
       headers: { 'if-none-match': String(before.headers['etag']) },
     })
@@ -121,11 +113,15 @@ describe('a database whose revisions come again, after a restore or lost commits
   it('has no entity tag while a document has the tag of a former revision, or none', async () => {
     const { ask, repository } = await aRegistry('private')
     const tag = String((await ask('p2/acme/lib.json')).headers['etag'])
-    for (const change of [`revision = nextval('document_revision')`, 'content_tag = null']) {
-      await t.db.query(`update package_document set ${change} where repository_id = $1`, [repository.id])
+    for (const change of [drawRevisions, forgetContentTags]) {
+      await change(t.db, repository)
       for (const condition of [tag, `${tag},`, 'W/""', '']) {
         const response = await ask('p2/acme/lib.json', { headers: { 'if-none-match': condition } })
-        expect([change, response.statusCode, response.headers['etag']]).toEqual([change, 200, undefined])
+        expect([change.name, response.statusCode, response.headers['etag']]).toEqual([
+          change.name,
+          200,
+          undefined,
+        ])
       }
       const { statusCode } = await ask('p2/acme/lib.json', { headers: { 'if-none-match': '*' } })
       expect(statusCode).toBe(304)

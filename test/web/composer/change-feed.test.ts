@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../../support/app.ts'
+import { addPackages } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { ageChanges, copyDocuments } from '../../support/stored-documents.ts'
 
 const t = useApp()
 
 /** Makes every document an hour older, to distinguish it from later changes. */
 async function anHourPasses(): Promise<void> {
-  await t.db.query(`update package_document set last_modified = last_modified - interval '1 hour'`)
+  await ageChanges(t.db, 3600)
 }
 
 describe('GET metadata/changes.json (COMPOSER A2)', () => {
@@ -28,7 +30,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
   it('names a document again for a minute, because its change may not have been committed', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/lib' })
-    await t.db.query(`update package_document set last_modified = last_modified - interval '30 seconds'`)
+    await ageChanges(t.db, 30)
     const { timestamp } = (await ask('metadata/changes.json?since=0')).json()
     const { actions } = (await ask(`metadata/changes.json?since=${timestamp}`)).json()
     expect(actions).toHaveLength(2)
@@ -49,23 +51,9 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     const { push, ask, repository } = await aPublisher(t)
     await push('1.0.0')
     // There are 12,000 documents in the order of their numbers, seven in each second.
-    await t.db.query(
-      `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(0, 11999) i`,
-      [repository.id],
-    )
-    // Without "materialized", PostgreSQL searches the document again for each row: among those that it just inserted.
-    await t.db.query(
-      `with d as materialized (
-         select base_url, plain, gzip, brotli from package_document where repository_id = $1 and not is_dev limit 1
-       )
-       insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select p.id, p.repository_id, false, d.base_url,
-              date_trunc('second', now()) - interval '1 hour' + substr(p.name, 9)::int / 7 * interval '1 second',
-              d.plain, d.gzip, d.brotli
-         from package p cross join d
-        where p.repository_id = $1 and p.name like 'many/%'`,
-      [repository.id],
-    )
+    const names = Array.from({ length: 12_000 }, (_, i) => `many/lib${i}`)
+    await addPackages(t.db, repository, names)
+    await copyDocuments(t.db, repository, 7)
     const seen: string[] = []
     let since = 0
     let parts = 0
@@ -84,19 +72,9 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
   it('asks a mirror to fetch everything after too many changes at once', async () => {
     const { push, ask, repository } = await aPublisher(t)
     await push('1.0.0')
-    await t.db.query(
-      `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(1, 5001) i`,
-      [repository.id],
-    )
-    await t.db.query(
-      `insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select p.id, p.repository_id, false, d.base_url, date_trunc('second', now()) - interval '1 hour', d.plain, d.gzip, d.brotli
-         from package p
-        cross join (select base_url, plain, gzip, brotli from package_document
-                     where repository_id = $1 and not is_dev limit 1) d
-        where p.repository_id = $1 and p.name like 'many/%'`,
-      [repository.id],
-    )
+    const names = Array.from({ length: 5001 }, (_, i) => `many/lib${i}`)
+    await addPackages(t.db, repository, names)
+    await copyDocuments(t.db, repository, null)
     const { actions, timestamp } = (await ask('metadata/changes.json?since=0')).json()
     expect(actions).toEqual([{ type: 'resync', package: '*', time: expect.any(Number) }])
     const next = (await ask(`metadata/changes.json?since=${timestamp}`)).json()

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it, vi } from 'vitest'
 import { useApp } from '../../support/app.ts'
+import { markDeleted, markPurged } from '../../support/package-rows.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
 import { aZip } from '../../support/zip.ts'
 
@@ -127,15 +128,10 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
   })
 
   it('serves a deleted version, for lock files, until it is purged', async () => {
-    const { ask, dist, repository } = await aPublishedArchive()
-    const change = (what: string) =>
-      t.db.query(
-        `update package_version v set ${what} from package p where p.id = v.package_id and p.repository_id = $1`,
-        [repository.id],
-      )
-    await change('deleted_at = now()')
+    const { ask, dist, repository, sha256 } = await aPublishedArchive()
+    await markDeleted(t.db, repository)
     expect((await ask(dist)).statusCode).toBe(200)
-    await change('purged_at = now()')
+    await markPurged(t.db, { sha256 })
     expect((await ask(dist)).statusCode).toBe(404)
   })
 

@@ -1,9 +1,14 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
 import { noteServerUrls } from '../../../src/database/installation.ts'
 import { rerenderDocuments } from '../../../src/packages/documents/rerender.ts'
 import { useApp } from '../../support/app.ts'
+import { lastUseOf, revokePersonalTokens } from '../../support/last-use-rows.ts'
+import { addPackages, lockPackage } from '../../support/package-rows.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
+import { outdateDocuments, setRootFormat } from '../../support/stored-documents.ts'
+import { listPersonalTokenIds } from '../../support/token-rows.ts'
 
 const t = useApp()
 
@@ -65,10 +70,8 @@ describe('GET packages.json', () => {
 
   it('names vendors instead above ten thousand packages', async () => {
     const { push, ask, repository } = await aPublisher(t)
-    await t.db.query(
-      `insert into package (repository_id, name) select $1, 'v' || n % 3 || '/p' || n from generate_series(1, 10000) n`,
-      [repository.id],
-    )
+    const names = Array.from({ length: 10_000 }, (_, i) => `v${i % 3}/p${i}`)
+    await addPackages(t.db, repository, names)
     await push('1.0.0')
     const root = (await ask('packages.json')).json()
     expect(root['available-packages']).toBeUndefined()
@@ -222,7 +225,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     const { push, ask, account } = await aPublisher(t)
     await push('1.0.0')
     expect((await ask('p2/acme/lib.json')).statusCode).toBe(200)
-    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id])
+    await revokePersonalTokens(t.db, account)
     const response = await ask('p2/acme/lib.json')
     expect([response.statusCode, response.json().errcode]).toEqual([401, 16])
     expect(response.json().warning).toContain('revoked')
@@ -283,15 +286,8 @@ describe('who may pull (CONTRACT 7.2)', () => {
   it('notes the use of a token', async () => {
     const { ask, account } = await aPublisher(t)
     await ask('packages.json')
-    await expect
-      .poll(async () => {
-        const { rows } = await t.db.query(
-          'select last_used_at is not null as used from personal_token where account_id = $1',
-          [account.id],
-        )
-        return rows
-      })
-      .toEqual([{ used: true }])
+    const [id = ''] = await listPersonalTokenIds(t.db, account)
+    await expect.poll(() => lastUseOf(t.db, 'personal_token', id)).not.toBeNull()
   })
 })
 
@@ -347,16 +343,12 @@ describe('rerenderDocuments', () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const [root, p2] = [await ask('packages.json'), await ask('p2/acme/lib.json')]
-    await t.db.query(`update root_document set format = 1, plain = '{}'`)
-    await t.db.query(
-      `update package_document set format = 0, plain = '{}', revision = nextval('document_revision')`,
-    )
-    await t.db.query(`update root_document set revision = nextval('document_revision')`)
+    await outdateDocuments(t.db)
     expect((await ask('packages.json')).body).toBe('{}')
     await rerenderDocuments(t.db, 'http://svc.test')
     expect((await ask('packages.json')).body).toBe(root.body)
     expect((await ask('p2/acme/lib.json')).body).toBe(p2.body)
-    await t.db.query('update root_document set format = 99')
+    await setRootFormat(t.db, 99)
     expect(await rerenderDocuments(t.db, 'http://svc.test')).toEqual({ packages: 0, repositories: 0 })
   })
 
@@ -365,12 +357,10 @@ describe('rerenderDocuments', () => {
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/next' })
     await noteServerUrls(t.db, { baseUrl: 'https://held.test', authUrl: 'https://held.test' })
-    const holder = await t.db.connect()
-    await holder.query('begin')
-    await holder.query(`select from package where name = 'acme/lib' order by id desc limit 1 for update`)
-    await expect(rerenderDocuments(t.db, 'https://held.test')).rejects.toThrow(/could not be rendered$/)
-    await holder.query('rollback')
-    holder.release()
+    await transaction(t.db, async (tx) => {
+      await lockPackage(tx, 'acme/lib')
+      await expect(rerenderDocuments(t.db, 'https://held.test')).rejects.toThrow(/could not be rendered$/)
+    })
     expect((await ask('p2/acme/next.json')).body).toContain('https://held.test')
     expect((await ask('p2/acme/lib.json')).body).not.toContain('https://held.test')
     await rerenderDocuments(t.db, 'http://svc.test')

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
+import { renameRepository } from '../../../src/groups/repositories.ts'
 import { useApp } from '../../support/app.ts'
+import { copyVersion, markDeleted, markQuarantined } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
 describe('GET /<group>/<name>/-/feed.atom', () => {
@@ -45,16 +48,12 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
   it('leaves deleted and quarantined versions out, and keeps its ids when the repository is renamed', async () => {
     const { repository, push } = await aPublisher(t, { visibility: 'public' })
     for (const version of ['1.0.0', '1.1.0', '1.2.0']) await push(version)
-    await t.db.query(
-      `update package_version v set deleted_at = case version when '1.1.0' then now() end,
-              quarantined_at = case version when '1.2.0' then now() end, quarantine_reason = case version when '1.2.0' then 'x' end
-         from package p where p.id = v.package_id and p.repository_id = $1 and version <> '1.0.0'`,
-      [repository.id],
-    )
+    await markDeleted(t.db, repository, { version: '1.1.0' })
+    await markQuarantined(t.db, repository, 'x', { version: '1.2.0' })
     const { body } = await t.app.inject(`/${repository.path}/-/feed.atom`)
     expect(titles(body)).toEqual(['acme/lib 1.0.0'])
     const ids = (xml: string) => [...xml.matchAll(/<id>([^<]+)</g)].map(([, id]) => id)
-    await t.db.query(`update repository set name = 'moved' where id = $1`, [repository.id])
+    await transaction(t.db, (tx) => renameRepository(tx, repository.id, 'moved'))
     const moved = await t.app.inject(`/${repository.path.split('/')[0]}/moved/-/feed.atom`)
     expect(ids(moved.body)).toEqual(ids(body))
     expect(ids(body)).toHaveLength(2)
@@ -64,13 +63,8 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
     const { repository, push } = await aPublisher(t, { visibility: 'public' })
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/other' })
-    await t.db.query(
-      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select v.package_id, '2.' || i || '.0', '2.' || i || '.0', '2.' || i || '.0.0', false, v.sort_key, '{}', v.sha256
-         from package_version v join package p on p.id = v.package_id, generate_series(1, 60) i
-        where p.repository_id = $1 and p.name = 'acme/lib'`,
-      [repository.id],
-    )
+    const versions = Array.from({ length: 60 }, (_, i) => `2.${i + 1}.0`)
+    await copyVersion(t.db, repository, { name: 'acme/lib' }, versions)
     const url = (name: string) => `/${repository.path}/packages/${name}/-/feed.atom`
     expect(titles((await t.app.inject(url('acme/lib'))).body)).toHaveLength(50)
     expect(titles((await t.app.inject(url('acme/other'))).body)).toEqual(['acme/other 1.0.0'])

@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../../support/app.ts'
+import { downloadDays } from '../../support/download-rows.ts'
+import {
+  addFirstVersions,
+  addPackages,
+  markAbandoned,
+  markDeleted,
+  packageRows,
+} from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -40,10 +48,7 @@ describe('GET search.json', () => {
 
   it('says what a package is, and whether it is abandoned', async () => {
     const { ask, repository } = await aStockedRegistry()
-    await t.db.query(
-      `update package set abandoned_at = now(), replacement = 'acme/log' where name = 'acme/log-viewer' and repository_id = $1`,
-      [repository.id],
-    )
+    await markAbandoned(t.db, repository, 'acme/log', 'acme/log-viewer')
     const { results, total } = (await ask('search.json?q=acme/log')).json()
     expect(total).toBe(2)
     expect(results).toEqual([
@@ -60,28 +65,24 @@ describe('GET search.json of 6,000 packages', () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0')
     const { repository } = publisher
-    await t.db.query(
-      `insert into package (repository_id, name, description, keywords, type)
-       select $1::bigint, 'vendor' || i % 50 || '/' || ($2::text[])[1 + i % 8] || '-' || repeat('x', i % 40) || i,
-              case when i % 3 = 0 then 'Works with Umlaute (äöü), number ' || i else '' end,
-              case when i % 1000 = 7 then array['Needle', 'hay'] else '{}' end,
-              case when i % 2000 = 5 then 'composer-plugin' else 'library' end
-         from generate_series(1, 6000) i
-       union all
-       select $1::bigint, 'vendor/' || name || repeat('-long', 8), description, '{}', 'library'
-         from (values ('zq', 'Writes 日志'), ('a', 'Is 100%_sure of Ключ and of C:\\zoo'), ('b', 'Is 100%sure')) other (name, description)`,
-      [repository.id, nouns],
-    )
-    await t.db.query(
-      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, deleted_at)
-       select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256,
-              case when p.name like '%99' then now() end
-         from package p
-        cross join (select v.* from package_version v join package o on o.id = v.package_id
-                     where o.repository_id = $1 limit 1) v
-        where p.repository_id = $1 and p.name <> 'acme/lib'`,
-      [repository.id],
-    )
+    const packages = Array.from({ length: 6000 }, (_, index) => {
+      const i = index + 1
+      const name = `vendor${i % 50}/${nouns[i % 8]}-${'x'.repeat(i % 40)}${i}`
+      const description = i % 3 === 0 ? `Works with Umlaute (äöü), number ${i}` : ''
+      const keywords = i % 1000 === 7 ? ['Needle', 'hay'] : []
+      return { name, description, keywords, type: i % 2000 === 5 ? 'composer-plugin' : 'library' }
+    })
+    const others = { zq: 'Writes 日志', a: 'Is 100%_sure of Ключ and of C:\\zoo', b: 'Is 100%sure' }
+    for (const [name, description] of Object.entries(others))
+      packages.push({
+        name: `vendor/${name}${'-long'.repeat(8)}`,
+        description,
+        keywords: [],
+        type: 'library',
+      })
+    await addPackages(t.db, repository, packages)
+    await addFirstVersions(t.db, repository)
+    for (const { name } of packages) if (name.endsWith('99')) await markDeleted(t.db, repository, { name })
     const search = async (query: string) => {
       const found = (await publisher.ask(`search.json?${query}`)).json()
       return found as { results: { name: string; description: string }[]; total: number }
@@ -91,12 +92,7 @@ describe('GET search.json of 6,000 packages', () => {
 
   it('finds names anywhere, the shortest first, and words of descriptions and keywords', async () => {
     const { search, repository } = await aLargeRegistry()
-    const { rows } = await t.db.query<{ name: string; texts: string; isListed: boolean }>(
-      `select p.name, lower(concat_ws(' ', p.name, p.description, array_to_string(p.keywords, ' '))) as texts,
-              exists (select from package_version where package_id = p.id and is_listed) as "isListed"
-         from package p where p.repository_id = $1`,
-      [repository.id],
-    )
+    const rows = await packageRows(t.db, repository)
     const order = (a: string, b: string) => a.length - b.length || (a < b ? -1 : 1)
     const listed = rows.filter(({ isListed }) => isListed)
     const expected = (words: string[]) => {
@@ -173,19 +169,9 @@ describe('GET list.json', () => {
   it('lists 10,000 names at once, and links to the rest', async () => {
     const { ask, push, repository } = await aPublisher(t)
     await push('1.0.0')
-    await t.db.query(
-      `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(1, 10100) i`,
-      [repository.id],
-    )
-    await t.db.query(
-      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256
-         from package p
-        cross join (select v.* from package_version v join package o on o.id = v.package_id
-                     where o.repository_id = $1 limit 1) v
-        where p.repository_id = $1 and p.name like 'many/%'`,
-      [repository.id],
-    )
+    const many = Array.from({ length: 10_100 }, (_, i) => `many/lib${i + 1}`)
+    await addPackages(t.db, repository, many)
+    await addFirstVersions(t.db, repository)
     const first = await ask('list.json?vendor=many')
     const [, next = ''] =
       /<http:\/\/svc\.test\/[^>]*\/(list\.json[^>]*)>; rel="next"/.exec(String(first.headers.link)) ?? []
@@ -232,18 +218,10 @@ describe('POST downloads', () => {
       ask('downloads', { method: 'POST', headers: { 'content-type': 'application/json' }, payload })
     expect((await notify(JSON.stringify({ downloads }))).statusCode).toBe(200)
     expect((await notify(JSON.stringify({ downloads }))).statusCode).toBe(200)
-    const counts = async () => {
-      const { rows } = await t.db.query(
-        `select p.name, d.count::int, d.day = (now() at time zone 'utc')::date as today
-           from package_download d join package_version v on v.id = d.version_id join package p on p.id = v.package_id
-          where p.repository_id = $1 order by p.name`,
-        [repository.id],
-      )
-      return rows
-    }
+    const counts = () => downloadDays(t.db, repository)
     await expect.poll(counts).toEqual([
-      { name: 'acme/log', count: 4, today: true },
-      { name: 'acme/log-viewer', count: 2, today: true },
+      { name: 'acme/log', count: 4, daysAgo: 0 },
+      { name: 'acme/log-viewer', count: 2, daysAgo: 0 },
     ])
     expect((await ask('search.json?q=acme/log')).json().results[0].downloads).toBe(4)
   })

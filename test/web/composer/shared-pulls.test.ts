@@ -3,6 +3,7 @@ import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
 import { aPersonalToken } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { revokePersonalTokens } from '../../support/last-use-rows.ts'
 import { aPublisher, basic } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -40,7 +41,7 @@ describe('pulls that come together', () => {
     await one.push('1.0.0', { name: 'acme/one', manifest: { description: 'of one' } })
     await one.push('1.0.0-odd', { name: 'acme/one', manifest: { description: 'odd' } })
     await other.push('1.0.0', { name: 'acme/one', manifest: { description: 'of the other' } })
-    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [other.account.id])
+    await revokePersonalTokens(t.db, other.account)
     const wrong = basic(`${one.token.slice(0, -1)}_`)
 
     const asked: [string, Promise<{ statusCode: number; rawPayload: Buffer }>, number, string][] = []
@@ -157,7 +158,7 @@ describe('pulls that come together', () => {
     const { push, ask, account } = await aPublisher(t)
     await push('1.0.0')
     const busy = Array.from({ length: 40 }, () => ask('p2/acme/lib.json'))
-    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id])
+    await revokePersonalTokens(t.db, account)
     const late = await Promise.all(Array.from({ length: 40 }, () => ask('p2/acme/lib.json')))
     expect(new Set(late.map(({ statusCode }) => statusCode))).toEqual(new Set([401]))
     await Promise.all(busy)

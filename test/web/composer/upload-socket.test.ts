@@ -9,9 +9,16 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { transaction } from '../../../src/database/database.ts'
 import { aMember } from '../../support/actors.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { revokePersonalTokens } from '../../support/last-use-rows.ts'
 import { useListeningApp } from '../../support/listening.ts'
+import { countWaiting } from '../../support/locks.ts'
+import { aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher, basic, type Publisher } from '../../support/registry-actors.ts'
+import { countRows } from '../../support/rows.ts'
+import { lockTables } from '../../support/table-locks.ts'
+import { anUpstream } from '../../support/upstream-rows.ts'
 
 const maxBytes = 1024 * 1024
 const port = await freePort()
@@ -174,34 +181,19 @@ describe('an upload whose body is already on its way', () => {
     await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
     await transaction(t.db, async (tx) => {
       // The upload waits for this lock after its archive was checked.
-      await tx.query('lock table personal_token in access exclusive mode')
+      await lockTables(tx, 'personal_token')
       socket.write(zip.subarray(100))
-      const waiting = () =>
-        tx.query(
-          `select from pg_locks l join pg_database d on d.oid = l.database
-            where d.datname = current_database() and not l.granted`,
-        )
-      await expect.poll(async () => (await waiting()).rowCount).toBe(1)
+      await expect.poll(() => countWaiting(tx)).toBe(1)
       socket.destroy()
       await expect.poll(() => promisify(t.app.server.getConnections.bind(t.app.server))()).toBe(0)
     })
-    const ips = async () => {
-      const { rows } = await t.db.query('select host(address) as ip from event where repository_id = $1', [
-        publisher.repository.id,
-      ])
-      return rows
-    }
+    const ips = () => eventsOf(t.db, { repositoryId: publisher.repository.id }, ['ip'])
     await expect.poll(ips).toEqual([{ ip: '127.0.0.1' }])
     expect(t.log()).not.toContain('"level":50')
   })
 
   it.each<[string, number, (publisher: Publisher) => Promise<unknown>]>([
-    [
-      'the token is revoked',
-      401,
-      ({ account }) =>
-        t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id]),
-    ],
+    ['the token is revoked', 401, ({ account }) => revokePersonalTokens(t.db, account)],
     [
       'the role of the account becomes guest, which may still pull',
       403,
@@ -210,16 +202,10 @@ describe('an upload whose body is already on its way', () => {
     [
       'a package of its vendor comes from an upstream',
       409,
-      ({ repository }) =>
-        t.db.query(
-          `with added as (
-             insert into upstream (repository_id, name, url, position) values ($1, 'public', 'https://up.example/', 1)
-             returning id
-           )
-           insert into mirrored_package (repository_id, name, upstream_id, approved_at)
-           select $1, 'acme/theirs', id, now() from added`,
-          [repository.id],
-        ),
+      async ({ repository }) => {
+        const upstreamId = await anUpstream(t.db, repository)
+        await aMirroredPackage(t.db, repository, 'acme/theirs', { upstreamId, isApproved: true })
+      },
     ],
   ])('publishes nothing when, during the upload, %s', async (_, status, change) => {
     const publisher = await aPublisher(t)
@@ -231,10 +217,7 @@ describe('an upload whose body is already on its way', () => {
     await change(publisher)
     socket.write(zip.subarray(100))
     expect(await text(socket)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*"errcode":(16|9),`, 's'))
-    const { rows } = await t.db.query('select from package where repository_id = $1', [
-      publisher.repository.id,
-    ])
-    expect(rows).toEqual([])
+    expect(await countRows(t.db, 'package', { repositoryId: publisher.repository.id })).toBe(0)
   })
 })
 

@@ -5,6 +5,9 @@ import { transaction } from '../../../src/database/database.ts'
 import { deleteRepository } from '../../../src/groups/repositories.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { countWaiting } from '../../support/locks.ts'
+import { growMetadata } from '../../support/package-rows.ts'
 import { aPackageZip, aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import { aZip } from '../../support/zip.ts'
 
@@ -37,15 +40,13 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
 
   it('gets 409 when the repository is deleted while it runs', async () => {
     const { push, repository } = await aPublisher(t)
-    const isWaiting = `select from pg_stat_activity
-                        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'insert into package'`
     let pushing: ReturnType<typeof push> | undefined
     await transaction(t.db, async (tx) => {
       expect(await deleteRepository(tx, repository.id)).toBe(true)
       pushing = push('1.0.0')
       // The request of a test is sent only when somebody waits for it.
       void pushing.then(() => {})
-      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
+      await expect.poll(() => countWaiting(t.db, 'insert into package')).toBe(1)
     })
     const response = await pushing
     expect(response?.statusCode).toBe(409)
@@ -307,18 +308,22 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
   it('notes who published what, with which token, when and from where', async () => {
     const { push, repository, account } = await aPublisher(t)
     const { sha256, size } = (await push('1.0.0')).json()
-    const { rows } = await t.db.query(
-      `select package, version, action, actor_id as account_id, token_kind, details, host(address) as ip
-         from event where repository_id = $1`,
-      [repository.id],
-    )
+    const rows = await eventsOf(t.db, { repositoryId: repository.id }, [
+      'package',
+      'version',
+      'action',
+      'actorId',
+      'tokenKind',
+      'details',
+      'ip',
+    ])
     expect(rows).toEqual([
       {
         package: 'acme/lib',
         version: '1.0.0',
         action: 'publish',
-        account_id: account.id,
-        token_kind: 'personal',
+        actorId: account.id,
+        tokenKind: 'personal',
         details: { sha256, size },
         ip: '127.0.0.1',
       },
@@ -331,12 +336,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
   it('refuses a version that makes the document larger than 16 MiB, and says which key is large', async () => {
     const { push, call, ask, repository } = await aCaller(t)
     for (const version of ['1.0.0', '1.1.0']) await push(version)
-    await t.db.query(
-      `update package_version
-          set difference = '{"version":"1.0.0","x":"' || repeat('x', 16 * 1024 * 1024) || '"}'
-        where version = '1.0.0' and package_id in (select id from package where repository_id = $1)`,
-      [repository.id],
-    )
+    await growMetadata(t.db, repository, '1.0.0', 16 * 1024 * 1024)
     const refused = await push('1.2.0', { manifest: { extra: { large: 'y'.repeat(1000) } } })
     expect([refused.statusCode, refused.json()]).toEqual([
       413,

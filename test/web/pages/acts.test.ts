@@ -13,6 +13,7 @@ import {
 } from '../../../src/domain/permissions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
+import { changeRepository, findRepositoryByPath } from '../../../src/groups/repositories.ts'
 import { removeRepository } from '../../../src/groups/tenancy.ts'
 import {
   aGroupMember,
@@ -21,6 +22,7 @@ import {
   aPersonalToken,
   aRepository,
   csrfTokenIn,
+  groupOf,
   post,
   signIn,
 } from '../../support/actors.ts'
@@ -28,6 +30,8 @@ import { callApi, type Method } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../../support/oauth-actors.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
+import { setProofAges } from '../../support/session-rows.ts'
 
 /*
  * Pages, API and commands have one rule for each act. This file states it independently of src/domain/permissions.ts, and
@@ -319,8 +323,8 @@ beforeAll(async () => {
   const { repository, account: owner, push } = await aPublisher(t, { role: 'admin' })
   await push('1.0.0')
   const [group = '', name = ''] = repository.path.split('/')
-  const { rows } = await t.db.query('select id from repository_group where name = $1', [group])
-  await aGroupMember(t.db, owner, rows[0], 'admin')
+  const { id: groupId } = await groupOf(t.db, repository)
+  await aGroupMember(t.db, owner, { id: groupId }, 'admin')
   const [administrator, other] = [
     await anAccount(t.db, { isAdmin: true }),
     await anAccount(t.db, { isAdmin: true }),
@@ -330,7 +334,7 @@ beforeAll(async () => {
   place = {
     group,
     name,
-    groupId: rows[0].id,
+    groupId,
     application: application.clientId,
     administrator: other.username,
   }
@@ -373,7 +377,7 @@ async function byPage(
 ) {
   await reset()
   const { cookie, csrf_token } = browsers[who]
-  await t.db.query(`update session set proved_at = now() - make_interval(mins => $1)`, [isProven ? 0 : 16])
+  await setProofAges(t.db, isProven ? '0' : '16 minutes')
   const response =
     method === 'GET'
       ? await t.app.inject({ url: filled(url), headers: { cookie } })
@@ -383,8 +387,9 @@ async function byPage(
 
 /** Undoes what the calls that are allowed change. */
 async function reset() {
-  await t.db.query(`update repository set visibility = 'private' where name = $1`, [place['name']])
-  await t.db.query(`delete from repository where name in ('doomed', 'gone')`)
+  const { id = '' } = (await findRepositoryByPath(t.db, `${place['group']}/${place['name']}`)) ?? {}
+  await changeRepository(t.db, id, { visibility: 'private', description: null })
+  await dropRows(t.db, 'repository', { name: ['doomed', 'gone'] })
   const group = { id: place['groupId'] as string, name: place['group'] as string }
   await aRepository(t.db, { group, name: 'doomed' })
   await removeRepository(t.db, operator, await aRepository(t.db, { group, name: 'gone' }))

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { setProofAge } from '../../support/account-rows.ts'
 import {
   aDeployToken,
   aGroupMember,
@@ -11,6 +12,7 @@ import {
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { basic } from '../../support/registry-actors.ts'
+import { listDeployTokenIds } from '../../support/token-rows.ts'
 
 const t = useApp()
 
@@ -73,9 +75,7 @@ describe('/<group>/-/deploy-tokens', () => {
 
   it('asks for a proof again before it makes a token, 15 minutes after the last one', async () => {
     const { account, send, repository, url } = await aGroupAdmin()
-    await t.db.query(`update session set proved_at = now() - interval '16 minutes' where account_id = $1`, [
-      account.id,
-    ])
+    await setProofAge(t.db, account, '16 minutes')
     const asked = await send(url, {
       name: 'ci',
       right: 'publish',
@@ -86,14 +86,11 @@ describe('/<group>/-/deploy-tokens', () => {
       303,
       expect.stringMatching(/^\/settings\/confirm-access\?/),
     ])
-    const { rowCount } = await t.db.query('select from deploy_token where group_id = $1', [
-      repository.group.id,
-    ])
-    expect(rowCount).toBe(0)
+    expect(await listDeployTokenIds(t.db, repository.group)).toEqual([])
     // Every token of a group needs one.
     const reading = { name: 'ci', resource_scope: 'all', lifetime_in_days: '7' }
     expect((await send(url, reading)).statusCode).toBe(303)
-    await t.db.query('update session set proved_at = now() where account_id = $1', [account.id])
+    await setProofAge(t.db, account, '0')
     expect((await send(url, reading)).statusCode).toBe(200)
   })
 
@@ -130,10 +127,7 @@ describe('/<group>/-/deploy-tokens', () => {
     const refused = await send(url, { name: 'ci', right: 'read', lifetime_in_days: '7', ...form })
     expect(refused.statusCode).toBe(400)
     expect(refused.body).toContain(problem)
-    const { rows } = await t.db.query('select count(*)::int as count from deploy_token where group_id = $1', [
-      repository.group.id,
-    ])
-    expect(rows[0].count).toBe(1)
+    expect(await listDeployTokenIds(t.db, repository.group)).toHaveLength(1)
   })
 
   it('is for admins of the group only', async () => {
@@ -172,11 +166,9 @@ describe('/<group>/<name>/-/deploy-tokens', () => {
     for (const name of ['everywhere', 'both', 'mine']) expect(body).toContain(name)
     expect(body).not.toContain('elsewhere')
     expect(body.match(/\/revoke\?id=/g)).toHaveLength(1)
-    const { rows } = await t.db.query(`select id from deploy_token where group_id = $1 and name <> 'mine'`, [
-      repository.group.id,
-    ])
-    for (const { id } of rows) expect((await send(`${url}/revoke`, { id })).statusCode).toBe(404)
     const own = /\/revoke\?id=(\d+)/.exec(body)?.[1] ?? ''
+    for (const id of await listDeployTokenIds(t.db, repository.group))
+      if (id !== own) expect((await send(`${url}/revoke`, { id })).statusCode).toBe(404)
     expect((await send(`${url}/revoke`, { id: own })).statusCode).toBe(303)
     expect(await pull(repository.path, token)).toBe(401)
     expect((await open(`/${repository.group.name}/-/deploy-tokens`)).statusCode).toBe(403)
@@ -195,8 +187,7 @@ describe('/<group>/<name>/-/deploy-tokens', () => {
     const { body } = await open(url)
     expect(body).toContain(`${[repository.path, known.path].toSorted().join(', ')}, 1 other<`)
     const pages = [body, (await open(`/${repository.path}/-/activity`)).body]
-    const { rows } = await t.db.query('select id from deploy_token where group_id = $1', [group.id])
-    for (const { id } of rows) {
+    for (const id of await listDeployTokenIds(t.db, group)) {
       const question = await open(`${url}/revoke?id=${id}`)
       expect(question.statusCode).toBe(404)
       pages.push(question.body)

@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { post, signIn } from '../../support/actors.ts'
 import { useListeningApp } from '../../support/listening.ts'
 import { freePort } from '../../support/program.ts'
+import { changeTexts, listTextColumns, type TextColumn } from '../../support/schema.ts'
 import { makeTourData, tourEnvironment } from '../../support/tour-data.ts'
 
 /** The start of the element that the test puts into every text. No page may have it as an element. */
@@ -31,29 +32,13 @@ beforeAll(async () => {
   await makeTourData({ db: t.db, baseUrl: `http://127.0.0.1:${port}` })
   cookies.ann = await signIn(t.app, { username: 'ann' })
   cookies.root = await signIn(t.app, { username: 'root' })
-  const { rows } = await t.db.query<{ table: string; column: string; isJson: boolean }>(
-    `select c.relname as "table", a.attname as "column", a.atttypid in ('json'::regtype, 'jsonb'::regtype) as "isJson"
-       from pg_attribute a
-       join pg_class c on c.oid = a.attrelid
-      where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
-        and a.attgenerated = '' and a.atttypid in ('text'::regtype, 'text[]'::regtype, 'json'::regtype, 'jsonb'::regtype)
-      order by 1, 2`,
-  )
-  for (const { table, column, isJson } of rows) await markColumn(`${table}.${column}`, isJson)
+  for (const column of await listTextColumns(t.db)) await markColumn(column)
 })
 
 /** Puts the mark into all texts of a column, in each row whose constraints allow it. */
-async function markColumn(name: string, isJson: boolean): Promise<void> {
-  if (ownTexts.includes(name)) return
-  const [table, column] = name.split('.')
-  const { rows } = await t.db.query<{ ctid: string; value: unknown }>(
-    `select ctid, "${column}" as value from "${table}" where "${column}" is not null`,
-  )
-  for (const { ctid, value } of rows) {
-    const text = markTexts(value, markedText(name))
-    const update = `update "${table}" set "${column}" = $1 where ctid = $2`
-    await t.db.query(update, [isJson ? JSON.stringify(text) : text, ctid]).catch(() => null)
-  }
+async function markColumn(place: TextColumn): Promise<void> {
+  const name = `${place.table}.${place.column}`
+  if (!ownTexts.includes(name)) await changeTexts(t.db, place, (value) => markTexts(value, markedText(name)))
 }
 
 /** Adds the mark to every text of a value. */

@@ -1,4 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { listSiteAdministrators } from '../../../src/accounts/accounts.ts'
+import { operator } from '../../../src/domain/principal.ts'
+import { insertEvent } from '../../../src/events/events.ts'
 import {
   aDeployToken,
   aGroup,
@@ -10,7 +13,11 @@ import {
   signIn,
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { revokeDeployTokens } from '../../support/last-use-rows.ts'
+import { addPackages, markDeleted } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { addNumberedRepositories } from '../../support/repository-rows.ts'
+import { expire } from '../../support/rows.ts'
 
 describe('GET /', () => {
   const t = useApp()
@@ -63,11 +70,7 @@ describe('GET /', () => {
     const account = await anAccount(t.db)
     const group = await aGroup(t.db)
     await aGroupMember(t.db, account, group, 'guest')
-    await t.db.query(
-      `insert into repository (group_id, name, description)
-       select $1, 'repo' || to_char(i, 'fm000'), 'Number ' || i from generate_series(1, 120) i`,
-      [group.id],
-    )
+    await addNumberedRepositories(t.db, group, 120)
     const cookie = await signIn(t.app, account)
     const open = async (url: string) => {
       const { body } = await t.app.inject({ url, headers: { cookie } })
@@ -102,17 +105,11 @@ describe('GET /', () => {
     await push('1.0.0', { name: 'acme/one' })
     await push('1.0.0', { name: 'acme/two' })
     await push('1.0.0', { name: 'acme/gone' })
-    await t.db.query(
-      `update package_version set deleted_at = now()
-        where package_id = (select id from package where repository_id = $1 and name = 'acme/gone')`,
-      [repository.id],
-    )
+    await markDeleted(t.db, repository, { name: 'acme/gone' })
     const body = await look(account)
     expect(body).toMatch(/>2 packages · last published <time /)
-    await t.db.query(
-      `insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 1100) i`,
-      [repository.id],
-    )
+    const names = Array.from({ length: 1100 }, (_, i) => `many/p${i}`)
+    await addPackages(t.db, repository, names)
     expect(await look(account)).toContain('>1,000+ packages · last published')
   })
 
@@ -126,10 +123,11 @@ describe('GET /', () => {
   it('shows events of packages, but not of settings or of other repositories', async () => {
     const { account, push, repository } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/news' })
-    await t.db.query(
-      `insert into event (repository_id, action, details) values ($1, 'set-member', '{"username":"zed"}')`,
-      [repository.id],
-    )
+    await insertEvent(t.db, operator, {
+      repositoryId: repository.id,
+      action: 'set-member',
+      details: { username: 'zed' },
+    })
     const other = await aPublisher(t)
     await other.push('1.0.0', { name: 'other/news' })
     const body = await look(account)
@@ -165,10 +163,7 @@ describe('GET /', () => {
       ['long-ago', 60],
     ] as const) {
       await aPersonalToken(t.db, account, { name })
-      await t.db.query(
-        'update personal_token set expires_at = now() - make_interval(days => $2) where account_id = $3 and name = $1',
-        [name, days, account.id],
-      )
+      await expire(t.db, 'personal_token', { accountId: account.id, name }, `${days} days`)
     }
     const warnings = [...(await look(account)).matchAll(/Your token <a [^>]+>([\w-]+)<\/a> (\w+)/g)]
     expect(warnings.map(([, name, state]) => `${name} ${state}`)).toEqual(['lately expired', 'soon expires'])
@@ -182,12 +177,14 @@ describe('GET /', () => {
     for (const name of ['soon', 'later', 'lately', 'revoked']) {
       await aDeployToken(t.db, group, { name, madeBy: admin })
     }
-    await t.db.query(
-      `update deploy_token set revoked_at = case name when 'revoked' then now() end,
-              expires_at = now() + case name when 'lately' then -1 when 'later' then 60 else 3 end * interval '1 day'
-        where group_id = $1`,
-      [group.id],
-    )
+    for (const [name, ago] of [
+      ['soon', '-3 days'],
+      ['later', '-60 days'],
+      ['lately', '1 day'],
+      ['revoked', '-3 days'],
+    ])
+      await expire(t.db, 'deploy_token', { groupId: group.id, name }, ago)
+    await revokeDeployTokens(t.db, group, 'revoked')
     const warned = async (account: typeof admin) =>
       [
         ...(await look(account)).matchAll(
@@ -201,12 +198,10 @@ describe('GET /', () => {
 
   it('shows the first steps, and whom to ask, to somebody who has nothing', async () => {
     const account = await anAccount(t.db)
-    const { rows } = await t.db.query<{ username: string }>(
-      'select username from account where is_admin order by id limit 1',
-    )
+    const [administrator] = await listSiteAdministrators(t.db, 1)
     const body = await look(account)
     expect(body).toContain('First steps')
-    expect(body).toMatch(new RegExp(`ask a site administrator: [^<]*${rows[0]?.username}`))
+    expect(body).toMatch(new RegExp(`ask a site administrator: [^<]*${administrator}`))
     expect(body).toContain('href="/new/group"')
     expect(body).toContain('href="/settings/tokens?preset=pull#new"')
   })

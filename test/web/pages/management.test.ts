@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
+import { operator } from '../../../src/domain/principal.ts'
+import { insertEvents } from '../../../src/events/events.ts'
 import { listEvents } from '../../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../../src/groups/repositories.ts'
 import {
@@ -12,10 +14,14 @@ import {
   aRepository,
   csrfTokenIn,
   post,
+  roleIn,
   signIn,
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { membersOf } from '../../support/group-rows.ts'
 import { aPublisher, basic } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
 
 const t = useApp()
 const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
@@ -38,15 +44,12 @@ async function aRepositoryMember(role: Role) {
   return { ...visitor, repository, url: `/${repository.path}` }
 }
 
-const roleOf = async (account: { id: string }, repository: { id: string }) =>
-  (await t.db.query('select role_of($1, $2) as role', [account.id, repository.id])).rows[0].role
-const lastEvent = async (repository: { id: string }) =>
-  (
-    await t.db.query(
-      'select action, actor_id as "accountId", details from event where repository_id = $1 order by id desc limit 1',
-      [repository.id],
-    )
-  ).rows[0]
+const roleOf = (account: { id: string }, repository: { id: string }) => roleIn(t.db, account, repository)
+const lastEvent = async (repository: { id: string }) => {
+  const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'actorId', 'details'])
+  const last = events.at(-1)
+  return last && { action: last.action, accountId: last.actorId, details: last.details }
+}
 
 describe('/new/group', () => {
   it('creates a group whose first admin is its creator, and says so once', async () => {
@@ -74,7 +77,7 @@ describe('/new/group', () => {
   it('refuses the name of a group that was deleted a short time ago', async () => {
     const { send } = await aVisitor()
     const former = await aGroup(t.db)
-    await t.db.query('delete from repository_group where id = $1', [former.id])
+    await dropRows(t.db, 'repository_group', { id: former.id })
     const response = await send('/new/group', { name: former.name })
     expect(response.statusCode).toBe(400)
     expect(response.body).toContain('This name belonged to another group')
@@ -179,11 +182,8 @@ describe('/<group>/<name>/-/members', () => {
     const ofGroup = `/${group.name}/-/members`
     const inGroup = async (form: Record<string, string>) => {
       const { statusCode } = await send(ofGroup, { username, ...form })
-      const { rows } = await t.db.query(
-        'select role from group_member where group_id = $1 and account_id = $2',
-        [group.id, other.id],
-      )
-      return [statusCode, rows[0]?.role ?? null]
+      const member = (await membersOf(t.db, group)).find(({ accountId }) => accountId === other.id)
+      return [statusCode, member?.role ?? null]
     }
     expect(await inGroup({ role: 'guest', row: 'yes' })).toEqual([400, null])
     expect(await inGroup({ role: 'guest' })).toEqual([303, 'guest'])
@@ -335,11 +335,8 @@ describe('the management pages of a repository', () => {
     await push('1.0.0')
     const own = basic(await aPersonalToken(t.db, account, { name: 'my <laptop>' }))
     expect((await push('1.0.1', { headers: { authorization: own } })).statusCode).toBe(201)
-    await t.db.query(
-      `insert into event (repository_id, action, actor_id, details)
-       select $1, 'change-repository', $2, '{}' from generate_series(1, 60)`,
-      [repository.id, account.id],
-    )
+    const change = { repositoryId: repository.id, action: 'change-repository' } as const
+    await insertEvents(t.db, { ...operator, accountId: account.id }, Array(60).fill(change))
     const first = await open(`${url}/-/activity`)
     expect(first.body.match(/changed the settings/g)).toHaveLength(50)
     const [, next] = /href="([^"]+)">Older events/.exec(first.body) ?? []

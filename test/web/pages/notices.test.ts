@@ -5,6 +5,7 @@ import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { removeRepository } from '../../../src/groups/tenancy.ts'
+import { anIdentity, aStoredPasskey, removePassword, verifyEmail } from '../../support/account-rows.ts'
 import {
   aDeployToken,
   aGroupMember,
@@ -22,10 +23,14 @@ import { codeOf, enrol, forgetCodes, secretIn } from '../../support/factor-actor
 import { listForms } from '../../support/form-urls.ts'
 import { useIdentityProvider, Walker } from '../../support/identity-provider.ts'
 import { useMailServer } from '../../support/mail-server.ts'
+import { aMirroredArchive, aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { anApplication, anAuthorization, pixel } from '../../support/oauth-actors.ts'
 import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
+import { latestId } from '../../support/rows.ts'
+import { aConfirmationLink } from '../../support/session-rows.ts'
 import { raiseAlarm, upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { aContestedName, anUpstreamDocument, setPosition, upstreamRows } from '../../support/upstream-rows.ts'
 
 const baseUrl = 'http://localhost'
 const mail = await useMailServer()
@@ -89,8 +94,7 @@ interface Case {
 const leavesNotice = (notice: string, act: Case['act']): Case => ({ notice, act })
 const showsNotice = (shows: string, act: Case['act']): Case => ({ shows, act })
 
-const newest = async (table: string) =>
-  String((await t.db.query(`select id from ${table} order by id desc limit 1`)).rows[0]?.id)
+const newest = (table: string) => latestId(t.db, table)
 
 /** Publishes acme/lib 1.0.0 in the person's repository, and returns the URL of its pages. */
 async function aPackage({ repository }: Person): Promise<string> {
@@ -114,12 +118,8 @@ async function anUpstream({ send, ofRepository }: Person): Promise<void> {
   await send(`${ofRepository}/upstreams`, { url: upstream.url, name: 'public', mode: 'approved' })
 }
 
-async function anIdentity({ id }: { id: string }): Promise<void> {
-  await t.db.query(
-    `insert into account_identity (account_id, issuer, subject, provider) values ($1, $2, $3, 'acme')`,
-    [id, acme.issuer, aName('subject')],
-  )
-}
+const aLinkedPerson = ({ id }: { id: string }) =>
+  anIdentity(t.db, { id }, { issuer: acme.issuer, subject: aName('subject'), provider: 'acme' })
 
 async function aFactor({ account, walker }: Person): Promise<string> {
   return (await enrol(t, account, walker.cookie)).secret
@@ -261,18 +261,11 @@ const forms: Record<string, Case[] | string> = {
       accept: [
         leavesNotice('The new bytes of far/lib 1.0.0 are accepted', async (person) => {
           await anUpstream(person)
-          await t.db.query(
-            `with named as (
-               insert into mirrored_package (repository_id, name, upstream_id, approved_at)
-               select repository_id, 'far/lib', id, now() from upstream where url = $1 order by id desc limit 1
-               returning id, upstream_id
-             ), noted as (
-               insert into upstream_document (upstream_id, name, is_dev) select upstream_id, 'far/lib', false from named
-             )
-             insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-             select id, '1.0.0', 'a1b2c3d4', '1.0.0', '1.0.0.0', 'zip', '' from named`,
-            [upstream.url],
-          )
+          const [row] = await upstreamRows(t.db, person.repository)
+          const about = { upstreamId: row?.id ?? '', isApproved: true }
+          await aMirroredPackage(t.db, person.repository, 'far/lib', about)
+          await anUpstreamDocument(t.db, upstream.url, 'far/lib')
+          await aMirroredArchive(t.db, 'far/lib')
           const dist = { type: 'zip', url: `${upstream.url}/lib.zip`, reference: 'a1b2c3d4', shasum: '' }
           upstream.offer('far/lib', [{ version: '1.0.0', dist }])
           await raiseAlarm(t.db, 'far/lib')
@@ -288,20 +281,11 @@ const forms: Record<string, Case[] | string> = {
           upstream.put('/earlier/packages.json', { packages: [] })
           const earlier = { url: `${upstream.url}/earlier`, name: 'earlier', mode: 'automatic' }
           await person.send(`${person.ofRepository}/upstreams`, earlier)
-          await t.db.query(
-            `with both_upstreams as (
-               select p.repository_id, p.id as own_id, e.id as earlier_id
-                 from upstream p join upstream e on e.repository_id = p.repository_id and e.name = 'earlier'
-                where p.name = 'public' and p.url = $1 order by p.id desc limit 1
-             ), moved as (
-               update upstream u set position = 1000 from both_upstreams b where u.id = b.own_id
-             ), named as (
-               insert into mirrored_package (repository_id, name, upstream_id, approved_at)
-               select repository_id, 'far/lib', own_id, now() from both_upstreams returning id
-             )
-             insert into contested_name (package_id, upstream_id) select id, earlier_id from named, both_upstreams`,
-            [upstream.url],
-          )
+          const rows = await upstreamRows(t.db, person.repository)
+          const upstreamId = rows.find(({ name }) => name === 'public')?.id ?? ''
+          await setPosition(t.db, upstreamId, 1000)
+          await aMirroredPackage(t.db, person.repository, 'far/lib', { upstreamId, isApproved: true })
+          await aContestedName(t.db, 'far/lib', 'earlier')
           const decision = { package: 'far/lib', upstream: 'public' }
           return person.send(`${person.ofRepository}/upstreams/decide`, decision)
         }),
@@ -436,7 +420,7 @@ const forms: Record<string, Case[] | string> = {
     ],
     'identities/unlink': [
       leavesNotice('no longer linked', async ({ account, send }) => {
-        await anIdentity(account)
+        await aLinkedPerson(account)
         return send('/settings/account/identities/unlink', { issuer: acme.issuer })
       }),
     ],
@@ -463,20 +447,14 @@ const forms: Record<string, Case[] | string> = {
   ],
   '/settings/confirm-access/send-link': [
     leavesNotice('A link was sent to', async ({ account, send }) => {
-      await t.db.query('update account set password_hash = null, email_verified_at = now() where id = $1', [
-        account.id,
-      ])
+      await removePassword(t.db, account)
+      await verifyEmail(t.db, account)
       return send('/settings/confirm-access/send-link')
     }),
   ],
   '/settings/confirm-access/link': [
     leavesNotice('You can continue now', async ({ account, send }) => {
-      await t.db.query(
-        `insert into confirmation_link (session_hash, token_hash, return_id, expires_at)
-         select id_hash, sha256(convert_to($2, 'UTF8')), '', now() + interval '1 minute'
-           from session where account_id = $1`,
-        [account.id, account.username],
-      )
+      await aConfirmationLink(t.db, account, account.username)
       return send('/settings/confirm-access/link', { token: account.username })
     }),
   ],
@@ -512,12 +490,8 @@ const forms: Record<string, Case[] | string> = {
     passkeys: 'needs an authenticator: see the test of passkeys in Chromium',
     'passkeys/remove': [
       leavesNotice('The passkey was removed', async ({ account, send }) => {
-        await t.db.query(
-          `insert into passkey (account_id, credential_id, public_key, sign_count, name)
-           values ($1, decode(md5($2), 'hex'), '\\x01', 0, 'Laptop')`,
-          [account.id, account.username],
-        )
-        return send('/settings/second-factor/passkeys/remove', { id: await newest('passkey') })
+        const id = await aStoredPasskey(t.db, account)
+        return send('/settings/second-factor/passkeys/remove', { id })
       }),
     ],
   }),
@@ -559,7 +533,7 @@ const forms: Record<string, Case[] | string> = {
 /** The forms below /admin. */
 function administration(): Record<string, Case[] | string> {
   const ofAccount =
-    (path: string, form: Record<string, string>, arrange?: typeof anIdentity) =>
+    (path: string, form: Record<string, string>, arrange?: typeof aLinkedPerson) =>
     async ({ send }: Person) => {
       const account = await anAccount(t.db, { email: `${aName('ben')}@example.com` })
       await arrange?.(account)
@@ -589,7 +563,7 @@ function administration(): Record<string, Case[] | string> {
         }),
       ],
       '/identities': [
-        leavesNotice('no longer linked', ofAccount('/identities', { issuer: acme.issuer }, anIdentity)),
+        leavesNotice('no longer linked', ofAccount('/identities', { issuer: acme.issuer }, aLinkedPerson)),
       ],
       '/password': [showsNotice('The password was changed', ofAccount('/password', {}))],
       '/reset-link': [showsNotice('Copy the link now', ofAccount('/reset-link', {}))],

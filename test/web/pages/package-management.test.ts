@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
 import { cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { markDeleted } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -18,12 +20,7 @@ async function aMaintainer(role: Role = 'admin') {
   const send = (below: string, form: Record<string, string>, token = csrf_token) =>
     post(t.app, `${home}/-/${below}`, cookie, { csrf_token: token, ...form })
   const events = async () =>
-    (
-      await t.db.query<{ action: string; account: string }>(
-        'select action, actor_id as account from event where repository_id = $1 order by id',
-        [owner.repository.id],
-      )
-    ).rows.map(({ action }) => action)
+    (await eventsOf(t.db, { repositoryId: owner.repository.id }, ['action'])).map(({ action }) => action)
   const offered = async () => (await owner.ask('p2/acme/lib.json')).body.includes('"1.0.0"')
   return { ...member, cookie, home, open, send, events, offered, ask: owner.ask }
 }
@@ -111,11 +108,7 @@ describe('…/-/versions', () => {
     expect(list.body).not.toMatch(/versions\/(?:delete|quarantine)|id="abandon"/)
     expect((await guest.open(`${guest.home}/-/versions/quarantine?version=1.0.0`)).statusCode).toBe(403)
     expect((await guest.send('versions/quarantine', { version, reason: 'No' })).statusCode).toBe(403)
-    await t.db.query(
-      `update package_version set deleted_at = now()
-        where package_id = (select id from package where repository_id = $1)`,
-      [guest.repository.id],
-    )
+    await markDeleted(t.db, guest.repository)
     expect((await guest.open(`${guest.home}/-/versions`)).body).not.toContain('1.0.0')
     expect((await t.app.inject(`${guest.home}/-/versions`)).statusCode).toBe(404)
     const visitor = await t.app.inject(`${guest.home}/-/versions/delete?version=1.0.0`)

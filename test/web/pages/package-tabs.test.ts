@@ -8,8 +8,11 @@ import { listDependenciesJob } from '../../../src/packages/tables/dependencies.t
 import { rollDownloadsJob } from '../../../src/packages/tables/downloads.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { addPastDownloads } from '../../support/download-rows.ts'
+import { addPastDownloads, packageDownloadDays } from '../../support/download-rows.ts'
+import { aMirroredPackage } from '../../support/mirrored-rows.ts'
+import { addFirstVersions, addPackages, markQuarantined } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { anUpstream } from '../../support/upstream-rows.ts'
 import { aZip } from '../../support/zip.ts'
 
 const t = useApp()
@@ -183,11 +186,7 @@ describe('…/-/files', () => {
       expect((await t.app.inject(`${home}/-/${tab}`)).statusCode, tab).toBe(404)
       expect((await look(`/-/${tab}`)).statusCode, tab).toBe(200)
     }
-    await t.db.query(
-      `update package_version set quarantined_at = now(), quarantine_reason = 'A secret'
-        where package_id = (select id from package where repository_id = $1)`,
-      [repository.id],
-    )
+    await markQuarantined(t.db, repository, 'A secret')
     for (const tab of ['files', 'files/image?path=logo.png', 'compare']) {
       expect((await look(`/-/${tab}`)).statusCode, tab).toBe(403)
     }
@@ -255,12 +254,7 @@ describe('…/-/compare without a version to compare with', () => {
     await push('1.0.0', { payload: aPackage({ 'first.txt': '1' }) })
     await push('1.1.0', { payload: aPackage({ 'second.txt': '2' }) })
     await push('1.2.0', { payload: aPackage({ 'third.txt': '3' }) })
-    const quarantine = (version: string) =>
-      t.db.query(
-        `update package_version set quarantined_at = now(), quarantine_reason = 'A secret'
-          where version = $2 and package_id = (select id from package where repository_id = $1)`,
-        [repository.id, version],
-      )
+    const quarantine = (version: string) => markQuarantined(t.db, repository, 'A secret', { version })
     await quarantine('1.1.0')
     const page = await look('/-/compare')
     expect([page.statusCode, page.body.includes('first.txt'), page.body.includes('second.txt')]).toEqual([
@@ -312,15 +306,8 @@ describe('…/-/dependencies and …/-/dependents', () => {
     })
     await shared.push('2.0.0', { name: 'acme/shared', manifest: { require } })
     await hidden.push('3.0.0', { name: 'acme/hidden', manifest: { require } })
-    await t.db.query(
-      `insert into upstream (repository_id, name, url, position) values ($1, 'up', 'https://up.test', 1)`,
-      [repository.id],
-    )
-    await t.db.query(
-      `insert into mirrored_package (repository_id, name, upstream_id)
-       select repository_id, 'acme/hidden', id from upstream where repository_id = $1`,
-      [repository.id],
-    )
+    const upstreamId = await anUpstream(t.db, repository, { name: 'up', url: 'https://up.test' })
+    await aMirroredPackage(t.db, repository, 'acme/hidden', { upstreamId })
     const { body } = await look('/-/dependencies')
     expect(body).toContain(`href="/${shared.repository.path}/packages/acme/shared"`)
     expect(body).toContain(`href="/${repository.path}/-/upstreams?q=acme%2Fhidden"`)
@@ -349,17 +336,10 @@ describe('…/-/dependencies and …/-/dependents', () => {
     const { push, look } = await aReader()
     await push('1.0.0')
     const many = await aRepository(t.db, { visibility: 'public' })
-    await t.db.query(
-      `with packages as (
-         insert into package (repository_id, name) select $1, 'many/p' || n from generate_series(1, 120) n returning id
-       )
-       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select id, '1.0.0', '1.0.0', '1.0.0.0', false, '1',
-              '{"require":{"Acme/lib":"^1","php":"*","n":1},"require-dev":[]}',
-              (select sha256 from archive limit 1)
-         from packages`,
-      [many.id],
-    )
+    const dependents = Array.from({ length: 120 }, (_, i) => `many/p${i + 1}`)
+    await addPackages(t.db, many, dependents)
+    const require = { 'Acme/lib': '^1', php: '*', n: 1 }
+    await addFirstVersions(t.db, many, { require, 'require-dev': [] })
     expect((await look('/-/dependents')).body).not.toContain('many/p')
     const { db, config, app } = t
     for (let run = 0; run < 2; run += 1) {
@@ -427,12 +407,7 @@ describe('downloads of a package', () => {
     ])
     const { db, config, app } = t
     await rollDownloadsJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
-    const { rows } = await t.db.query(
-      `select (now() at time zone 'utc')::date - day as days from package_download_day d join package p on p.id = d.package_id
-        where p.repository_id = $1`,
-      [repository.id],
-    )
-    expect(rows).toEqual([{ days: 1 }])
+    expect(await packageDownloadDays(t.db, repository)).toEqual([1])
   })
 })
 
@@ -447,11 +422,7 @@ describe('…/-/download', () => {
     const head = await t.app.inject({ method: 'HEAD', url: `${home}/-/download`, headers: { cookie } })
     expect(head.headers['content-length']).toBe(`${payload.length}`)
     expect((await t.app.inject(`${home}/-/download`)).statusCode).toBe(404)
-    await t.db.query(
-      `update package_version set quarantined_at = now(), quarantine_reason = 'A backdoor'
-        where package_id = (select id from package where repository_id = $1)`,
-      [repository.id],
-    )
+    await markQuarantined(t.db, repository, 'A backdoor')
     expect((await look('/-/download?version=1.0.0')).statusCode).toBe(410)
   })
 })

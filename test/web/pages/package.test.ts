@@ -3,7 +3,17 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { aMirroredPackage } from '../../support/mirrored-rows.ts'
+import {
+  anAdvisory,
+  copyVersion,
+  markAbandoned,
+  markDeleted,
+  markQuarantined,
+} from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
+import { anUpstream } from '../../support/upstream-rows.ts'
 import { aZip } from '../../support/zip.ts'
 
 describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
@@ -76,7 +86,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('>prerelease<')
     expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('acme/lib:2.0.0-beta.1<')
     expect(await look('/-/setup')).toContain('composer require acme/lib<')
-    await t.db.query(`update package_version set quarantined_at = now() where version = '1.0.0'`)
+    await markQuarantined(t.db, repository, 'x', { version: '1.0.0' })
     expect(await look('/packages/acme/lib')).toContain('composer require acme/lib:2.0.0-beta.1<')
   })
 
@@ -136,7 +146,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
 
     await rename(archive, `${archive}.away`)
     expect(await look()).toContain('<h3>Lib</h3>')
-    await t.db.query('delete from version_readme')
+    await dropRows(t.db, 'version_readme')
     expect(await look()).not.toContain('<h3>Lib</h3>')
     await rename(`${archive}.away`, archive)
     expect(await look()).toContain('<h3>Lib</h3>')
@@ -146,13 +156,8 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
 
   it('pages through more versions than fit on one page, each once, development versions last', async () => {
     const { repository, look } = await aPackage()
-    await t.db.query(
-      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select package_id, '0.' || n, '0.' || n, '0.' || n, false, to_char(n, 'FM000'), metadata, sha256
-         from package_version, generate_series(1, 59) n
-        where version = '1.0.0' and package_id = (select id from package where repository_id = $1)`,
-      [repository.id],
-    )
+    const more = Array.from({ length: 59 }, (_, i) => `0.${i + 1}`)
+    await copyVersion(t.db, repository, { version: '1.0.0' }, more)
     const versionsIn = (body: string) =>
       [...body.matchAll(/\/acme\/lib\?version=([^"]+)"/g)].map(([, version]) => version)
     const first = await look('/-/versions')
@@ -167,15 +172,8 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
 
   it('shows the replacement of an abandoned package, and the reason of a quarantine', async () => {
     const { repository, look } = await aPackage()
-    await t.db.query(
-      `update package set abandoned_at = now(), replacement = 'acme/new' where repository_id = $1`,
-      [repository.id],
-    )
-    await t.db.query(
-      `update package_version set quarantined_at = now(), quarantine_reason = 'Stolen key'
-        where version = '1.0.0' and package_id = (select id from package where repository_id = $1)`,
-      [repository.id],
-    )
+    await markAbandoned(t.db, repository, 'acme/new')
+    await markQuarantined(t.db, repository, 'Stolen key', { version: '1.0.0' })
     expect((await look()).body).toContain('acme/new')
     expect((await look('?version=1.0.0')).body).toContain('Stolen key')
   })
@@ -183,20 +181,11 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
   it('links the replacement of an abandoned package, also when it comes from an upstream', async () => {
     const { push, repository, look } = await aPackage()
     await push('1.0.0', { name: 'acme/new' })
-    const replaceBy = (name: string) =>
-      t.db.query(
-        `update package set abandoned_at = now(), replacement = $2 where repository_id = $1 and name = 'acme/lib'`,
-        [repository.id, name],
-      )
+    const replaceBy = (name: string) => markAbandoned(t.db, repository, name)
     await replaceBy('acme/new')
     expect((await look()).body).toContain(`<a href="/${repository.path}/packages/acme/new">acme/new</a>`)
-    await t.db.query(
-      `with added as (insert into upstream (repository_id, name, url, mode, position)
-                      values ($1, 'up', 'https://up.test', 'automatic', 1) returning id)
-       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at)
-       select $1, 'psr/log', id, now() from added`,
-      [repository.id],
-    )
+    const upstreamId = await anUpstream(t.db, repository, { name: 'up', url: 'https://up.test' })
+    await aMirroredPackage(t.db, repository, 'psr/log', { upstreamId, isSeen: true })
     await replaceBy('psr/log')
     expect((await look()).body).toContain(`<a href="/${repository.path}/-/upstreams?q=psr%2Flog">psr/log</a>`)
   })
@@ -204,11 +193,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
   it('has a badge for its advisories', async () => {
     const { repository, look } = await aPackage()
     expect((await look()).body).not.toContain('advisory</span>')
-    await t.db.query(
-      `insert into advisory (advisory_id, package_id, title, affected_versions)
-       select 'SVC-BADGE-1', id, 'Counts twice', '<2' from package where repository_id = $1`,
-      [repository.id],
-    )
+    await anAdvisory(t.db, repository, { title: 'Counts twice', affectedVersions: '<2' })
     expect((await look()).body).toContain('<span class="badge caution">1 advisory</span>')
   })
 
@@ -216,10 +201,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     const { path, repository, look } = await aPackage()
     expect((await t.app.inject(path)).statusCode).toBe(404)
     expect((await look('?version=9.9.9')).statusCode).toBe(404)
-    await t.db.query(
-      'update package_version set deleted_at = now() where package_id in (select id from package where repository_id = $1)',
-      [repository.id],
-    )
+    await markDeleted(t.db, repository)
     expect((await look()).statusCode).toBe(404)
   })
 })

@@ -2,17 +2,20 @@ import { expect, it } from 'vitest'
 import { findAccountDetails } from '../../../src/accounts/accounts.ts'
 import { listTokensOf } from '../../../src/accounts/personal-tokens.ts'
 import { listIdentityEvents } from '../../../src/events/identity-events.ts'
+import { anIdentity, setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import { aMember, anAccount, aPersonalToken, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { listStoredApplications } from '../../support/application-rows.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
+import { countRows } from '../../support/rows.ts'
 
 const t = useApp()
 
 /** A signed-in site administrator who opens pages and sends the forms of confirmation pages. */
 async function anAdministrator() {
   const account = await anAccount(t.db)
-  await t.db.query('update account set is_admin = true where id = $1', [account.id])
+  await setAdministrator(t.db, account, true)
   const cookie = await signIn(t.app, account)
   const open = (url: string) => t.app.inject({ url, headers: { cookie } })
   return {
@@ -106,7 +109,7 @@ it.each(['make-admin', 'unmake-admin', 'end-sessions', 'revoke-all', 'disable'])
   async (act) => {
     const { decide, open } = await anAdministrator()
     const other = await anAccount(t.db)
-    await t.db.query('update account set is_admin = $2 where id = $1', [other.id, act === 'unmake-admin'])
+    await setAdministrator(t.db, other, act === 'unmake-admin')
     const page = `/admin/accounts/${other.username}`
     const done = await decide(page, new RegExp(`href="([^"]+ask\\?act=${act})" data-confirm`))
     expect([done.statusCode, done.headers.location]).toEqual([303, page])
@@ -131,32 +134,26 @@ interface DangerousAct {
 
 async function anApplicationPage() {
   const { id, clientId } = await anApplication(t.db)
-  const row = async (sql: string) => (await t.db.query(sql, [id])).rows[0]
+  const stored = async () => (await listStoredApplications(t.db)).find((one) => one.clientId === clientId)
   return {
     page: `/admin/applications/${clientId}`,
-    status: () => row('select status, status_reason from application where id = $1'),
-    secrets: () => row('select count(*)::int as count from application_secret where application_id = $1'),
+    status: async () => {
+      const application = await stored()
+      return [application?.status, application?.statusReason]
+    },
+    secrets: () => countRows(t.db, 'application_secret', { applicationId: id }),
   }
 }
 
 async function anAccountPage() {
   const { id, username } = await anAccount(t.db)
-  await t.db.query(
-    `insert into account_identity (account_id, issuer, subject, provider) values ($1, 'https://id.test', $2, 'corp')`,
-    [id, username],
-  )
-  const { rows } = await t.db.query<{ hash: string }>(
-    'select password_hash as hash from account where id = $1',
-    [id],
-  )
+  await anIdentity(t.db, { id }, { issuer: 'https://id.test', subject: username, provider: 'corp' })
+  const hash = async () => (await storedAccount(t.db, { id }))?.passwordHash
+  const old = await hash()
   return {
     page: `/admin/accounts/${username}`,
-    hasOldPassword: async () => {
-      const sql = 'select password_hash = $2 as same from account where id = $1'
-      return (await t.db.query(sql, [id, rows[0]?.hash])).rows[0].same
-    },
-    identities: async () =>
-      (await t.db.query('select issuer from account_identity where account_id = $1', [id])).rows,
+    hasOldPassword: async () => (await hash()) === old,
+    identities: () => countRows(t.db, 'account_identity', { accountId: id }),
   }
 }
 
@@ -184,22 +181,22 @@ const dangerousActs: Record<
   'suspending an application': async () => {
     const { page, status } = await anApplicationPage()
     const link = /href="([^"]+ask\?act=suspend)" data-confirm/
-    return { page, link, read: status, after: { status: 'suspended', status_reason: null } }
+    return { page, link, read: status, after: ['suspended', null] }
   },
   'declining an application': async () => {
     const { page, status } = await anApplicationPage()
-    const after = { status: 'declined', status_reason: 'Unknown sender' }
+    const after = ['declined', 'Unknown sender']
     const link = /href="([^"]+ask\?act=decline)" data-confirm/
     return { page, link, entered: { reason: 'Unknown sender' }, read: status, after }
   },
   'a new client secret': async () => {
     const { page, secrets } = await anApplicationPage()
     const link = /<form class="card measure" method="get" action="([^"]+secret)" data-confirm/
-    return { page, link, query: '?overlap_seconds=3600', read: secrets, after: { count: 2 } }
+    return { page, link, query: '?overlap_seconds=3600', read: secrets, after: 2 }
   },
   'unlinking a provider of an account': async () => {
     const { page, identities } = await anAccountPage()
-    return { page, link: /href="([^"]+identities\?issuer=[^"]+)" data-confirm/, read: identities, after: [] }
+    return { page, link: /href="([^"]+identities\?issuer=[^"]+)" data-confirm/, read: identities, after: 0 }
   },
   'setting a password': async () => {
     const { page, hasOldPassword } = await anAccountPage()

@@ -3,8 +3,14 @@ import { rankPackages, rankUnrankedPackages } from '../../../src/packages/tables
 import { listOfferedPackagesBy, type OrderedPackage } from '../../../src/packages/tables/listed-packages.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { addPastDownloads } from '../../support/download-rows.ts'
+import { addPastDownloads, setDownloadTotals } from '../../support/download-rows.ts'
+import { aMirroredPackage } from '../../support/mirrored-rows.ts'
+import { addFirstVersions, addPackages } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
+import { vacuum } from '../../support/statistics.ts'
+import { addEmptyDocuments, delayChange } from '../../support/stored-documents.ts'
+import { anUpstream } from '../../support/upstream-rows.ts'
 
 describe('GET /<group>/<name>', () => {
   const t = useApp({ BASE_URL: 'http://svc.test:8080' })
@@ -26,14 +32,10 @@ describe('GET /<group>/<name>', () => {
 
   it('lists packages of upstreams separately, and names that wait for approval', async () => {
     const { repository, account } = await aPublisher(t)
-    await t.db.query(
-      `with u as (insert into upstream (repository_id, name, url, position, minimum_age_hours)
-                  values ($1, 'public', 'https://repo.example.com', 1, 72) returning id)
-       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, description, requester_id, requested_at)
-       select $1, 'psr/log', id, now(), 'Logs & more', null::bigint, null::timestamptz from u
-        union all select $1, 'wanted/lib', null, null, '', $2::bigint, now()`,
-      [repository.id, account.id],
-    )
+    const upstreamId = await anUpstream(t.db, repository, { minimumAgeHours: 72 })
+    const seen = { upstreamId, isSeen: true, description: 'Logs & more' }
+    await aMirroredPackage(t.db, repository, 'psr/log', seen)
+    await aMirroredPackage(t.db, repository, 'wanted/lib', { requesterId: account.id, isRequested: true })
     const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
     expect(body).toContain('From upstreams')
     expect(body).toMatch(/psr\/log.*public · first seen.*at least 72 hours old.*Logs &amp; more/s)
@@ -85,16 +87,11 @@ describe('GET /<group>/<name>', () => {
   it('finds packages by name and description, and pages through them by name', async () => {
     const { repository, account, push } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/one', manifest: { description: 'Apples' } })
-    await t.db.query(
-      `with more as (
-         insert into package (repository_id, name, description)
-         select $1, 'acme/p' || to_char(n, 'FM000'), 'Pears' from generate_series(1, 60) n
-         returning id)
-       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
-         from more, (select sort_key, sha256 from package_version limit 1) v`,
-      [repository.id],
-    )
+    const pears = Array.from({ length: 60 }, (_, i) => {
+      return { name: `acme/p${String(i + 1).padStart(3, '0')}`, description: 'Pears' }
+    })
+    await addPackages(t.db, repository, pears)
+    await addFirstVersions(t.db, repository)
     const cookie = await signIn(t.app, account)
     const names = (body: string) => [...body.matchAll(/packages\/(acme\/\w+)"/g)].map(([, name]) => name)
     const apples = await look(`/${repository.path}?q=APPLES`, cookie)
@@ -115,11 +112,8 @@ describe('GET /<group>/<name>', () => {
     ] as const)
       await addPastDownloads(t.db, { repositoryId: repository.id, name, version: '1.0.0' }, [[0, count]])
     // Last-Modified has whole seconds, so each change must be in its own second.
-    await t.db.query(
-      `update package_document d set last_modified = last_modified + case p.name when 'acme/a' then 3 when 'acme/c' then 2 else 1 end * interval '1 minute'
-         from package p where p.id = d.package_id and p.repository_id = $1`,
-      [repository.id],
-    )
+    for (const [name, minutes] of Object.entries({ 'acme/a': 3, 'acme/c': 2, 'acme/b': 1 }))
+      await delayChange(t.db, repository, name, minutes)
     const cookie = await signIn(t.app, account)
     const names = (body: string) =>
       [...body.matchAll(/class="title"><a href="[^"]+packages\/(acme\/\w)"/g)].map(([, name]) => name)
@@ -139,19 +133,10 @@ describe('GET /<group>/<name>', () => {
   it.each(['updated', 'downloads'])('pages through the packages by %s, each once', async (sort) => {
     const { repository, account, push } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/p000' })
-    await t.db.query(
-      `with more as (
-         insert into package (repository_id, name)
-         select $1, 'acme/p' || to_char(n, 'FM000') from generate_series(1, 119) n returning id
-       ), versions as (
-         insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-         select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
-           from more, (select sort_key, sha256 from package_version limit 1) v
-       )
-       insert into package_document (package_id, repository_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-       select id, $1, is_dev, 'http://svc.test:8080', now(), '', '', '' from more, unnest(array[false, true]) is_dev`,
-      [repository.id],
-    )
+    const more = Array.from({ length: 119 }, (_, i) => `acme/p${String(i + 1).padStart(3, '0')}`)
+    await addPackages(t.db, repository, more)
+    await addFirstVersions(t.db, repository)
+    await addEmptyDocuments(t.db, repository)
     await rankUnrankedPackages(t.db)
     const cookie = await signIn(t.app, account)
     const seen: (string | undefined)[] = []
@@ -168,25 +153,16 @@ describe('GET /<group>/<name>', () => {
   it('orders by downloads through an index, however many packages there are', async () => {
     const { repository, push } = await aPublisher(t)
     await push('1.0.0', { name: 'many/first' })
-    await t.db.query(
-      `with more as (
-         insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 3000) i returning id
-       ), totals as (
-         insert into package_download_total (package_id, count) select id, id % 7 from more
-       )
-       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
-         from more, (select sort_key, sha256 from package_version limit 1) v`,
-      [repository.id],
-    )
-    await t.db.query(
-      `insert into package_download_total (package_id, count) select id, 1000 from package where name = 'many/first'`,
-    )
+    const more = Array.from({ length: 3000 }, (_, i) => `many/p${i + 1}`)
+    await addPackages(t.db, repository, more)
+    await addFirstVersions(t.db, repository)
+    const totals = Object.fromEntries(more.map((name, i) => [name, i % 7]))
+    await setDownloadTotals(t.db, repository, { ...totals, 'many/first': 1000 })
     await rankUnrankedPackages(t.db)
     let ranked = 0
     for (let part = -1; part !== 0; ranked += part) part = await rankPackages(t.db, 1_000)
     expect(ranked).toBeGreaterThan(2000)
-    await t.db.query('vacuum analyze')
+    await vacuum(t.db)
     const seen: OrderedPackage[] = []
     for (let part: OrderedPackage[] | null = null; part === null || part.length === 600; ) {
       const after: string | null = seen.at(-1)?.place ?? null
@@ -244,7 +220,7 @@ describe('GET /<group>/<name>', () => {
     await aMember(t.db, account, repository, 'guest')
     const cookie = await signIn(t.app, account)
     expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(200)
-    await t.db.query('delete from repository_member where repository_id = $1', [repository.id])
+    await dropRows(t.db, 'repository_member', { repositoryId: repository.id })
     expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(404)
   })
 })

@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { aGroup, aGroupMember, aMember, aName, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { requireSecondFactor } from '../../support/group-rows.ts'
+import { aMirroredArchive, aMirroredPackage, markMirroredPackage } from '../../support/mirrored-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { anUpstream, markRemoved, setRules } from '../../support/upstream-rows.ts'
 
 const t = useApp()
 
@@ -16,20 +19,16 @@ async function findMirrors(search: string, cookie = ''): Promise<string> {
 async function aMirror(about: Parameters<typeof aRepository>[1] = {}) {
   const repository = await aRepository(t.db, about)
   const name = `${aName('vendor')}/log`
-  const { rows } = await t.db.query<{ id: string }>(
-    `insert into upstream (repository_id, name, url, position)
-     values ($1, 'packagist', 'https://repo.example.com', 1) returning id`,
-    [repository.id],
-  )
-  await t.db.query(
-    `insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, description)
-     values ($1, $2, $3, now(), 'Writes <logs>')`,
-    [repository.id, name, rows[0]?.id],
-  )
+  const upstreamId = await anUpstream(t.db, repository, {
+    name: 'packagist',
+    url: 'https://repo.example.com',
+  })
+  const seen = { upstreamId, isSeen: true, description: 'Writes <logs>' }
+  await aMirroredPackage(t.db, repository, name, seen)
   return {
     repository,
     name,
-    upstreamId: rows[0]?.id,
+    upstreamId,
     link: `/${repository.path}/-/upstreams?q=${encodeURIComponent(name)}`,
   }
 }
@@ -132,9 +131,7 @@ describe('GET /search for a package from an upstream', () => {
     await aGroupMember(t.db, account, repository.group, 'admin')
     const cookie = await signIn(t.app, account)
     expect(await findMirrors(name, cookie)).toContain(`href="${link}"`)
-    await t.db.query('update repository_group set requires_second_factor = true where id = $1', [
-      repository.group.id,
-    ])
+    await requireSecondFactor(t.db, repository.group)
     expect(await findMirrors(name, cookie)).toBe('')
   })
 
@@ -145,11 +142,7 @@ describe('GET /search for a package from an upstream', () => {
 
   it('finds a part of the name in any case, the equal name first', async () => {
     const { repository, name, upstreamId } = await aMirror({ visibility: 'public' })
-    await t.db.query(
-      `insert into mirrored_package (repository_id, name, upstream_id)
-       select $1, 'a' || $2 || suffix, $3 from unnest(array['', '-more']) suffix`,
-      [repository.id, name, upstreamId],
-    )
+    await aMirroredPackage(t.db, repository, [`a${name}`, `a${name}-more`], { upstreamId })
     const found = await findMirrors(name.toUpperCase())
     const titles = [...found.matchAll(/<h3 class="title"><a [^>]*>([^<]+)</g)].map(([, title]) => title)
     expect(titles).toEqual([name, `a${name}`, `a${name}-more`])
@@ -163,23 +156,16 @@ describe('GET /search for a package from an upstream', () => {
     const badges = async () =>
       [...(await findMirrors(name)).matchAll(/<span class="badge[^>]*>([^<]+)</g)].map(([, badge]) => badge)
     expect(await badges()).toEqual([])
-    await t.db.query(`update upstream set mode = 'approved' where id = $1`, [upstreamId])
+    await setRules(t.db, repository, { mode: 'approved' })
     expect(await badges()).toEqual(['not approved'])
-    await t.db.query('update mirrored_package set requested_at = now() where name = $1', [name])
+    await markMirroredPackage(t.db, name, { isRequested: true })
     expect(await badges()).toEqual(['waits for approval'])
     // The page of the repository agrees.
     const { body } = await t.app.inject(`/${repository.path}`)
     expect(body.slice(body.indexOf('id="mirrored"'))).toContain('waits for approval')
-    await t.db.query('update mirrored_package set approved_at = now(), gone_at = now() where name = $1', [
-      name,
-    ])
-    await t.db.query(
-      `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
-       select id, '1.0.0', 'abc', '1.0.0', '1.0.0.0', 'zip', 'https://repo.example.com/a.zip', 'other bytes', now()
-         from mirrored_package where name = $1`,
-      [name],
-    )
-    await t.db.query('update upstream set removed_at = now() where id = $1', [upstreamId])
+    await markMirroredPackage(t.db, name, { approvedAt: new Date(), isGone: true })
+    await aMirroredArchive(t.db, name, { alarm: 'other bytes' })
+    await markRemoved(t.db, { id: upstreamId })
     expect(await badges()).toEqual(['alarm', 'gone upstream', 'upstream removed', 'approved'])
   })
 })

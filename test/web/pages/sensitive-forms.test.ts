@@ -1,17 +1,22 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { findReturn } from '../../../src/web/pages/sign-in/return-path.ts'
+import { setAdministrator } from '../../support/account-rows.ts'
 import {
   type AccountActor,
   aGroupMember,
   anAccount,
   csrfTokenIn,
+  groupOf,
   post,
   signIn,
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
 import { listForms } from '../../support/form-urls.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { countRows } from '../../support/rows.ts'
+import { setProofAges } from '../../support/session-rows.ts'
 
 const t = useApp({ BASE_URL: 'http://localhost' })
 
@@ -112,11 +117,10 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
   beforeAll(async () => {
     const publisher = await aPublisher(t, { role: 'admin' })
     account = publisher.account
-    await t.db.query('update account set is_admin = true where id = $1', [account.id])
+    await setAdministrator(t.db, account, true)
     const [group = '', name = ''] = publisher.repository.path.split('/')
     await publisher.push('1.0.0')
-    const { rows } = await t.db.query('select id from repository_group where name = $1', [group])
-    await aGroupMember(t.db, account, rows[0], 'admin')
+    await aGroupMember(t.db, account, await groupOf(t.db, publisher.repository), 'admin')
     const { clientId } = await anApplication(t.db)
     const other = await anAccount(t.db)
     place = { group, name, vendor: 'acme', package: 'lib', clientId, username: other.username, id: '1' }
@@ -124,7 +128,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
     const csrf_token = csrfTokenIn(page)
     allForms = await listForms(t.app, cookie)
-    await t.db.query(`update session set proved_at = now() - interval '16 minutes'`)
+    await setProofAges(t.db, '16 minutes')
     send = async (url, form = {}) => {
       const { statusCode, headers } = await post(t.app, url, cookie, { csrf_token, ...form })
       return { statusCode, location: String(headers.location ?? '') }
@@ -146,13 +150,15 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
 
   it.each(kinds.asks)('%s asks for a new proof, and does nothing', async (url) => {
     const snapshot = async () => {
-      const { rows } = await t.db.query(
-        `select (select count(*)::int from personal_token) as tokens, (select count(*)::int from deploy_token) as deploy,
-                (select count(group_id)::int from repository) as repositories, (select count(*)::int from event where repository_id is not null or group_id is not null) as events,
-                (select count(*)::int from package_version where deleted_at is null) as versions,
-                (select count(*)::int from totp_factor) as factors`,
-      )
-      return rows[0]
+      const events = await eventsOf(t.db, {}, ['repositoryId', 'groupId'])
+      return {
+        tokens: await countRows(t.db, 'personal_token'),
+        deploy: await countRows(t.db, 'deploy_token'),
+        repositories: await countRows(t.db, 'repository', { deletedAt: null }),
+        events: events.filter((event) => event.repositoryId ?? event.groupId).length,
+        versions: await countRows(t.db, 'package_version', { deletedAt: null }),
+        factors: await countRows(t.db, 'totp_factor'),
+      }
     }
     const before = await snapshot()
     const asked = await send(path(url, place), forms[url])
@@ -182,7 +188,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
       const { statusCode, location } = await send(path(url, place))
       expect([url, statusCode, location.split('?')[0]]).toEqual([url, 303, '/settings/confirm-access'])
     }
-    expect((await t.db.query('select from account')).rowCount).toBe(2)
+    expect(await countRows(t.db, 'account')).toBe(2)
   })
 
   it.each([

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { changeRepository } from '../../../src/groups/repositories.ts'
 import {
   aGroup,
   aGroupMember,
@@ -12,7 +13,9 @@ import {
   signIn,
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { addFirstVersions, addPackages, markQuarantined } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { setDisplayName } from '../../support/session-rows.ts'
 
 const t = useApp()
 const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
@@ -94,13 +97,9 @@ describe('text that other people choose', () => {
       require: { 'acme/lib': '*' },
     }
     for (const version of ['0.9.0', '1.0.0']) await push(version, { manifest })
-    await t.db.query('update repository set description = $1 where id = $2', [hidden, repository.id])
-    await t.db.query('update account set display_name = $1 where id = $2', [hidden, account.id])
-    await t.db.query(
-      `update package_version v set quarantine_reason = $1, quarantined_at = now()
-         from package p where p.id = v.package_id and p.repository_id = $2 and v.version = '0.9.0'`,
-      [hidden, repository.id],
-    )
+    await changeRepository(t.db, repository.id, { description: hidden, visibility: null })
+    await setDisplayName(t.db, account, hidden)
+    await markQuarantined(t.db, repository, hidden, { version: '0.9.0' })
     const cookie = await signIn(t.app, account)
     const home = `/${repository.path}`
     const pages = ['', '/-/members', '/packages/acme/lib', '/packages/acme/lib/-/versions']
@@ -209,14 +208,9 @@ describe('GET /search', () => {
       name: 'acme/a-very-long-name-of-a-needle',
       manifest: { description: 'Finds haystacks' },
     })
-    await t.db.query(
-      `with made as (insert into package (repository_id, name, description)
-                     select $1, 'straw/s' || i, 'Straw' from generate_series(1, 3000) i returning id)
-       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
-       select made.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
-         from made, (select sort_key, sha256 from package_version limit 1) v`,
-      [repository.id],
-    )
+    const straws = Array.from({ length: 3000 }, (_, i) => ({ name: `straw/s${i + 1}`, description: 'Straw' }))
+    await addPackages(t.db, repository, straws)
+    await addFirstVersions(t.db, repository)
     const names = (body: string) => [...body.matchAll(/packages\/([\w-]+\/[\w-]+)"/g)].map(([, name]) => name)
     const admin = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
     const stranger = await signIn(t.app, await anAccount(t.db))

@@ -4,10 +4,13 @@ import { describe, expect, it } from 'vitest'
 import { deleteExpiredUploads } from '../../../src/packages/tables/browser-uploads.ts'
 import { aMember, anAccount, aPersonalToken, aRepository, password } from '../../support/actors.ts'
 import { useDatabase } from '../../support/database.ts'
+import { countEvents } from '../../support/event-rows.ts'
 import { ageUnusedArchives } from '../../support/garbage.ts'
 import { runSvc, type Server } from '../../support/program.ts'
 import { aPackageZip, basic } from '../../support/registry-actors.ts'
 import { useServers } from '../../support/servers.ts'
+import { endConnections, waitingFor, whileLocked } from '../../support/table-locks.ts'
+import { expireUploads } from '../../support/upload-rows.ts'
 
 describe('an upload in the browser whose server is killed (kill -9)', () => {
   const database = useDatabase()
@@ -87,21 +90,20 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     table: string,
     { publish }: { publish: (server: Server) => Promise<number> },
   ): Promise<void> {
-    const holder = await database.db.connect()
-    await holder.query('begin')
-    await holder.query(`lock table ${table} in exclusive mode`)
-    try {
-      const response = publish(server).catch(() => 'none')
-      const waiting = async () => (await database.db.query(publication, [table])).rowCount
-      await expect.poll(waiting).toBeGreaterThan(0)
-      await kill(server)
-      expect(await response).toBe('none')
-      // PostgreSQL would still run the statement that waits.
-      await database.db.query(publication.replace('select', 'select pg_terminate_backend(l.pid)'), [table])
-    } finally {
-      await holder.query('rollback')
-      holder.release()
-    }
+    await whileLocked(
+      database.db,
+      table,
+      async () => {
+        const response = publish(server).catch(() => 'none')
+        const waiting = () => waitingFor(database.db, table, publication)
+        await expect.poll(waiting).not.toEqual([])
+        await kill(server)
+        expect(await response).toBe('none')
+        // PostgreSQL would still run the statement that waits.
+        await endConnections(database.db, await waiting())
+      },
+      'exclusive',
+    )
   }
 
   it('has published nothing, and continues after the preview with another process', async () => {
@@ -136,11 +138,8 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     expect((await upload.pull(next)).body).toContain('"version":"1.0.0"')
     expect(await upload.publish(next)).toBe(303)
     expect((await upload.look(next)).status).toBe(404)
-    const { rows } = await database.db.query<{ count: number }>(
-      `select count(*)::int as count from event where repository_id = $1 and action = 'publish'`,
-      [upload.repository.id],
-    )
-    expect(rows).toEqual([{ count: 1 }])
+    const published = { repositoryId: upload.repository.id, action: 'publish' }
+    expect(await countEvents(database.db, published)).toBe(1)
   })
 
   it('leaves files that a collection removes after a day', async () => {
@@ -156,9 +155,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     for (const { parentPath, name } of [...(await files('tmp')), ...(await files('archives'))]) {
       await utimes(join(parentPath, name), long, long)
     }
-    await database.db.query(`update browser_upload set expires_at = now() where repository_id = $1`, [
-      upload.repository.id,
-    ])
+    await expireUploads(database.db, { repositoryId: upload.repository.id })
     expect(await deleteExpiredUploads(database.db, 100)).toBe(1)
     await ageUnusedArchives(database.db)
     const { stdout } = await runSvc(['collect-garbage', '--force', '--json'], environment())
@@ -170,8 +167,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
 })
 
 /** The statement of a publication that waits for the table. Background jobs may wait for it too. */
-const publication = `select from pg_locks l join pg_stat_activity a on a.pid = l.pid
-  where not l.granted and l.relation = $1::regclass and a.query ~ '^(select insert_events|delete from browser_upload where id)'`
+const publication = /^(select insert_events|delete from browser_upload where id)/
 
 function csrfTokenOf(body: string): string {
   return /name="csrf_token" value="([^"]+)"/.exec(body)?.[1] ?? ''

@@ -5,7 +5,12 @@ import type { Role } from '../../../src/domain/permissions.ts'
 import { deleteExpiredUploads } from '../../../src/packages/tables/browser-uploads.ts'
 import { aMember, anAccount, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
+import { countRows } from '../../support/rows.ts'
+import { discardUploads, expireUploads, setUploads } from '../../support/upload-rows.ts'
+import { anUpstream } from '../../support/upstream-rows.ts'
 import { aZip } from '../../support/zip.ts'
 
 const t = useApp({ MAX_ARCHIVE_BYTES: '1048576' })
@@ -70,11 +75,8 @@ describe('/<group>/<name>/-/upload', () => {
     expect((await open(path)).statusCode).toBe(404)
     expect((await decide(path, { act: 'publish', version: '1.2.0' })).statusCode).toBe(404)
     expect(await temporaryFiles()).toBe(0)
-    const { rows } = await t.db.query(
-      'select action, actor_id is not null as "hasAccount", token_id as token from event where repository_id = $1',
-      [repository.id],
-    )
-    expect(rows).toEqual([{ action: 'publish', hasAccount: true, token: null }])
+    const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'actorId', 'tokenId'])
+    expect(events).toEqual([{ action: 'publish', actorId: expect.any(String), tokenId: null }])
   })
 
   it('suggests the version of composer.json or of the file name, and shows warnings', async () => {
@@ -97,20 +99,14 @@ describe('/<group>/<name>/-/upload', () => {
     const refused = await upload(zip)
     expect(refused.statusCode).toBe(status)
     expect(refused.body).toContain(reason)
-    const { rows } = await t.db.query('select from browser_upload where account_id = $1', [account.id])
-    expect(rows).toHaveLength(0)
+    expect(await countRows(t.db, 'browser_upload', { accountId: account.id })).toBe(0)
     expect(await temporaryFiles()).toBe(0)
   })
 
   it('explains on the preview that a vendor of an upstream needs a claim', async () => {
     const { upload, open, repository } = await aMemberOf()
-    await t.db.query(
-      `with public as (
-         insert into upstream (repository_id, name, url, position) values ($1, 'public', 'https://example.com', 1) returning id
-       )
-       insert into mirrored_package (repository_id, name, upstream_id) select $1, 'acme/other', id from public`,
-      [repository.id],
-    )
+    const upstreamId = await anUpstream(t.db, repository)
+    await aMirroredPackage(t.db, repository, 'acme/other', { upstreamId })
     const path = String((await upload(aPackageZip('acme/lib'))).headers.location)
     const { body } = await open(`${path}?version=1.0.0`)
     expect(body).toContain('An administrator must claim the vendor first')
@@ -189,23 +185,15 @@ describe('/<group>/<name>/-/upload', () => {
     const full = sent.find(({ statusCode }) => statusCode === 429)
     expect(full?.body).toContain('You have 5 uploads that are not published')
     expect(full?.body).toContain('Publish or discard one')
-    await t.db.query('update browser_upload set discarded_at = now() where account_id = $1', [account.id])
+    await discardUploads(t.db, { accountId: account.id })
     expect((await upload(aPackageZip('acme/lib'))).statusCode).toBe(303)
     // There is room again when the second upload expires.
-    await t.db.query(
-      `update browser_upload u set size = 2500000, expires_at = '2030-01-01 10:00Z'::timestamptz + n * interval '1 minute'
-         from (select id, row_number() over (order by created_at) as n from browser_upload where account_id = $1) o
-        where u.id = o.id`,
-      [account.id],
-    )
+    await setUploads(t.db, account, 2_500_000, new Date('2030-01-01T10:00Z'))
     const fullOfBytes = await upload(aPackageZip('acme/lib'))
     expect(fullOfBytes.statusCode).toBe(429)
     expect(fullOfBytes.body).toContain('at most 10 MB within 12 hours, and discarded ones count too')
     expect(fullOfBytes.body).toContain('wait until 1 Jan 2030, 10:02 UTC')
-    await t.db.query(
-      `update browser_upload set expires_at = now() - interval '1 second' where account_id = $1`,
-      [account.id],
-    )
+    await expireUploads(t.db, { accountId: account.id })
     const last = await upload(aPackageZip('acme/lib'))
     expect(last.statusCode).toBe(303)
     expect(await deleteExpiredUploads(t.db, 100)).toBe(6)

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
+import { operator } from '../../../src/domain/principal.ts'
+import { insertEvent } from '../../../src/events/events.ts'
 import {
   aGroup,
   aGroupMember,
@@ -12,7 +14,17 @@ import {
 } from '../../support/actors.ts'
 import { aCaller, asOperator } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import {
+  aMirroredArchive,
+  aMirroredPackage,
+  markMirroredPackage,
+  mirroredPackages,
+} from '../../support/mirrored-rows.ts'
+import { addPackages } from '../../support/package-rows.ts'
+import { countRows } from '../../support/rows.ts'
 import { askUpstreams, raiseAlarm, upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { ageRoots, upstreamRows } from '../../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -44,22 +56,20 @@ async function onPage(account: { id: string; username: string }, repository: { p
 }
 
 const draft = () => ({ url: upstream.url, name: 'public', mode: 'automatic' })
-const upstreamsOf = async ({ id }: { id: string }) =>
-  (
-    await t.db.query(
-      `select name, mode, allow, deny, exempt, minimum_age_hours as age, position,
-              keeps_source as source from upstream
-        where repository_id = $1 and removed_at is null`,
-      [id],
-    )
-  ).rows
-const lastEvent = async () =>
-  (
-    await t.db.query(
-      `select action, actor_id as "accountId", package, details from event where repository_id is not null or group_id is not null order by id desc limit 1`,
-    )
-  ).rows[0]
-
+const upstreamsOf = async (repository: { id: string }) =>
+  (await upstreamRows(t.db, repository)).flatMap(
+    ({ isRemoved, minimumAgeHours: age, keepsSource: source, ...row }) => {
+      const { name, mode, allow, deny, exempt, position } = row
+      return isRemoved ? [] : [{ name, mode, allow, deny, exempt, age, position, source }]
+    },
+  )
+const lastEvent = async () => {
+  const columns = ['action', 'actorId', 'package', 'details', 'repositoryId', 'groupId'] as const
+  const last = (await eventsOf(t.db, {}, columns)).findLast((event) => event.repositoryId ?? event.groupId)
+  return (
+    last && { action: last.action, accountId: last.actorId, package: last.package, details: last.details }
+  )
+}
 describe('/<group>/<name>/-/upstreams', () => {
   it('shows everyone who may pull where a package comes from, and its settings to admins only', async () => {
     const caller = await aCaller(t)
@@ -69,7 +79,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     ])
     await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', minimum_age_hours: 72 })
     await caller.ask('p2/seen/lib.json')
-    await t.db.query(`update mirrored_package set approved_at = '2026-01-02T03:04Z' where name = 'seen/lib'`)
+    await markMirroredPackage(t.db, 'seen/lib', { approvedAt: new Date('2026-01-02T03:04Z') })
     await raiseAlarm(t.db, 'seen/lib')
     const guest = await anAccount(t.db)
     await aMember(t.db, guest, caller.repository, 'guest')
@@ -91,11 +101,8 @@ describe('/<group>/<name>/-/upstreams', () => {
 
   it('pages through more packages than fit on one page', async () => {
     const { repository, open } = await aVisitor('guest')
-    await t.db.query(
-      `insert into mirrored_package (repository_id, name, first_seen_at)
-       select $1, 'many/p' || to_char(i, 'fm000'), now() from generate_series(1, 120) i`,
-      [repository.id],
-    )
+    const names = Array.from({ length: 120 }, (_, i) => `many/p${String(i + 1).padStart(3, '0')}`)
+    await aMirroredPackage(t.db, repository, names, { isSeen: true })
     const first = await open('?q=many')
     const [, query = ''] = /upstreams(\?[^"]+)">More packages/.exec(first.body) ?? []
     const second = await open(query.replaceAll('&amp;', '&'))
@@ -106,12 +113,14 @@ describe('/<group>/<name>/-/upstreams', () => {
 
   it('lists a package once that is mirrored and waits for approval', async () => {
     const { repository, open } = await aVisitor('admin')
-    await t.db.query(
-      `insert into mirrored_package (repository_id, name, first_seen_at, requested_at, approved_at)
-       values ($1, 'twice/waits', now(), now(), null), ($1, 'twice/done', now(), now(), now()),
-              ($1, 'twice/seen', now(), null, null), ($1, 'twice/asked', null, now(), null)`,
-      [repository.id],
-    )
+    await aMirroredPackage(t.db, repository, 'twice/waits', { isSeen: true, isRequested: true })
+    await aMirroredPackage(t.db, repository, 'twice/done', {
+      isSeen: true,
+      isRequested: true,
+      isApproved: true,
+    })
+    await aMirroredPackage(t.db, repository, 'twice/seen', { isSeen: true })
+    await aMirroredPackage(t.db, repository, 'twice/asked', { isRequested: true })
     for (const query of ['', '?q=twice']) {
       const { body } = await open(query)
       const names = [...body.matchAll(/class="title">(twice\/\w+)</g)].map(([, name]) => name)
@@ -149,8 +158,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     const admin = await aVisitor('admin', { isOfGroup: true })
     expect((await post(t.app, admin.url + below, admin.cookie, form)).statusCode).toBe(403)
     expect(await upstreamsOf(admin.repository)).toEqual([])
-    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [admin.group.id])
-    expect(rows).toEqual([])
+    expect(await countRows(t.db, 'vendor_claim', { groupId: admin.group.id })).toBe(0)
   })
 })
 
@@ -174,11 +182,8 @@ describe('requests and approvals', () => {
     expect(waiting).toContain(`Requested by ${account.username}`)
     expect((await admin.send('/approve', { packages: 'wanted/lib\r\nother/lib' })).statusCode).toBe(303)
     expect(await lastEvent()).toMatchObject({ action: 'approve-package', accountId: admin.account.id })
-    const { rows } = await t.db.query(
-      'select name from mirrored_package where repository_id = $1 and approved_at is not null order by name',
-      [admin.repository.id],
-    )
-    expect(rows).toEqual([{ name: 'other/lib' }, { name: 'wanted/lib' }])
+    const approved = (await mirroredPackages(t.db, admin.repository)).filter(({ isApproved }) => isApproved)
+    expect(approved.map(({ name }) => name)).toEqual(['other/lib', 'wanted/lib'])
     expect((await guest.open()).body).not.toContain('id="waiting"')
   })
 
@@ -297,15 +302,14 @@ describe('the alarm of a changed archive', () => {
 
   it('is shown for each version, at most 20 of a package', async () => {
     const { repository, open } = await aVisitor('admin')
-    await t.db.query(
-      `with named as (
-         insert into mirrored_package (repository_id, name, first_seen_at) values ($1, 'alarm/many', now()) returning id
-       )
-       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
-       select id, '1.' || i % 25, 'a' || i, '1.' || i % 25, '', 'zip', '', 'change ' || i, now() - i * interval '1 minute'
-         from named, generate_series(0, 49) i`,
-      [repository.id],
-    )
+    await aMirroredPackage(t.db, repository, 'alarm/many', { isSeen: true })
+    for (let i = 0; i < 50; i += 1)
+      await aMirroredArchive(t.db, 'alarm/many', {
+        version: `1.${i % 25}`,
+        reference: `a${i}`,
+        alarm: `change ${i}`,
+        alarmedHoursAgo: i,
+      })
     const { body } = await open()
     const shown = [...body.matchAll(/changed archive of (\S+) is not served: change (\d+)\./g)]
     expect(shown).toHaveLength(20)
@@ -411,39 +415,33 @@ describe('the forms of vendors', () => {
     expect((await open('/release?vendor=ours')).body).toContain('Release the vendor ours?')
     expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(303)
     expect(await lastEvent()).toMatchObject({ action: 'release-vendor', details: { vendor: 'ours' } })
-    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
-    expect(rows).toEqual([])
+    expect(await countRows(t.db, 'vendor_claim', { groupId: group.id })).toBe(0)
     expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
   })
 
   it('release no vendor of packages that the group has published', async () => {
     const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
     await send('/claim', { vendor: 'ours' })
-    await t.db.query(`insert into package (repository_id, name) values ($1, 'ours/lib')`, [repository.id])
+    await addPackages(t.db, repository, ['ours/lib'])
     const refused = await send('/release', { vendor: 'ours' })
     expect([refused.statusCode, refused.body]).toEqual([
       400,
       expect.stringContaining('the group has published packages of ours'),
     ])
-    const { rowCount } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
-    expect(rowCount).toBe(1)
+    expect(await countRows(t.db, 'vendor_claim', { groupId: group.id })).toBe(1)
   })
 
   it('claim no vendor of mirrored packages that no exception matches, unless forced', async () => {
     const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
     await send('', draft())
-    await t.db.query(
-      `insert into mirrored_package (repository_id, name, upstream_id)
-       select repository_id, 'public/lib', id from upstream where repository_id = $1`,
-      [repository.id],
-    )
+    const [row] = await upstreamRows(t.db, repository)
+    await aMirroredPackage(t.db, repository, 'public/lib', { upstreamId: row?.id ?? '' })
     const refused = await send('/claim', { vendor: 'public', exceptions: 'public/typo' })
     expect([refused.statusCode, refused.body]).toEqual([
       400,
       expect.stringContaining('would become unavailable'),
     ])
-    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
-    expect(rows).toEqual([])
+    expect(await countRows(t.db, 'vendor_claim', { groupId: group.id })).toBe(0)
     expect((await send('/claim', { vendor: 'public', exceptions: 'public/l*' })).statusCode).toBe(303)
     expect((await send('/claim', { vendor: 'public', exceptions: 'public/typo' })).statusCode).toBe(400)
     const forced = await send('/claim', { vendor: 'public', exceptions: 'public/typo', force: 'yes' })
@@ -454,13 +452,20 @@ describe('the forms of vendors', () => {
     const { account, repository, cookie, send } = await aVisitor('admin', { isOfGroup: true })
     await send('', draft())
     await send('/claim', { vendor: 'ours' })
-    await t.db.query(
-      `insert into event (repository_id, actor_id, package, version, action, details)
-       values ($1, $2, 'psr/log', null, 'approve-package', '{}'),
-              ($1, null, 'psr/log', '1.0.0', 'archive-alarm', '{"reason": "other bytes"}'),
-              ($1, $2, 'psr/log', '1.0.0', 'accept-archive', '{"upstream": "public", "alarm": "other bytes"}')`,
-      [repository.id, account.id],
-    )
+    const about = { repositoryId: repository.id, packageName: 'psr/log' }
+    const by = { ...operator, accountId: account.id }
+    const alarm = { ...about, version: '1.0.0' }
+    await insertEvent(t.db, by, { ...about, action: 'approve-package' })
+    await insertEvent(t.db, operator, {
+      ...alarm,
+      action: 'archive-alarm',
+      details: { reason: 'other bytes' },
+    })
+    await insertEvent(t.db, by, {
+      ...alarm,
+      action: 'accept-archive',
+      details: { upstream: 'public', alarm: 'other bytes' },
+    })
     const { body } = await look(`/${repository.path}/-/activity`, cookie)
     const told = body.slice(body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
     for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
@@ -490,7 +495,7 @@ it('the time of the last failed attempt to read an upstream is shown until one s
   const { open } = await onPage(caller.account as Parameters<typeof onPage>[0], caller.repository)
   let names = 0
   const read = async () => {
-    await t.db.query(`update upstream set root_checked_at = now() - interval '1 hour'`)
+    await ageRoots(t.db, 1)
     names += 1
     await caller.ask(`p2/some/package${names}.json`)
     return (await caller.call('GET', '/upstreams')).json()[0]

@@ -9,7 +9,9 @@ import { buildApp } from '../../../src/web/server/app.ts'
 import { openLog } from '../../../src/web/server/log.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { dropRows } from '../../support/rows.ts'
 import { canMount, mountSmallDisk, remount } from '../../support/small-disk.ts'
+import { whileLocked } from '../../support/table-locks.ts'
 
 describe('GET /healthz and /readyz', () => {
   const t = useApp()
@@ -42,23 +44,18 @@ describe('GET /healthz and /readyz', () => {
   })
 
   it('is not ready while a migration is missing, and names it', async () => {
-    await t.db.query(`delete from applied_migration where name = '0004_tokens.sql'`)
+    await dropRows(t.db, 'applied_migration', { name: '0004_tokens.sql' })
     const response = await t.app.inject('/readyz')
     expect(response.statusCode).toBe(503)
     expect(response.json().reason).toContain('0004_tokens.sql')
   })
 
   it('is not ready while the database is silent', async () => {
-    const tx = await t.db.connect()
-    await tx.query('begin')
-    await tx.query('lock table applied_migration in access exclusive mode')
-    const response = await t.app.inject('/readyz')
+    const response = await whileLocked(t.db, 'applied_migration', async () => t.app.inject('/readyz'))
     expect([response.statusCode, response.json()]).toEqual([
       503,
       { status: 'not ready', reason: 'the database does not respond' },
     ])
-    await tx.query('rollback')
-    tx.release()
   })
 
   it('is not ready while the volume is gone, and names each reason', async () => {

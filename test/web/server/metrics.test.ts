@@ -12,9 +12,13 @@ import { version } from '../../../src/version.ts'
 import { countUpstreams } from '../../../src/web/server/upstream-metrics.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post } from '../../support/actors.ts'
 import { type TestApp, useApp } from '../../support/app.ts'
+import { aStoredFile } from '../../support/archive-rows.ts'
+import { aJobKind, aStoredJob } from '../../support/job-rows.ts'
 import { useListeningApp } from '../../support/listening.ts'
+import { noteWork } from '../../support/maintenance-rows.ts'
 import { freePort } from '../../support/program.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
+import { whileLocked } from '../../support/table-locks.ts'
 
 const t = useApp()
 const port = await freePort()
@@ -83,27 +87,21 @@ describe('GET /metrics (CONTRACT 4.8)', () => {
 
   it('shows requests that wait for a connection of their own pool, such as searches', async () => {
     const { ask } = await aPublisher(t)
-    const other = await t.db.connect()
-    try {
-      await other.query('begin; lock table package in access exclusive mode')
-      const searches = Array.from({ length: 3 }, (_, number) => ask(`search.json?q=x${number}`))
+    const searches = await whileLocked(t.db, 'package', async () => {
+      const asked = Array.from({ length: 3 }, (_, number) => ask(`search.json?q=x${number}`))
       const waiting = async () => (await samples()).get('svc_database_connections{state="waiting"}')
       await expect.poll(waiting).toBe(1)
-      await other.query('rollback')
-      expect((await Promise.all(searches)).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200])
-    } finally {
-      other.release(true)
-    }
+      return asked
+    })
+    expect((await Promise.all(searches)).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200])
   })
 
   it('shows the background jobs by name and state, and when they last succeeded', async () => {
-    await t.db.query(
-      `insert into job (name, is_running, failed_at)
-       values ('a', false, null), ('a', false, null), ('a', true, null), ('a', false, now()), ('b', true, null)`,
-    )
-    await t.db.query(
-      `insert into job_kind (name, succeeded_at) values ('a', to_timestamp(1000)), ('c', null)`,
-    )
+    for (const about of [{}, {}, { isRunning: true }, { failedDaysAgo: 0 }])
+      await aStoredJob(t.db, 'a', about)
+    await aStoredJob(t.db, 'b', { isRunning: true })
+    await aJobKind(t.db, 'a', { succeededAt: new Date(1_000_000) })
+    await aJobKind(t.db, 'c')
     const all = await samples()
     const states = (job: string) =>
       ['queued', 'active', 'failed'].map((state) => all.get(`svc_jobs{job="${job}",state="${state}"}`))
@@ -135,11 +133,9 @@ describe('the metrics of a server that listens', async () => {
   it('counts a request in flight until its response is sent or its client has gone', async () => {
     const inFlight = async () => (await now()).get('svc_http_requests_in_flight')
     const { path, authorization } = await aPublisher(t)
-    const tx = await t.db.connect()
-    try {
-      await tx.query('begin; lock table repository in access exclusive mode')
+    const pulls = await whileLocked(t.db, 'repository', async () => {
       const client = new AbortController()
-      const pulls = [client.signal, undefined].map((signal) =>
+      const both = [client.signal, undefined].map((signal) =>
         fetch(`${url}${path}packages.json`, { headers: { authorization }, ...(signal && { signal }) }).catch(
           () => null,
         ),
@@ -148,12 +144,10 @@ describe('the metrics of a server that listens', async () => {
       await expect.poll(inFlight).toBe(3)
       client.abort()
       await expect.poll(inFlight).toBe(2)
-      await tx.query('rollback')
-      await Promise.all(pulls)
-      await expect.poll(inFlight).toBe(1)
-    } finally {
-      tx.release(true)
-    }
+      return both
+    })
+    await Promise.all(pulls)
+    await expect.poll(inFlight).toBe(1)
   })
 
   it('counts the bytes of open and of closed connections', async () => {
@@ -219,11 +213,7 @@ describe('the metrics of the installation', () => {
   const now = () => samples(t)
 
   it('are missing while the database does not respond, and the rest is shown', async () => {
-    const tx = await t.db.connect()
-    await tx.query('begin; lock table maintenance, job, stored_archive in access exclusive mode')
-    const all = await now()
-    await tx.query('rollback')
-    tx.release()
+    const all = await whileLocked(t.db, ['maintenance', 'job', 'stored_archive'], () => now())
     const names = [...all.keys()].map((key) => key.replace(/\{.*/, ''))
     expect(names).not.toContain('svc_jobs')
     expect(names).not.toContain('svc_maintenance_last_success_timestamp_seconds')
@@ -234,8 +224,8 @@ describe('the metrics of the installation', () => {
   it('show archives, their problems, and when the last backup and collection ended', async () => {
     const { push } = await aPublisher(t)
     const { size } = (await push('1.0.0')).json() as { size: number }
-    await t.db.query(`insert into stored_archive (sha256, size, problem) values (sha256('x'), 10, 'missing')`)
-    await t.db.query(`insert into maintenance values ('backup', to_timestamp(1000))`)
+    await aStoredFile(t.db, 10, 'missing')
+    await noteWork(t.db, 'backup', new Date(1_000_000))
     const all = await now()
     expect([all.get('svc_archives'), all.get('svc_archive_bytes')]).toEqual([2, size + 10])
     const problems = ['missing', 'damaged', 'wrong size'].map((kind) =>
