@@ -74,6 +74,8 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
       return void response.writeHead(304, headers).end()
     response.writeHead(200, headers).end(file.bytes)
   })
+  // A client that is busy for seconds would use a connection in the moment in which the server closes it.
+  server.keepAliveTimeout = 0
   beforeAll(async () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     port = (server.address() as AddressInfo).port
