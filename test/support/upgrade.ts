@@ -164,8 +164,10 @@ async function findRepositoryId(db: pg.Pool, path: string): Promise<string> {
 /** Returns the functions that have a file in `migrations/functions`, with their parameters. */
 async function listFunctions(db: pg.Pool): Promise<string[]> {
   const { rows } = await db.query<{ signature: string }>(
+    // No statement can call a trigger function, although comments name it.
     `select p.oid::regprocedure::text as signature
-       from applied_function f join pg_proc p on f.name = 'functions/' || p.proname || '.sql'`,
+       from applied_function f join pg_proc p on f.name = 'functions/' || p.proname || '.sql'
+      where p.prorettype <> 'trigger'::regtype`,
   )
   return [...new Set(rows.map(({ signature }) => signature))]
 }
