@@ -58,6 +58,8 @@ begin
   values (the_grant_id, the_authorization_id, the_account_id, request.application_id, request.scopes, request.resource_scope,
           case when request.resource_scope = 'specified' then chosen_ids else '{}' end)
   returning * into granted;
+  perform note_identity_event('consent-given', the_account_id, request.application_id,
+                              jsonb_build_object('scopes', granted.scopes, 'resource_scope', granted.resource_scope));
   if former.id is not null and covers_grant(former, granted) and not covers_grant(granted, former) then
     perform note_identity_event('consent-narrowed', the_account_id, request.application_id,
                                 jsonb_build_object('from', describe_grant(former), 'to', describe_grant(granted)));

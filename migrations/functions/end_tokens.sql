@@ -17,6 +17,7 @@ declare
   call record;
   ended_ids bigint[] := '{}';
   ended_by text[] := '{}';
+  withdrawn jsonb;
 begin
   -- One statement for all access tokens and their events. A statement for each call would take longer than its work.
   for call in
@@ -70,8 +71,12 @@ begin
   for call in
     select distinct on (id) id, actor from unnest(ended_ids, ended_by) as ended (id, actor) order by id
   loop
-    perform set_config('svc.actor', call.actor, true);
-    update account_authorization set ended_at = now() where id = call.id and ended_at is null;
+    update account_authorization set ended_at = now() where id = call.id and ended_at is null
+    returning jsonb_build_object('action', 'authorization-withdrawn', 'account_id', account_id, 'application_id', application_id)
+         into withdrawn;
+    if found then
+      perform insert_events(jsonb_build_array(withdrawn), call.actor::jsonb);
+    end if;
   end loop;
 end
 $$;

@@ -236,7 +236,7 @@ async function noteRevoked(
 }
 
 /**
- * Revokes all personal access tokens of an account and withdraws all its applications. Returns how many. Authorizations
+ * Revokes all personal access tokens of an account and withdraws all its applications. Writes the events, and returns how many. Authorizations
  * are locked by id, as `redeem_codes` describes.
  */
 export async function revokeAllOf(
@@ -244,22 +244,28 @@ export async function revokeAllOf(
   by: Principal,
   accountId: string,
 ): Promise<{ tokens: number; applications: number }> {
-  const { rows } = await tx.query<{ revoked: { name: string }[]; applications: number }>(
+  const { rows } = await tx.query<{ revoked: { name: string }[]; withdrawn: string[] }>(
     `with tokens as (
        update personal_token set revoked_at = now() where account_id = $1 and revoked_at is null returning id, name
      ), applications as (
        update account_authorization set ended_at = now()
         where id in (select id from account_authorization
                       where account_id = $1 and ended_at is null order by id for no key update)
-       returning id
+       returning id, application_id
      )
      select (select coalesce(json_agg(json_build_object('name', name) order by id), '[]') from tokens) as revoked,
-            (select count(*)::int from applications) as applications`,
+            array(select application_id from applications order by id) as withdrawn`,
     [accountId],
   )
-  const [{ revoked, applications }] = rows as [(typeof rows)[0]]
+  const [{ revoked, withdrawn }] = rows as [(typeof rows)[0]]
   await noteRevoked(tx, by, accountId, revoked)
-  return { tokens: revoked.length, applications }
+  const events = withdrawn.map((applicationId) => ({
+    action: 'authorization-withdrawn' as const,
+    accountId,
+    applicationId,
+  }))
+  if (events.length > 0) await insertEvents(tx, by, events)
+  return { tokens: revoked.length, applications: withdrawn.length }
 }
 
 /** Lists tokens of an account, or of all accounts, that are not revoked, oldest first; `after` is an id. */

@@ -7,6 +7,8 @@ export interface NewEvent {
   action: IdentityAction | RegistryAction
   /** The account that an identity event is about. */
   accountId?: string
+  /** The application that an identity event is about. */
+  applicationId?: string
   /** Null for an event of a whole group. */
   repositoryId?: string | null
   /** Set only for an event of a whole group. */
@@ -35,10 +37,20 @@ export async function insertEvents(db: Queryable, by: Principal, events: readonl
   })
 }
 
-function rowOf({ action, accountId, repositoryId, groupId, packageName, version, details }: NewEvent) {
+function rowOf({
+  action,
+  accountId,
+  applicationId,
+  repositoryId,
+  groupId,
+  packageName,
+  version,
+  details,
+}: NewEvent) {
   return {
     action,
     account_id: accountId,
+    application_id: applicationId,
     repository_id: repositoryId,
     group_id: groupId,
     package: packageName,

@@ -65,6 +65,7 @@ export async function createDeployToken(
       await requireLivePrincipal(tx, by)
       await requireBelowLimit(tx, config, by, 'deployTokens', groupId)
       const inserted = await insertDeployToken(tx, wanted, hashSecret(token), by.accountId)
+      await insertTokenEvents(tx, by, 'deploy-token-created', [inserted.id])
       await insertEvent(tx, by, {
         ...aboutGroup(groupId),
         action: 'create-deploy-token',
@@ -94,8 +95,10 @@ export async function revokeDeployToken(
   return transaction(
     db,
     async (tx) => {
-      const name = await endDeployToken(tx, place, which)
-      if (name === null) return null
+      const revoked = await endDeployToken(tx, place, which)
+      if (revoked === null) return null
+      const { id, name } = revoked
+      await insertTokenEvents(tx, by, 'deploy-token-revoked', [id])
       const event = {
         ...aboutGroup(place.groupId),
         action: 'revoke-deploy-token',
@@ -114,12 +117,14 @@ export async function revokeDeployTokensOf(
   by: Principal,
   accountId: string,
 ): Promise<number> {
-  const { rows } = await tx.query<{ groupId: string; name: string }>(
+  const { rows } = await tx.query<{ id: string; groupId: string; name: string }>(
     `update deploy_token set revoked_at = now()
       where id in (select id from deploy_token where made_by = $1 and revoked_at is null order by id for update)
-  returning group_id as "groupId", name`,
+  returning id, group_id as "groupId", name`,
     [accountId],
   )
+  const ids = rows.map(({ id }) => id)
+  await insertTokenEvents(tx, by, 'deploy-token-revoked', ids)
   const events = rows.map(({ groupId, name }) => ({
     ...aboutGroup(groupId),
     action: 'revoke-deploy-token' as const,
@@ -127,6 +132,25 @@ export async function revokeDeployTokensOf(
   }))
   if (events.length > 0) await insertEvents(tx, by, events)
   return events.length
+}
+
+/** Inserts identity events about deploy tokens. They have no account, because a group owns the tokens. */
+async function insertTokenEvents(
+  tx: pg.PoolClient,
+  by: Principal,
+  action: 'deploy-token-created' | 'deploy-token-revoked',
+  ids: readonly string[],
+): Promise<void> {
+  const { rows } = await tx.query<{ details: Record<string, unknown> }>(
+    `select jsonb_build_object('name', d.name, 'deploy_token', d.id, 'group', g.name)
+            || case when $2 then jsonb_build_object('scopes', d.scopes, 'resource_scope', d.resource_scope) else '{}' end
+              as details
+       from deploy_token d join repository_group g on g.id = d.group_id
+      where d.id = any ($1) order by d.id`,
+    [ids, action === 'deploy-token-created'],
+  )
+  const events = rows.map(({ details }) => ({ action, details }))
+  if (events.length > 0) await insertEvents(tx, by, events)
 }
 
 function aboutGroup(groupId: string) {
@@ -251,13 +275,13 @@ async function endDeployToken(
   tx: pg.PoolClient,
   { groupId, repositoryId }: DeployTokenPlace,
   which: { id: string } | { name: string },
-): Promise<string | null> {
-  const { rows } = await tx.query<{ name: string }>(
+): Promise<{ id: string; name: string } | null> {
+  const { rows } = await tx.query<{ id: string; name: string }>(
     `update deploy_token d set revoked_at = now()
       where group_id = $1 and revoked_at is null and ($3::bigint is null or id = $3) and ($4::text is null or name = $4)
         and ${isManagedAt('$2')}
-  returning name`,
+  returning id, name`,
     [groupId, repositoryId, 'id' in which ? which.id : null, 'name' in which ? which.name : null],
   )
-  return rows[0]?.name ?? null
+  return rows[0] ?? null
 }

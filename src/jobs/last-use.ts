@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { type Queryable, transaction } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import { describePrincipal, type Principal } from '../domain/principal.ts'
 
@@ -56,8 +56,8 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
         const senders = kind === 'personal' ? used.personalTokens : used.deployTokens
         const by = senders.get(id)
         if (by === undefined) continue
-        if (kind === 'personal') await touchFirstOfPersonalToken(db, by, id)
-        else await transaction(db, (tx) => touchFirst(tx, id), by)
+        const touchFirst = kind === 'personal' ? touchFirstOfPersonalToken : touchFirstOfDeployToken
+        await touchFirst(db, by, id)
       }
     } catch (error) {
       log.warn({ err: error }, 'the last use of some tokens could not be stored')
@@ -92,7 +92,7 @@ interface FirstUse {
 
 /**
  * Sets the last use to now if it is older than a minute. Skips locked rows: the next use updates them. Returns the
- * tokens that were never used before. `touchFirst` sets their first use.
+ * tokens that were never used before. Other statements set their first use.
  */
 async function touch(
   db: Queryable,
@@ -142,11 +142,21 @@ async function touchFirstOfPersonalToken(db: Queryable, by: Principal, id: strin
   )
 }
 
-/** Sets the first use of a deploy token. A trigger writes the identity event, which names who used the token. */
-async function touchFirst(tx: pg.PoolClient, id: string): Promise<void> {
-  await tx.query(
-    `update deploy_token set last_used_at = now()
-      where id in (select id from deploy_token where id = $1 and last_used_at is null for no key update skip locked)`,
-    [id],
+/** Does the same for a deploy token. Its event has no account, because a group owns the token. */
+async function touchFirstOfDeployToken(db: Queryable, by: Principal, id: string): Promise<void> {
+  await db.query(
+    `with used as (
+       update deploy_token set last_used_at = now()
+        where id in (select id from deploy_token
+                      where id = $1 and last_used_at is null for no key update skip locked)
+       returning id, name, group_id
+     )
+     select insert_events(
+              the_events => jsonb_build_array(jsonb_build_object(
+                'action', 'deploy-token-first-used',
+                'details', jsonb_build_object('name', used.name, 'deploy_token', used.id, 'group', g.name))),
+              the_actor => $2)
+       from used join repository_group g on g.id = used.group_id`,
+    [id, JSON.stringify(describePrincipal(by))],
   )
 }

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
+import { insertEvent } from '../events/events.ts'
 
 /** The access that several grants give to the same repositories. */
 export interface AuthorizedAccess {
@@ -54,8 +55,8 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
 }
 
 /**
- * Withdraws an authorization of the account: all tokens that the application has for it stop at once. Returns the name of
- * the application. Null when the account has no such authorization, or it has already ended.
+ * Withdraws an authorization of the account: all tokens that the application has for it stop at once. Writes the event.
+ * Returns the name of the application. Null when the account has no such authorization, or it has already ended.
  */
 export async function withdrawAuthorization(
   db: pg.Pool,
@@ -63,20 +64,19 @@ export async function withdrawAuthorization(
   accountId: string,
   id: string,
 ): Promise<string | null> {
-  return transaction(db, (tx) => endAuthorization(tx, id, accountId), by)
-}
-
-/**
- * Ends an authorization of the account and its grants. Every check of a code or token reads whether its grant has
- * ended. Returns the name of the application. Null when the account has no such authorization, or it has already ended.
- */
-export async function endAuthorization(db: Queryable, id: string, accountId: string): Promise<string | null> {
-  const { rows } = await db.query<{ name: string }>(
-    `update account_authorization a set ended_at = now()
-       from application c
-      where a.id = $1 and a.account_id = $2 and a.ended_at is null and c.id = a.application_id
-  returning c.name`,
-    [id, accountId],
-  )
-  return rows[0]?.name ?? null
+  return transaction(db, async (tx) => {
+    // Every check of a code or token reads whether its grant has ended, and the grants end with the authorization.
+    const { rows } = await tx.query<{ name: string; applicationId: string }>(
+      `update account_authorization a set ended_at = now()
+         from application c
+        where a.id = $1 and a.account_id = $2 and a.ended_at is null and c.id = a.application_id
+    returning c.name, c.id as "applicationId"`,
+      [id, accountId],
+    )
+    const [withdrawn] = rows
+    if (!withdrawn) return null
+    const { applicationId, name } = withdrawn
+    await insertEvent(tx, by, { action: 'authorization-withdrawn', accountId, applicationId })
+    return name
+  })
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { endAuthorization } from '../../src/oauth/authorizations.ts'
+import { withdrawAuthorization } from '../../src/oauth/authorizations.ts'
 import {
   deleteEndedAuthorizations,
   deleteEndedGrants,
@@ -63,7 +64,7 @@ describe('the sweeps of grants', () => {
     for (const { tokens } of [...people, stays]) for (let n = 0; n < 3; n += 1) await tokens()
     const live = await stays.tokens()
     for (const { account, authorization } of people) {
-      expect(await endAuthorization(t.db, authorization.id, account.id)).not.toBeNull()
+      expect(await withdrawAuthorization(t.db, operator, account.id, authorization.id)).not.toBeNull()
     }
     await pass(t.db, 30 * day)
     await sweep()

@@ -1,8 +1,9 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { operator } from '../../src/domain/principal.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
-import { endAuthorization } from '../../src/oauth/authorizations.ts'
+import { withdrawAuthorization } from '../../src/oauth/authorizations.ts'
 import type { TokenResponse } from '../../src/web/oauth/token.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -102,7 +103,7 @@ describe('two processes on one database', () => {
       const { newCode, exchange, refresh, authorization, account } = await anApplicationOfBoth()
       const codes = await Promise.all(times(6, () => newCode()))
       const [, ...responses] = await Promise.all([
-        endAuthorization(t.db, authorization.id, account.id),
+        withdrawAuthorization(t.db, operator, account.id, authorization.id),
         ...codes.map((code, i) => exchange(code, i)),
       ])
       expect(responses.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
@@ -143,7 +144,7 @@ describe('two processes on one database', () => {
       ]),
       revoke(pairs[5]?.refresh_token ?? ''),
     ]
-    const withdrawal = endAuthorization(t.db, authorization.id, account.id)
+    const withdrawal = withdrawAuthorization(t.db, operator, account.id, authorization.id)
     const responses = await Promise.all(acts)
     await withdrawal
     const statuses = responses.map(({ statusCode }) => statusCode)
