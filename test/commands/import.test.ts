@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { useCommands } from '../support/commands.ts'
+import { versionRows } from '../support/package-rows.ts'
 import { makeDataDir } from '../support/postgres.ts'
 import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
@@ -41,7 +42,7 @@ describe('svc import', () => {
     const words = ['import', upstream.url, 'acme/lib', '--into', 'acme/php', '--json']
     const dry = (await svc(...words, '--map-v-tags', '--dry-run')).json()
     expect(dry).toMatchObject({ imported: 2, already_there: 0, refused: 1, dry_run: true })
-    expect((await commands.db.query('select from package_version')).rowCount).toBe(0)
+    expect(await versionRows(commands.db)).toEqual([])
 
     expect((await svc(...words)).json()).toMatchObject({ imported: 1, refused: 2 })
     const second = (await svc(...words, '--map-v-tags')).json()
@@ -52,12 +53,10 @@ describe('svc import', () => {
       outcome: 'refused',
       reason: expect.stringContaining('validate [Version:dev-main] failed'),
     })
-    const { rows } = await commands.db.query(
-      `select version, published_at from package_version order by version`,
-    )
-    expect(rows).toEqual([
-      { version: '1.0.0', published_at: new Date('2020-01-01T00:00:00Z') },
-      { version: '1.1.0', published_at: new Date('2021-05-06T07:08:09Z') },
+    const versions = await versionRows(commands.db)
+    expect(versions.map(({ version, publishedAt }) => ({ version, publishedAt }))).toEqual([
+      { version: '1.0.0', publishedAt: new Date('2020-01-01T00:00:00Z') },
+      { version: '1.1.0', publishedAt: new Date('2021-05-06T07:08:09Z') },
     ])
     expect((await svc('import', upstream.url, '--into', 'acme/php', '--json')).json()).toMatchObject({
       imported: 1,
@@ -103,11 +102,9 @@ describe('svc import', () => {
     const { stdout, stderr } = await svc(...words)
     expect(stderr).toBe('')
     expect(JSON.parse(stdout)).toMatchObject({ imported: 2 })
-    const { rows } = await commands.db.query(
-      `select published_at > now() - interval '1 hour' as is_now
-         from package_version v join package p on p.id = v.package_id where p.name = 'acme/dated'`,
-    )
-    expect(rows).toEqual([{ is_now: true }, { is_now: true }])
+    const dated = await versionRows(commands.db, 'acme/dated')
+    const now = Date.now()
+    expect(dated.map(({ publishedAt }) => now - publishedAt.getTime() < 3_600_000)).toEqual([true, true])
   })
 
   it('refuses an archive that is not what the registry says', async () => {

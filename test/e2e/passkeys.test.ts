@@ -4,12 +4,15 @@ import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-co
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { forgetPasskeyKind, removePassword, setProofAge } from '../support/account-rows.ts'
 import { type AccountActor, anAccount, password } from '../support/actors.ts'
 import { authorizeLink } from '../support/browse.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
+import { countRows } from '../support/rows.ts'
+import { listStoredPasskeys, setSignCount } from '../support/session-rows.ts'
 
 const port = await freePort()
 // Browsers allow passkeys for names, not for IP addresses.
@@ -96,11 +99,9 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.waitForURL('**/oauth2/auth?**')
     await page.getByRole('button', { name: 'Authorize' }).waitFor()
     expect(await username(page)).toBe(account.username)
-    const { rows } = await t.db.query('select sign_count, last_used_at from passkey where account_id = $1', [
-      account.id,
-    ])
-    expect(Number(rows[0].sign_count)).toBeGreaterThan(0)
-    expect(rows[0].last_used_at).not.toBeNull()
+    const [passkey] = await listStoredPasskeys(t.db, account)
+    expect(passkey?.signCount).toBeGreaterThan(0)
+    expect(passkey?.lastUsedAt).toBeInstanceOf(Date)
     expect(await actionsOf(account.id)).toContain('second-factor-added')
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
   })
@@ -130,9 +131,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(await username(page)).toBe(account.username)
     expect(await lastProof(account.id)).toEqual({ method: 'password', second: 'passkey' })
 
-    await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [
-      account.id,
-    ])
+    await setProofAge(t.db, account, '1 hour')
     await page.goto('/settings/second-factor')
     await page.getByRole('link', { name: 'Remove Laptop' }).click()
     await press(page, 'Remove')
@@ -142,14 +141,11 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByRole('link', { name: 'Remove Laptop' }).click()
     await press(page, 'Remove')
     await page.getByText('The passkey was removed').waitFor()
-    const codes = await t.db.query('select from recovery_code where account_id = $1', [account.id])
-    expect(codes.rowCount).toBe(0)
+    expect(await countRows(t.db, 'recovery_code', { accountId: account.id })).toBe(0)
   })
 
-  const canSignIn = async (accountId: string) => {
-    const { rows } = await t.db.query('select can_sign_in from passkey where account_id = $1', [accountId])
-    return rows.map(({ can_sign_in }) => can_sign_in)
-  }
+  const canSignIn = async (accountId: string) =>
+    (await listStoredPasskeys(t.db, { id: accountId })).map((passkey) => passkey.canSignIn)
 
   it.each([
     ['keeps no account', { hasResidentKey: false }],
@@ -169,7 +165,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.goto('/settings/second-factor')
     await page.getByText('Only a second factor: it cannot replace the password.').waitFor()
     // It can be removed, because it is no way to sign in.
-    await t.db.query('update account set password_hash = null where id = $1', [account.id])
+    await removePassword(t.db, account)
     await page.getByRole('link', { name: 'Remove Laptop' }).click()
     await press(page, 'Remove')
     await page.getByText('The passkey was removed').waitFor()
@@ -180,8 +176,8 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     const account = await aPersonWithPasskey(page)
     expect(await canSignIn(account.id)).toEqual([true])
     // A passkey that an older release added.
-    await t.db.query('update passkey set can_sign_in = null where account_id = $1', [account.id])
-    await t.db.query('update account set password_hash = null where id = $1', [account.id])
+    for (const { id } of await listStoredPasskeys(t.db, account)) await forgetPasskeyKind(t.db, id)
+    await removePassword(t.db, account)
     await page.goto('/login/passkey')
     await press(page, 'Use a passkey')
     await menuOf(page).waitFor()
@@ -209,7 +205,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   it('are refused when their counter does not grow: a copy, or a response that is sent again', async () => {
     const { page } = await aDevice()
     const account = await aPersonWithPasskey(page)
-    await t.db.query('update passkey set sign_count = 1000 where account_id = $1', [account.id])
+    await setSignCount(t.db, account, 1000)
     await page.goto('/login/passkey')
     await press(page, 'Use a passkey')
     await page.getByText('This passkey was not accepted').waitFor()
