@@ -6,10 +6,12 @@ lock table registry_event, identity_event in row exclusive mode;
 -- Erases the usernames and email addresses of a deleted account from the details of events, also former ones. In events
 -- about roles, "deleted account" takes their place. Other accounts may have had a username before or after, so only
 -- events of the time in which the account had it are changed. The triggers of the append-only tables allow it while
--- svc.event_sweep is on. The setting ends with the call.
+-- svc.event_sweep is on.
 create function forget_account_names(
   the_account_id bigint, last_username text, created_at timestamptz, deleted_at timestamptz)
-returns void language sql set svc.event_sweep = 'on' as $$
+returns void language sql as $$
+  select set_config('svc.event_sweep', 'on', true);
+
   with renamed as (
     select happened_at, details ->> 'from' as username, lag(happened_at) over (order by id) as former_end
       from identity_event
@@ -26,6 +28,8 @@ returns void language sql set svc.event_sweep = 'on' as $$
   update identity_event set details = details - array['username', 'email', 'from', 'to']
    where account_id = the_account_id
      and action in ('account-created', 'account-renamed', 'account-deleted', 'email-changed', 'email-verified');
+
+  select set_config('svc.event_sweep', 'off', true);
 $$;
 
 -- Trigger function for events: an update may only erase the client IP, or the names of a deleted account in the details.

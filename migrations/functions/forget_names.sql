@@ -1,10 +1,12 @@
 -- Erases the usernames and email addresses of a deleted account from the details of events, also former ones. In events
 -- about roles, "deleted account" takes their place. Other accounts may have had a username before or after, so only
 -- events of the time in which the account had it are changed. The triggers of the table allow it while
--- svc.event_sweep is on. The setting ends with the call.
+-- svc.event_sweep is on.
 create or replace function forget_names(
   the_account_id bigint, last_username text, created_at timestamptz, deleted_at timestamptz)
-returns void language sql set svc.event_sweep = 'on' as $$
+returns void language sql as $$
+  select set_config('svc.event_sweep', 'on', true);
+
   with renamed as (
     select happened_at, details ->> 'from' as username, lag(happened_at) over (order by id) as former_end
       from event
@@ -22,4 +24,6 @@ returns void language sql set svc.event_sweep = 'on' as $$
   update event set details = details - array['username', 'email', 'from', 'to']
    where account_id = the_account_id
      and action in ('account-created', 'account-renamed', 'account-deleted', 'email-changed', 'email-verified');
+
+  select set_config('svc.event_sweep', 'off', true);
 $$;

@@ -2,9 +2,11 @@
 -- identity event. The others raise its number of attempts, and queue it for the log again. The account is null for a
 -- name that no account has. The kind is that of a second factor, or empty. The actor has the members that
 -- insert_events reads.
+--
+-- No function has svc.event_sweep in its header: PostgreSQL lets only superusers create such a function.
 create or replace function note_counted_event(
   the_action text, the_account_id bigint, the_network text, the_kind text, actor jsonb)
-returns void language plpgsql set svc.event_sweep = 'on' as $$
+returns void language plpgsql as $$
 declare
   counted counted_event;
 begin
@@ -22,9 +24,11 @@ begin
       actor);
     return;
   end if;
+  perform set_config('svc.event_sweep', 'on', true);
   update event
      set details = details || jsonb_build_object('attempts', counted.attempts, 'last_at', now())
    where id = counted.event_id and repository_id is null and group_id is null;
+  perform set_config('svc.event_sweep', 'off', true);
   insert into unlogged_identity_event (event_id) values (counted.event_id) on conflict do nothing;
 end
 $$;

@@ -5,7 +5,7 @@ import type { Config } from '../config.ts'
 import { refuseOlderBackup } from '../database/baseline.ts'
 import type { Schema } from '../database/migrate.ts'
 import { writeNewFile } from '../database/new-file.ts'
-import type { SqlFile } from '../database/sql-file.ts'
+import { isTextOf, type SqlFile } from '../database/sql-file.ts'
 import type { CopiedTable } from '../database/table-copy.ts'
 import type { BackupManifest } from './backup-file.ts'
 
@@ -19,7 +19,7 @@ export function selectMigrations({ migrations }: BackupManifest, { baseline, bui
   const later = migrations.filter(({ name, checksum }) => baseline.replaced.get(name) !== checksum)
   return later.map(({ name, checksum }) => {
     const migration = byName.get(name)
-    if (migration?.checksum === checksum) return migration
+    if (migration && isTextOf(migration, checksum)) return migration
     throw new Error(
       `The backup was made by a newer release, which has the migration ${name}: restore it with that release.`,
     )

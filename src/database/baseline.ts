@@ -1,7 +1,7 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
+import { readChecksums, readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import { objectName } from './sql-functions.ts'
 
 /**
@@ -31,15 +31,7 @@ export async function readBaseline(builtInDir: string): Promise<Baseline> {
   if (names.length === 0) return { files: [], replaced: new Map() }
   const sqlFiles = names.filter((name) => name.endsWith('.sql')).sort()
   const files = await Promise.all(sqlFiles.map((name) => readSqlFile(join(folder, name), `baseline/${name}`)))
-  // Written by sha256sum.
-  const list = await readFile(join(folder, 'replaced.sha256'), 'utf8')
-  const replaced = new Map(
-    Array.from(list.matchAll(/^([0-9a-f]{64}) {2}(\S+)$/gm), ([, checksum = '', name = '']) => [
-      name,
-      checksum,
-    ]),
-  )
-  return { files, replaced }
+  return { files, replaced: await readChecksums(join(folder, 'replaced.sha256')) }
 }
 
 /** Runs the files of the baseline in the caller's transaction. */

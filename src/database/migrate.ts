@@ -8,7 +8,7 @@ import { type Baseline, readBaseline, refuseOlderDatabase, runBaseline } from '.
 import { advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
 import { isLostToAnother } from './errors.ts'
 import { inOneTransaction, type MigrationEffects, readEffects } from './migration-effects.ts'
-import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
+import { isTextOf, readChecksums, readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import {
   applyFunctions,
   type FunctionTexts,
@@ -362,7 +362,16 @@ export async function readSchema(
     .flat()
     // A release that was unpacked over an older one has the old files, too.
     .filter((path) => dirname(path) !== builtInDir || !baseline.replaced.has(basename(path)))
-  const migrations = await Promise.all(paths.map((path) => readSqlFile(path, basename(path))))
+  // Other folders than ours have no such list.
+  const amended = await readChecksums(join(builtInDir, 'amended.sha256')).catch(
+    () => new Map<string, string>(),
+  )
+  const migrations = await Promise.all(
+    paths.map(async (path) => ({
+      ...(await readSqlFile(path, basename(path))),
+      formerChecksum: dirname(path) === builtInDir ? amended.get(basename(path)) : undefined,
+    })),
+  )
   const names = [...baseline.replaced.keys(), ...migrations.map(({ name }) => name)]
   const twice = names.find((name, index) => names.indexOf(name) !== index)
   if (twice) throw new Error(`Two migrations are named ${twice}: rename the one in ${migrationsDir}.`)
@@ -410,8 +419,9 @@ async function readApplied(db: Queryable): Promise<Map<string, string>> {
   return new Map(rows.map((row) => [row.name, row.checksum]))
 }
 
-function refuseChange({ name, path, checksum }: SqlFile, applied: Map<string, string>): void {
-  if (!applied.has(name) || applied.get(name) === checksum) return
+function refuseChange(migration: SqlFile, applied: Map<string, string>): void {
+  const { name, path } = migration
+  if (!applied.has(name) || isTextOf(migration, applied.get(name))) return
   throw new Error(
     `The migration ${path} was changed after it was applied: restore it, and put the change into a new file.`,
   )

@@ -8,6 +8,8 @@ export interface SqlFile {
   path: string
   sql: string
   checksum: string
+  /** The checksum that a migration had before it was amended: not every role could apply it. */
+  formerChecksum?: string | undefined
 }
 
 /** Reads one file. Throws an Error with the file's path when it cannot be read. */
@@ -16,6 +18,22 @@ export async function readSqlFile(path: string, name: string): Promise<SqlFile> 
     throw new Error(`The migration ${path} cannot be read (${error.code}).`)
   })
   return { name, path, sql: bytes.toString('utf8'), checksum: checksumOf(bytes) }
+}
+
+/** Returns whether a checksum is that of the file's text, or of the text before it was amended. */
+export function isTextOf(file: SqlFile, checksum: string | undefined): boolean {
+  return checksum !== undefined && (checksum === file.checksum || checksum === file.formerChecksum)
+}
+
+/** Reads a list that sha256sum has written: name → checksum. Throws when it cannot be read. */
+export async function readChecksums(path: string): Promise<Map<string, string>> {
+  const list = await readFile(path, 'utf8')
+  return new Map(
+    Array.from(list.matchAll(/^([0-9a-f]{64}) {2}(\S+)$/gm), ([, checksum = '', name = '']) => [
+      name,
+      checksum,
+    ]),
+  )
 }
 
 /** Returns the checksum by which an applied file is recognized: SHA-256 in lower-case hex. */
