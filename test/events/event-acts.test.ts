@@ -287,6 +287,29 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
         await send('/settings/account/revoke-all')
       }, anAuthorizationOf),
   ],
+  [
+    'authorization-withdrawn',
+    {},
+    async () => {
+      const account = await anAccount(t.db)
+      const { id } = await anAuthorization(t.db, account, await anApplication(t.db), {
+        scopes: ['account-profile:r'],
+      })
+      const cookie = await signIn(t.app, account)
+      const page = await open(t, '/settings/authorizations', cookie)
+      const form = { csrf_token: csrfTokenIn(page), authorization: id }
+      await post(t.app, '/settings/authorizations/withdraw', cookie, form)
+      return account
+    },
+  ],
+  [
+    'authorization-withdrawn',
+    {},
+    async () => {
+      const { application } = await anAuthorizedApplication(t)
+      return review({ act: 'suspend' }, application)
+    },
+  ],
   ['application-approved', { from: 'pending' }, () => review({ act: 'approve' }, 'pending')],
   ['application-suspended', { from: 'approved' }, () => review({ act: 'suspend', reason: 'leaks' })],
   ['application-secret-rotated', {}, () => review({ overlap_seconds: '0' }, 'approved', '/secret')],
@@ -351,11 +374,11 @@ async function byAdministrator(...steps: string[]): Promise<By> {
 
 async function review(
   fields: Record<string, string>,
-  status: 'pending' | 'approved' = 'approved',
+  which: 'pending' | 'approved' | { clientId: string } = 'approved',
   page = '',
 ): Promise<By> {
   const { account, cookie, csrf_token } = await anAdministrator(t)
-  const { clientId } = await anApplication(t.db, { status })
+  const { clientId } = typeof which === 'string' ? await anApplication(t.db, { status: which }) : which
   await post(t.app, `/admin/applications/${clientId}${page}`, cookie, { csrf_token, ...fields })
   return account
 }

@@ -1,7 +1,7 @@
 -- Trigger function of application. When it is no longer approved, its authorizations end for good: a later approval
 -- revives none. When it loses scopes, its grants lose them, and a grant without scopes ends. Each authorization that ends
 -- writes an event. The rows of the authorizations are locked first, in the order that redeem_codes describes.
-create or replace function end_lost_permissions() returns trigger language plpgsql as $$
+create or replace function withdraw_lost_permissions() returns trigger language plpgsql as $$
 declare
   withdrawn jsonb;
 begin
