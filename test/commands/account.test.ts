@@ -1,14 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { isPassword } from '../../src/accounts/passwords.ts'
+import { storedAccount, verifyEmail } from '../support/account-rows.ts'
 import { useCommands } from '../support/commands.ts'
 import { runSvc } from '../support/program.ts'
 
 describe('svc account create', () => {
   const svc = useCommands()
-  const opens = async (username: string, password: string) => {
-    const { rows } = await svc.db.query('select password_hash from account where username = $1', [username])
-    return isPassword(password, rows[0].password_hash)
-  }
+  const opens = async (username: string, password: string) =>
+    isPassword(password, (await storedAccount(svc.db, { username }))?.passwordHash ?? '')
 
   it('makes an account with a generated password, and prints it', async () => {
     const made = await svc.json('account', 'create', 'ann')
@@ -23,10 +22,11 @@ describe('svc account create', () => {
     )
     expect(stdout).toBe('Account bob created.\n')
     expect(await opens('bob', 'known to bob')).toBe(true)
-    const { rows } = await svc.db.query(
-      `select display_name, email, is_admin from account where username = 'bob'`,
-    )
-    expect(rows).toEqual([{ display_name: 'Bob Ray', email: 'bob@example.com', is_admin: true }])
+    expect(await storedAccount(svc.db, { username: 'bob' })).toMatchObject({
+      displayName: 'Bob Ray',
+      email: 'bob@example.com',
+      isAdmin: true,
+    })
   })
 
   it.each(['from the pipe', 'from the pipe\n', 'from the pipe\r\nand more'])(
@@ -46,7 +46,7 @@ describe('svc account create', () => {
       /^svc: Enter a valid email address/,
     )
     // Only a verified email belongs to its account alone.
-    await svc.db.query(`update account set email_verified_at = now() where email = 'bob@example.com'`)
+    await verifyEmail(svc.db, { id: (await storedAccount(svc.db, { username: 'bob' }))?.id ?? '' })
     expect(await svc.fail('account', 'create', 'x', '--email', 'BOB@example.com')).toMatch(/another account/)
     expect(await svc.fail('account', 'create', 'x', '--name', 'X\u001b[2J')).toBe(
       'svc: A name must not contain control characters.',

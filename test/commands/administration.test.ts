@@ -1,4 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { operator } from '../../src/domain/principal.ts'
+import { changeRepository } from '../../src/groups/repositories.ts'
+import { changeGroupName } from '../../src/groups/tenancy.ts'
 import { anAccount, aRepository } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -13,10 +16,10 @@ describe('the commands of what /admin shows and does', () => {
   beforeAll(async () => {
     await anAccount(svc.db, { username: 'ann', displayName: 'Ann Lee', email: 'ann@example.com' })
     await anAccount(svc.db, { username: 'bob' })
-    const { group } = await aRepository(svc.db, { name: 'php' })
-    await svc.db.query(`update repository_group set name = 'acme' where id = $1`, [group.id])
+    const { id, group } = await aRepository(svc.db, { name: 'php' })
+    await changeGroupName(svc.db, operator, group, 'acme')
     await aRepository(svc.db, { group: { ...group, name: 'acme' }, name: 'tools' })
-    await svc.db.query(`update repository set description = 'Our PHP packages' where name = 'php'`)
+    await changeRepository(svc.db, id, { description: 'Our PHP packages', visibility: null })
   })
   const search = async (noun: string, text: string) =>
     (await svc.json<List>(noun, 'list', '--search', text)).items

@@ -43,9 +43,17 @@ import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { onServer } from '../support/database.ts'
+import { countEvents } from '../support/event-rows.ts'
+import { addLargeJobs } from '../support/job-rows.ts'
+import { lastWork, noteMigration } from '../support/maintenance-rows.ts'
+import { versionRows } from '../support/package-rows.ts'
 import { fastSettings, makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { databaseUrl, paste, program, runSvc, startServer, stopServer } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
+import { setDeletionDays } from '../support/repository-rows.ts'
+import { countRows, dropRows, textOf } from '../support/rows.ts'
+import { describeSchema, listTables, nextId } from '../support/schema.ts'
+import { isLoading, whileLocked } from '../support/table-locks.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
 
 const t = useApp()
@@ -71,8 +79,8 @@ beforeAll(async () => {
   await deleted.push('1.0.0', { name: 'acme/kept', manifest: { description: 'in a deleted repository' } })
   await removeRepository(t.db, operator, deleted.repository)
   // The last use is written a few seconds later. It would differ between the backup and the comparison.
-  const used = () => t.db.query('select from personal_token where last_used_at is null')
-  await vi.waitFor(async () => expect((await used()).rows).toEqual([]), 60_000)
+  const unused = () => countRows(t.db, 'personal_token', { lastUsedAt: null })
+  await vi.waitFor(async () => expect(await unused()).toBe(0), 60_000)
 })
 beforeEach(() => rm(join(folder, 'b.tar'), { force: true }))
 afterAll(async () => {
@@ -107,8 +115,7 @@ async function aBackup(): Promise<string> {
   const file = join(folder, 'b.tar')
   const { code, stderr } = await runSvc(['backup', file], here())
   expect([code, stderr]).toEqual([0, ''])
-  const noted = `select from maintenance where work = 'backup' and ended_at > now() - interval '1 minute'`
-  expect((await t.db.query(noted)).rowCount).toBe(1)
+  expect((await lastWork(t.db, 'backup'))?.getTime()).toBeGreaterThan(Date.now() - 60_000)
   return file
 }
 
@@ -132,28 +139,13 @@ function shellLine(environment: Record<string, string>, ...words: string[]): str
 
 /** All rows of all tables, as text. */
 async function contentOf(db: Queryable): Promise<Record<string, string[]>> {
-  const { rows: names } = await db.query<{ name: string }>(
-    `select c.relname as name from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' order by 1`,
-  )
   // A database that was restored into a new store has a new claim. A backup is noted when it has ended, and a restore has
   // checked its archives.
-  const copied = names.filter(({ name }) => !['store_claim', 'maintenance', 'stored_archive'].includes(name))
+  const own = ['store_claim', 'maintenance', 'stored_archive']
   const content: Record<string, string[]> = {}
-  for (const { name } of copied) {
-    const { rows } = await db.query<{ row: string }>(`select r::text as row from ${name} r order by 1`)
-    content[name] = rows.map(({ row }) => row)
-  }
+  for (const name of await listTables(db))
+    if (!own.includes(name)) content[name] = (await textOf(db, name)).split('\n').toSorted()
   return content
-}
-
-async function definitionsOf(db: pg.Pool): Promise<string[]> {
-  const { rows } = await db.query<{ text: string }>(
-    `select conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) as text from pg_constraint
-      where connamespace = 'public'::regnamespace
-     union all select tgrelid::regclass || ' ' || tgname || ' ' || tgenabled::text from pg_trigger where not tgisinternal
-     order by 1`,
-  )
-  return rows.map(({ text }) => text)
 }
 
 async function archivesOf(dataDir: string): Promise<Map<string, Buffer>> {
@@ -173,13 +165,11 @@ describe('svc backup and svc restore', () => {
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     expect(JSON.parse(restored.stdout)).toMatchObject({ archives: 4, problems: [] })
     expect(await contentOf(db)).toEqual(await contentOf(t.db))
-    expect(await definitionsOf(db)).toEqual(await definitionsOf(t.db))
+    expect(await describeSchema(db)).toEqual(await describeSchema(t.db))
     const [before, after] = [await archivesOf(t.config.dataDir), await archivesOf(dataDir)]
     for (const [path, bytes] of after) expect(bytes.equals(before.get(path) ?? Buffer.alloc(0))).toBe(true)
     expect(after.size).toBe(4)
-    const next = async (pool: pg.Pool) =>
-      (await pool.query(`select nextval('account_id_seq')::int as id`)).rows[0].id
-    expect(await next(db)).toBe(await next(t.db))
+    expect(await nextId(db, 'account_id_seq')).toBe(await nextId(t.db, 'account_id_seq'))
     await db.end()
   })
 
@@ -228,11 +218,8 @@ describe('svc backup and svc restore', () => {
     const { db, environment } = await anEmptyInstallation()
     const restored = await runSvc(['restore', file, '--json'], environment)
     expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
-    const { rows } = await db.query(
-      `select (select count(*) from package_version v join package p on p.id = v.package_id where p.name = 'acme/busy') =
-              (select count(*) from event where package = 'acme/busy') as consistent`,
-    )
-    expect(rows[0].consistent).toBe(true)
+    const published = await versionRows(db, 'acme/busy')
+    expect(await countEvents(db, { package: 'acme/busy' })).toBe(published.length)
     await db.end()
   })
 
@@ -425,25 +412,17 @@ describe('svc backup', () => {
 
   /** Makes backups wait for their snapshot during an act. */
   async function whileWaiting<T>(act: () => Promise<T>): Promise<T> {
-    const holder = await t.db.connect()
-    try {
-      await holder.query('begin')
-      await holder.query('lock table installation in row exclusive mode')
-      return await act()
-    } finally {
-      await holder.query('rollback')
-      holder.release()
-    }
+    return whileLocked(t.db, 'installation', act, 'row exclusive')
   }
 
   it('keeps a collection from removing archives while it runs', async () => {
-    const client = await t.db.connect()
-    await client.query('begin')
-    await client.query('lock table installation in share mode')
     const volume = await openOwnStore(t.db, t.config)
-    await expect(collectGarbage(t.db, volume)).rejects.toThrow('A backup is running')
-    await client.query('rollback')
-    client.release()
+    await whileLocked(
+      t.db,
+      'installation',
+      () => expect(collectGarbage(t.db, volume)).rejects.toThrow('A backup is running'),
+      'share',
+    )
     await collectGarbage(t.db, volume)
   })
 
@@ -557,13 +536,13 @@ describe('svc backup', () => {
   })
 
   it('refuses a database of a newer release', async () => {
-    await t.db.query(`insert into applied_migration (name, checksum) values ('0999_future.sql', 'x')`)
+    await noteMigration(t.db, '0999_future.sql')
     const { code, stderr } = await runSvc(['backup', join(folder, 'b.tar')], here())
     expect([code, stderr]).toEqual([
       1,
       'svc: The database was migrated by a newer release (0999_future.sql): use its svc backup.\n',
     ])
-    await t.db.query(`delete from applied_migration where name = '0999_future.sql'`)
+    await dropRows(t.db, 'applied_migration', { name: '0999_future.sql' })
   })
 })
 
@@ -612,11 +591,9 @@ describe('svc restore', () => {
 
   it('that is killed leaves an empty database, and can be repeated', async () => {
     // More than one piece of the file. The restore waits for the second one, which it never gets.
-    await t.db.query(
-      `insert into job (name, data) select 'bulk', to_jsonb(repeat(md5(i::text), 300)) from generate_series(1, 1000) as i`,
-    )
+    await addLargeJobs(t.db, 'bulk', 1000)
     const file = await aBackup()
-    await t.db.query(`delete from job where name = 'bulk'`)
+    await dropRows(t.db, 'job', { name: 'bulk' })
     const bytes = await readFile(file)
     const second = bytes.indexOf('tables/job/2.gz')
     expect(second).toBeGreaterThan(0)
@@ -627,13 +604,7 @@ describe('svc restore', () => {
     })
     child.stdin.on('error', () => {})
     child.stdin.write(bytes.subarray(0, second))
-    const isLoading = async () => {
-      const { rows } = await db.query(
-        `select from pg_stat_activity where datname = current_database() and query like 'copy "job"%' and state = 'active'`,
-      )
-      return rows.length > 0
-    }
-    while (!(await isLoading())) await sleep(5)
+    while (!(await isLoading(db, 'job'))) await sleep(5)
     child.kill('SIGKILL')
     await once(child, 'exit')
     expect(await contentOf(db)).toEqual({})
@@ -642,9 +613,7 @@ describe('svc restore', () => {
     expect(served.stderr).toContain('but this database is empty')
     const again = await runSvc(['restore', file], environment)
     expect([again.code, again.stderr]).toEqual([0, ''])
-    expect((await db.query(`select count(*)::int as n from job where name = 'bulk'`)).rows).toEqual([
-      { n: 1000 },
-    ])
+    expect(await countRows(db, 'job', { name: 'bulk' })).toBe(1000)
     await db.end()
   })
 
@@ -761,17 +730,16 @@ describe('svc restore', () => {
     const group = await findGroup(db, 'demo')
     if (group === null) throw new Error('the backup has the group demo')
     // The fourteen days of this backup have passed.
-    await db.query('update repository set deleted_at = now() where deleted_at is not null')
+    await setDeletionDays(db, 0)
     expect(await statuses()).toEqual([404])
     expect(await restoreRepository(db, operator, group, 'php')).toBe('demo/php')
     expect(await statuses()).toEqual([200, 200])
 
     const repository = await findRepositoryByPath(db, 'demo/php')
     await removeRepository(db, operator, { id: repository?.id ?? '', path: 'demo/php' })
-    await db.query(`update repository set deleted_at = deleted_at - interval '14 days'`)
+    await setDeletionDays(db, 14)
     await removeExpiredRepositoriesJob.run({ db } as unknown as JobContext, {}, new AbortController().signal)
-    const { rows } = await db.query('select from repository union all select from package')
-    expect(rows).toEqual([])
+    expect([await countRows(db, 'repository'), await countRows(db, 'package')]).toEqual([0, 0])
     await app.close()
     await db.end()
   })

@@ -1,12 +1,13 @@
-import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { makeProgram } from '../../src/commands/program.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { publishAdvisory } from '../../src/packages/lifecycle/warn.ts'
+import { aStoredPasskey } from '../support/account-rows.ts'
 import { anAccount } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { runSvcInTerminal } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -25,11 +26,7 @@ beforeAll(async () => {
   const change = { repositoryId: repository.id, packageName: 'acme/lib', by: operator, baseUrl: '' }
   const text = { title: 'Bad', affectedVersions: '*', cve: null, link: null, severity: null }
   const { advisoryId } = await publishAdvisory(t.db, change, text)
-  const { rows } = await t.db.query<{ id: string }>(
-    `insert into passkey (account_id, credential_id, public_key, sign_count, name)
-     values ($1, $2, '\\x01', 0, 'Old phone') returning id`,
-    [person.id, randomBytes(16)],
-  )
+  const passkey = await aStoredPasskey(t.db, person, { name: 'Old phone' })
   await svc.json('token', 'create', person.username, '--name', 'laptop', '--scope', 'repo-code:r')
   const [group = ''] = repository.path.split('/')
   await svc.json('deploy-token', 'create', group, '--name', 'ci')
@@ -38,7 +35,7 @@ beforeAll(async () => {
     group,
     user: account.username,
     person: person.username,
-    passkey: rows[0]?.id ?? '',
+    passkey,
     application: application.clientId,
     advisory: advisoryId,
   }
@@ -46,12 +43,9 @@ beforeAll(async () => {
 
 const filled = (text: string) => text.replace(/\{(\w+)\}/g, (_all, name: string) => place[name] ?? name)
 const wordsOf = (line: string) => filled(line).split(' ')
-const countEvents = async () => {
-  const { rows } = await t.db.query(
-    `select (select count(*) from event where repository_id is not null or group_id is not null)
-          + (select count(*) from event where via = 'command' and repository_id is null and group_id is null) as count`,
-  )
-  return rows[0].count
+const countActs = async () => {
+  const events = await eventsOf(t.db, {}, ['repositoryId', 'groupId', 'via'])
+  return events.filter((event) => event.repositoryId ?? event.groupId ?? event.via === 'command').length
 }
 
 /** Each command that destroys what nobody can bring back, and the name that it asks for. */
@@ -83,28 +77,28 @@ const ending = [
 
 describe('a command that destroys', () => {
   it.each(irreversible)('%s changes nothing without a terminal and without --force', async (line, name) => {
-    const before = await countEvents()
+    const before = await countActs()
     const refusal = await svc.fail(...wordsOf(line))
     expect(refusal).toContain(`Run the command in a terminal and type ${filled(name)}, or use --force.`)
-    expect(await countEvents()).toBe(before)
+    expect(await countActs()).toBe(before)
   })
 
   it('asks in a terminal, and changes nothing when the name is wrong or missing', async () => {
-    const before = await countEvents()
+    const before = await countActs()
     for (const typed of ['yes\n', '']) {
       const line = wordsOf('version purge {path} acme/lib 1.0.0')
       const { code, stdout } = await runSvcInTerminal(line, svc.environment, typed)
       expect([code, stdout]).toEqual([1, expect.stringContaining('Type acme/lib 1.0.0 to continue: ')])
       expect(stdout).toContain('Nothing was changed: that is not acme/lib 1.0.0.')
     }
-    expect(await countEvents()).toBe(before)
+    expect(await countActs()).toBe(before)
   })
 
   it.each(ending)('%s asks in a terminal too', async (line, name) => {
-    const before = await countEvents()
+    const before = await countActs()
     const { code, stdout } = await runSvcInTerminal(wordsOf(line), svc.environment, 'no\n')
     expect([code, stdout]).toEqual([1, expect.stringContaining(`Type ${filled(name)} to continue: `)])
-    expect(await countEvents()).toBe(before)
+    expect(await countActs()).toBe(before)
   })
 
   it.each([

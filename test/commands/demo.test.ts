@@ -4,19 +4,23 @@ import { isPassword } from '../../src/accounts/passwords.ts'
 import { insertSession } from '../../src/accounts/sessions.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { storedAccount } from '../support/account-rows.ts'
+import { workingSecretHashes } from '../support/application-rows.ts'
 import { useCommands } from '../support/commands.ts'
+import { countRows } from '../support/rows.ts'
+import { liveTokenOf } from '../support/token-rows.ts'
 
 describe('svc demo', () => {
   const svc = useCommands()
   const worksFor = async (secrets: Record<string, string>) => {
-    const { username = '', password = '', client_secret = '', token = '' } = secrets
+    const { username = '', password = '', client_id = '', client_secret = '', token = '' } = secrets
     const credentials = await findCredentials(svc.db, username)
-    const { rows } = await svc.db.query(
-      `select exists (select from application_secret where secret_hash = $1 and expires_at > now()) as secret,
-              exists (select from live_token where token_hash = $2) as token`,
-      [hashSecret(client_secret), hashSecret(token)],
-    )
-    return { password: await isPassword(password, credentials?.passwordHash ?? ''), ...rows[0] }
+    const hashes = await workingSecretHashes(svc.db, client_id)
+    return {
+      password: await isPassword(password, credentials?.passwordHash ?? ''),
+      secret: hashes.some((hash) => hash.equals(hashSecret(client_secret))),
+      token: (await liveTokenOf(svc.db, token)) !== undefined,
+    }
   }
 
   it('says that there is nothing to reset', async () => {
@@ -27,17 +31,15 @@ describe('svc demo', () => {
     const first = await svc.json('demo')
     expect(await worksFor(first)).toEqual({ password: true, secret: true, token: true })
     expect(await svc.fail('demo')).toContain('svc demo --reset')
-    const { rows } = await svc.db.query(
-      `select id, password_hash as hash from account where username = 'demo'`,
-    )
-    const credentials = { accountId: rows[0].id, passwordHash: rows[0].hash }
+    const demo = await storedAccount(svc.db, { username: 'demo' })
+    const credentials = { accountId: demo?.id ?? '', passwordHash: demo?.passwordHash ?? '' }
     expect(await insertSession(svc.db, operator, credentials, { network: 'here' })).not.toBeNull()
 
     const second = await svc.json('demo', '--reset')
     expect(second).toMatchObject({ client_id: first['client_id'], registry_url: first['registry_url'] })
     expect(await worksFor(first)).toEqual({ password: false, secret: false, token: false })
     expect(await worksFor(second)).toEqual({ password: true, secret: true, token: true })
-    expect((await svc.db.query('select from session')).rowCount).toBe(0)
+    expect(await countRows(svc.db, 'session')).toBe(0)
 
     const { stdout } = await svc.run('demo', '--reset')
     expect(stdout).toContain('Open a second terminal')

@@ -4,8 +4,10 @@ import { utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openLocalStore } from '../../src/archives/local-store.ts'
+import { listArchives, whileDeletionWaits } from '../support/archive-rows.ts'
 import { useCommands } from '../support/commands.ts'
 import { ageUnusedArchives } from '../support/garbage.ts'
+import { countWaiting } from '../support/locks.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { program, runSvc } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
@@ -82,24 +84,12 @@ it('svc collect-garbage that is killed leaves no row without its archive, and a 
   for (const name of all)
     await utimes(join(dataDir, 'archives', name.slice(0, 2), `${name}.zip`), longAgo, longAgo)
   await ageUnusedArchives(commands.db)
-  const holder = await commands.db.connect()
-  await holder.query('select pg_advisory_lock(42)')
-  await holder.query(
-    `create function wait() returns trigger language plpgsql
-       as $$ begin perform pg_advisory_xact_lock(42); return old; end $$;
-     create trigger wait before delete on archive for each row
-       when (encode(old.sha256, 'hex') = '${all.at(-1)}') execute function wait()`,
+  await whileDeletionWaits(commands.db, all.at(-1) ?? '', () =>
+    killed(['collect-garbage', '--force'], () => expect.poll(() => countWaiting(commands.db)).toBe(1)),
   )
-  const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-  await killed(['collect-garbage', '--force'], () =>
-    expect.poll(async () => (await commands.db.query(waiting)).rowCount).toBe(1),
-  )
-  await holder.query('select pg_advisory_unlock(42)')
-  holder.release()
-  await commands.db.query('drop function wait cascade')
   expect(await storedArchives()).toHaveLength(5)
   expect(await svc('verify-archives')).toEqual({ archives: 5, problems: [] })
   expect(await svc('collect-garbage', '--force')).toMatchObject({ archives: 5 })
   expect(await storedArchives()).toEqual([])
-  expect((await commands.db.query('select from archive')).rowCount).toBe(0)
+  expect(await listArchives(commands.db)).toEqual([])
 })

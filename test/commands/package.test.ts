@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { aPublisher, expand, type Publisher } from '../support/registry-actors.ts'
 
 const t = useApp()
@@ -19,10 +20,9 @@ const offered = async () => {
   return statusCode === 200 ? expand(body).map(({ version }) => version) : statusCode
 }
 const lastEvent = async () => {
-  const { rows } = await t.db.query(
-    'select action, actor_id as account_id from event where repository_id is not null or group_id is not null order by id desc limit 1',
-  )
-  return rows[0]
+  const events = await eventsOf(t.db, {}, ['action', 'actorId', 'repositoryId', 'groupId'])
+  const last = events.findLast((event) => event.repositoryId ?? event.groupId)
+  return last && { action: last.action, actorId: last.actorId }
 }
 
 describe('svc package', () => {
@@ -67,7 +67,7 @@ describe('svc package', () => {
     expect(await abandonment()).toBe(true)
     await svc.json('package', 'unabandon', path, 'acme/lib')
     expect(await abandonment()).toBeUndefined()
-    expect(await lastEvent()).toEqual({ action: 'unabandon', account_id: null })
+    expect(await lastEvent()).toEqual({ action: 'unabandon', actorId: null })
   })
 
   it.each([

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { rekey } from '../../src/accounts/second-factor/rekey.ts'
 import { keyFileOf, makeKeyText, readSecretKeys } from '../../src/accounts/second-factor/secret-key.ts'
 import { lockCollection } from '../../src/archives/tables/archives.ts'
+import { transaction } from '../../src/database/database.ts'
 import { useApp } from '../support/app.ts'
 import {
   aPersonWithTotp,
@@ -12,6 +13,7 @@ import {
   halfSignIn,
 } from '../support/factor-actors.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
+import { textOf } from '../support/rows.ts'
 
 const t = useApp()
 const file = () => keyFileOf(t.config)
@@ -57,15 +59,11 @@ describe('the key file', () => {
 
 describe('svc rekey', () => {
   it('does not wait for publications and garbage collections', async () => {
-    const tx = await t.db.connect()
-    try {
-      await tx.query('begin')
+    const rekeyed = await transaction(t.db, async (tx) => {
       await lockCollection(tx)
-      expect(await rekey(t.db, t.config)).toEqual({ secrets: 2, key: 'file' })
-    } finally {
-      await tx.query('rollback')
-      tx.release()
-    }
+      return rekey(t.db, t.config)
+    })
+    expect(rekeyed).toEqual({ secrets: 2, key: 'file' })
   })
 
   it('makes a new key while the server runs, and drops the old one', async () => {
@@ -95,11 +93,11 @@ describe('svc rekey', () => {
 
   it('changes nothing when it lacks a key', async () => {
     const before = await lines()
-    const { rows } = await t.db.query('select * from totp_factor order by account_id')
+    const factors = await textOf(t.db, 'totp_factor')
     const foreign = { ...t.config, dataDir: `${t.config.dataDir}/another` }
     await expect(rekey(t.db, foreign)).rejects.toThrow(people[0]?.username ?? '')
     expect(await lines()).toEqual(before)
-    expect((await t.db.query('select * from totp_factor order by account_id')).rows).toEqual(rows)
+    expect(await textOf(t.db, 'totp_factor')).toBe(factors)
     const failed = await svcRekey({ DATA_DIR: foreign.dataDir })
     expect(failed.code).toBe(1)
     expect(failed.error).toContain('nothing was changed')

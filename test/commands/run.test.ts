@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
+import { anAccount } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 import { paste, program, runSvc } from '../support/program.ts'
 
@@ -127,7 +128,7 @@ describe('svc', () => {
 
   it('asks for svc migrate on a database that lacks the schema', async () => {
     await svc.db.query('drop table personal_token cascade')
-    await svc.db.query(`insert into account (username, password_hash) values ('ann', 'x')`)
+    await anAccount(svc.db, { username: 'ann' })
     const line = await svc.fail('token', 'create', 'ann', '--name', 'x', '--scope', 'repo-code:r')
     expect(line).toMatch(/run svc migrate\.$/)
   })

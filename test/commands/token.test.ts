@@ -1,8 +1,9 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { siteScopes } from '../../src/domain/permissions.ts'
-import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
+import { kindOfSecret } from '../../src/domain/secrets.ts'
 import { anAccount, aRepository } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
+import { liveTokenOf } from '../support/token-rows.ts'
 
 describe('svc token', () => {
   const svc = useCommands()
@@ -12,14 +13,7 @@ describe('svc token', () => {
     path = (await aRepository(svc.db)).path
   })
   const create = (...words: string[]) => svc.json('token', 'create', 'ann', ...words)
-  const live = async (token = '') => {
-    const { rows } = await svc.db.query(
-      `select scopes, resource_scope, cardinality(repository_ids) as repositories, expires_at
-         from live_token where token_hash = $1`,
-      [hashSecret(token)],
-    )
-    return rows[0] ?? null
-  }
+  const live = async (token = '') => (await liveTokenOf(svc.db, token)) ?? null
 
   it('create makes a token for 90 days for all repositories', async () => {
     const made = await create('--name', 'laptop', '--scope', 'registry-package:rw')
@@ -29,8 +23,8 @@ describe('svc token', () => {
     expect(days).toBeCloseTo(90, 1)
     expect(await live(made['token'])).toMatchObject({
       scopes: ['registry-package:rw'],
-      resource_scope: 'all',
-      repositories: 0,
+      resourceScope: 'all',
+      repositoryIds: [],
     })
   })
 
@@ -52,7 +46,10 @@ describe('svc token', () => {
     const words = ['--scope', 'registry-package:r', '--repository', path, '--expires-in-days', 'never']
     const made = await create('--name', 'limited', ...words)
     expect(made['expires_at']).toBeNull()
-    expect(await live(made['token'])).toMatchObject({ resource_scope: 'specified', repositories: 1 })
+    expect(await live(made['token'])).toMatchObject({
+      resourceScope: 'specified',
+      repositoryIds: [expect.any(String)],
+    })
   })
 
   it('revoke ends it at once', async () => {

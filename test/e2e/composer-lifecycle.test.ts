@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { aMember } from '../support/actors.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import {
   aComposerProject,
@@ -23,10 +24,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
   /** A project that may read the registries of all callers. Composer asks the first one first. */
   async function aProject(caller: Caller, ...more: Caller[]): Promise<ComposerProject> {
     for (const { repository } of more) {
-      await t.db.query(
-        `insert into repository_member (repository_id, account_id, role) values ($1, $2, 'guest')`,
-        [repository.id, caller.account.id],
-      )
+      await aMember(t.db, caller.account, repository, 'guest')
     }
     const project = await aComposerProject()
     projects.push(project)

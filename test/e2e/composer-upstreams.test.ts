@@ -15,6 +15,7 @@ import { useListeningApp } from '../support/listening.ts'
 import { hasNginx, type NginxUpstream, startNginxUpstream } from '../support/nginx-upstream.ts'
 import { databaseUrl, freePort, type Server, startServer, stopServer } from '../support/program.ts'
 import { upstreamsHere } from '../support/upstream.ts'
+import { ageDocuments, ageFeedChecks, setFollowedHours, upstreamRows } from '../support/upstream-rows.ts'
 import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
@@ -149,18 +150,14 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
   })
 
   it('gets new versions of known packages from the change feed, without requests for other packages', async () => {
-    const feed = async () => {
-      const { rows } = await t.db.query(
-        `select feed_since, feed_from is not null as is_followed from upstream`,
-      )
-      return rows
-    }
+    const feed = async () =>
+      (await upstreamRows(t.db)).map(({ feedSince, isFollowed }) => ({ feedSince, isFollowed }))
     const follow = async () => {
-      await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+      await ageFeedChecks(t.db)
       await enqueue(t.db, followFeeds, undefined)
     }
     await follow()
-    await expect.poll(feed).toEqual([{ feed_since: '1000', is_followed: true }])
+    await expect.poll(feed).toEqual([{ feedSince: '1000', isFollowed: true }])
     await run('update', '--no-progress')
     await upstream.offer('psr/log', [{ version: '3.1.0' }, { version: '3.0.0' }, { version: '2.0.0' }])
     const actions = [{ type: 'update', package: 'psr/log', time: 1001 }]
@@ -172,8 +169,8 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     await expect.poll(asked).toContain('GET /p2/psr/log.json')
 
     // The document is older than UPSTREAM_FRESH_SECONDS, but svc has read the feed without a gap.
-    await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)
-    await t.db.query(`update upstream_document set checked_at = now() - interval '1 hour'`)
+    await setFollowedHours(t.db, 2)
+    await ageDocuments(t.db)
     await project.forget('cache')
     await run('update', '--no-progress')
     expect((await locked()).map(({ name, version }) => `${name} ${version}`)).toContain('psr/log 3.1.0')

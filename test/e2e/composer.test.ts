@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterEach, describe, expect, it } from 'vitest'
 import fragments from '../fixtures/composer-manifests.json' with { type: 'json' }
+import { aMember } from '../support/actors.ts'
 import {
   aComposerProject,
   type ComposerProject,
@@ -11,6 +12,7 @@ import {
   requestsIn,
   useRegistries,
 } from '../support/composer-project.ts'
+import { revokePersonalTokens } from '../support/last-use-rows.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
@@ -147,9 +149,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     await publisher.push('1.0.0')
     const project = await aProject(publisher)
     await run(project, 'require', 'acme/lib:^1.0')
-    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [
-      publisher.account.id,
-    ])
+    await revokePersonalTokens(t.db, publisher.account)
     await project.forget('cache', 'vendor')
     for (const command of ['update', 'install']) {
       const { code, output } = await project.composer(command)
@@ -164,10 +164,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     const three = await aPublisher(t)
     await one.push('1.0.0', { name: 'acme/one' })
     await two.push('2.0.0', { name: 'acme/two' })
-    await t.db.query(
-      `insert into repository_member (repository_id, account_id, role) values ($1, $2, 'guest')`,
-      [two.repository.id, one.account.id],
-    )
+    await aMember(t.db, one.account, two.repository, 'guest')
     const project = await aProject(one, two)
     await run(project, 'require', 'acme/one', 'acme/two')
     const stranger = await aProject(one, three)
@@ -194,10 +191,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     const publisher = await aPublisher(t)
     const other = await aPublisher(t)
     await other.push('1.0.0')
-    await t.db.query(
-      `insert into repository_member (repository_id, account_id, role) values ($1, $2, 'guest')`,
-      [other.repository.id, publisher.account.id],
-    )
+    await aMember(t.db, publisher.account, other.repository, 'guest')
     const project = await aProject(publisher, other)
     const requests = await asked(publisher, () => run(project, 'require', 'acme/lib'))
     expect([...new Set(requests)]).toEqual(['200 packages.json'])

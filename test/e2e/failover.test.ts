@@ -5,6 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
+import { storeClaim } from '../support/archive-rows.ts'
+import { listJobKinds, runAgain } from '../support/job-rows.ts'
 import { findPostgresPrograms, type PostgresPair, startPostgresPair } from '../support/postgres-pair.ts'
 import { type Server, startServer, stopServer } from '../support/program.ts'
 import { aRemoteUser, type IssuedTokens } from '../support/remote-user.ts'
@@ -106,17 +108,12 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
 
     // A promoted standby is no copy: also the jobs that need the claim on the archive store go on, as mails do.
     const jobs = ['collect-garbage', 'delete-expired-rows']
-    await db.query('update job_kind set succeeded_at = null where name = any($1)', [jobs])
-    await db.query(
-      `insert into job (name, key) select name, '' from unnest($1::text[]) as name on conflict do nothing`,
-      [jobs],
-    )
-    await db.query('update job set run_at = now() where name = any($1)', [jobs])
+    await runAgain(db, jobs)
     const done = async () => {
-      const sql = 'select name from job_kind where name = any($1) and succeeded_at is not null order by name'
-      return (await db.query<{ name: string }>(sql, [jobs])).rows.map(({ name }) => name)
+      const kinds = (await listJobKinds(db)).filter(({ name }) => jobs.includes(name))
+      return kinds.flatMap(({ name, succeededAt }) => (succeededAt === null ? [] : [name]))
     }
     await expect.poll(done).toEqual(jobs)
-    expect((await db.query('select lost_because from store_claim')).rows).toEqual([{ lost_because: null }])
+    expect((await storeClaim(db)).lostBecause).toBeNull()
   })
 })

@@ -15,13 +15,16 @@ import { readConfig } from '../../src/config.ts'
 import { csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
+import { changeInstallationId } from '../support/archive-rows.ts'
 import { aComposerProject, hasComposerClient, useRegistries } from '../support/composer-project.ts'
 import { onServer } from '../support/database.ts'
 import { useListeningApp } from '../support/listening.ts'
+import { openTransaction, untilWaiting } from '../support/locks.ts'
 import { databaseUrl, freePort, runSvc } from '../support/program.ts'
 import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
 import { credentials, startFaultyStore, startSwift } from '../support/swift.ts'
+import { takeAdvisoryLock } from '../support/table-locks.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
 
@@ -262,19 +265,12 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
   /** Starts a publication, and removes its archive like garbage collection before its version is stored. */
   async function whileCollected<Result>(sha256: string, publish: () => Promise<Result>): Promise<Result> {
     const archives = await openArchiveStore(t.config)
-    const tx = await t.db.connect()
-    await tx.query('begin')
-    await tx.query('select pg_advisory_xact_lock(7382002)')
+    const { tx, commit } = await openTransaction(t.db)
+    await takeAdvisoryLock(tx, 7382002)
     const publishing = publish()
-    for (let waiting = 0; waiting === 0; ) {
-      const { rows } = await t.db.query(
-        `select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event = 'advisory'`,
-      )
-      waiting = rows[0].n
-    }
+    await untilWaiting(t.db)
     await archives.remove(sha256, new Date(Date.now() + 60_000))
-    await tx.query('commit')
-    tx.release()
+    await commit()
     return publishing
   }
 
@@ -438,7 +434,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     await onServer(t.connection, `create database ${database} template svc_template`)
     databases.push(database)
     const db = new pg.Pool({ ...t.connection, database })
-    await db.query('update installation set id = gen_random_uuid()')
+    await changeInstallationId(db)
     await db.end()
     return databaseUrl({ ...t.connection, database })
   }

@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAccount } from '../support/actors.ts'
+import { listStoredApplications } from '../support/application-rows.ts'
+import { listArchives } from '../support/archive-rows.ts'
 import { useDatabase } from '../support/database.ts'
 import {
   type Block,
@@ -16,6 +18,8 @@ import { pixel } from '../support/oauth-actors.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { databaseUrl, type Environment, freePort, type Outcome, paste } from '../support/program.ts'
 import { has } from '../support/requires.ts'
+import { countRows } from '../support/rows.ts'
+import { aStoredFactor } from '../support/session-rows.ts'
 import { credentials, type Swift, startSwift } from '../support/swift.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
@@ -178,16 +182,14 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     expect(await printed(seed)).toContain('1000')
     expect(await readdir(join(checkout, 'seeds'))).toEqual([expect.stringMatching(/^1000.*\.sql$/)])
     await printed('npx svc migrate', { MIGRATIONS_DIR: 'seeds' })
-    const { rows } = await database.db.query(`select name, status from application`)
-    expect(rows).toEqual([{ name: 'Build Bot', status: 'approved' }])
+    expect(await listStoredApplications(database.db)).toMatchObject([
+      { name: 'Build Bot', status: 'approved' },
+    ])
   })
 
   it('remove the second factors of an account', async () => {
     const { id } = await anAccount(database.db, { username: 'ann' })
-    await database.db.query(
-      `insert into totp_factor (account_id, key_id, sealed_secret, confirmed_at) values ($1, $2, $3, now())`,
-      [id, Buffer.alloc(8), Buffer.alloc(48)],
-    )
+    await aStoredFactor(database.db, { id })
     expect(await printed(`${resetFactors.trim()} --force`, {}, '')).toBe(
       'ann has no second factor now: 1 removed.\n',
     )
@@ -209,8 +211,7 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     await writeFile(join(checkout, 'composer.lock'), JSON.stringify(lock))
     expect(await printed(prefetch)).toContain('Fetched 1 of 1')
     expect(await printed(importPackages)).toContain('Imported 1,')
-    const { rows } = await database.db.query(`select count(*)::int as archives from archive`)
-    expect(rows).toEqual([{ archives: 3 }])
+    expect(await listArchives(database.db)).toHaveLength(3)
   })
 
   describe.runIf(has('swift-proxy-server'))('for a bucket (needs Swift)', () => {
@@ -266,12 +267,14 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
   })
 
   it('end the sessions and tokens of an account, and a deploy token', async () => {
-    const live = `select (select count(*)::int from personal_token where revoked_at is null) as personal,
-                         (select count(*)::int from deploy_token where revoked_at is null) as deploy`
+    const live = () =>
+      Promise.all(
+        ['personal_token', 'deploy_token'].map((table) => countRows(database.db, table, { revokedAt: null })),
+      )
     await printed('npx svc deploy-token create acme --name deploy')
-    expect((await database.db.query(live)).rows).toEqual([{ personal: 1, deploy: 1 }])
+    expect(await live()).toEqual([1, 1])
     await printed(endAfterRestore)
-    expect((await database.db.query(live)).rows).toEqual([{ personal: 0, deploy: 0 }])
+    expect(await live()).toEqual([0, 0])
   })
 })
 

@@ -4,10 +4,13 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
+import { aStoredJob, listJobKinds } from '../support/job-rows.ts'
 import { type PgBouncer, startPgBouncer } from '../support/pgbouncer.ts'
 import { type Environment, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
 import { aRemoteUser, type IssuedTokens } from '../support/remote-user.ts'
 import { has } from '../support/requires.ts'
+import { countRows } from '../support/rows.ts'
+import { countAdvisoryLocks } from '../support/table-locks.ts'
 import { useUpstream } from '../support/upstream.ts'
 
 describe.skipIf(!has('pgbouncer'))(
@@ -42,9 +45,7 @@ describe.skipIf(!has('pgbouncer'))(
     const statuses = (responses: Response[]) => [...new Set(responses.map(({ status }) => status))]
 
     it('two servers start together on an empty database, and leave no lock behind', async () => {
-      const left = `select from pg_locks join pg_database d on d.oid = database
-                   where locktype = 'advisory' and d.datname = current_database()`
-      expect((await database.db.query(left)).rowCount).toBe(0)
+      expect(await countAdvisoryLocks(database.db)).toBe(0)
       expect(JSON.parse((await runSvc(['migrate', '--json'], environment)).stdout)).toMatchObject({
         applied: [],
       })
@@ -88,13 +89,13 @@ describe.skipIf(!has('pgbouncer'))(
     })
 
     it('jobs run', async () => {
-      await database.db.query(`insert into job (name, key) values ('delete-expired-rows', '')`)
-      const succeeded = () =>
-        database.db.query(
-          `select from job_kind where name = 'delete-expired-rows' and succeeded_at is not null
-            and not exists (select from job where name = 'delete-expired-rows')`,
-        )
-      await expect.poll(async () => (await succeeded()).rowCount).toBe(1)
+      await aStoredJob(database.db, 'delete-expired-rows', { key: '' })
+      const hasRun = async () => {
+        const kind = (await listJobKinds(database.db)).find(({ name }) => name === 'delete-expired-rows')
+        const left = await countRows(database.db, 'job', { name: 'delete-expired-rows' })
+        return kind?.succeededAt instanceof Date && left === 0
+      }
+      await expect.poll(hasRun).toBe(true)
     })
 
     it('commands work, a backup too', async () => {

@@ -6,6 +6,7 @@ import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { setDisplayName } from '../support/session-rows.ts'
 import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
@@ -113,7 +114,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
 
   it('has no page that is wider than a phone for a person whose long name is one word', async () => {
     const { page, account } = await anAdmin()
-    await t.db.query('update account set display_name = $1 where id = $2', ['x'.repeat(100), account.id])
+    await setDisplayName(t.db, account, 'x'.repeat(100))
     await page.setViewportSize({ width: 360, height: 740 })
     await page.goto('/')
     const menu = page.locator('summary.menu-button')

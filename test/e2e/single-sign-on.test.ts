@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest'
+import { storedAccount } from '../support/account-rows.ts'
 import { anAccount, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useIdentityProvider } from '../support/identity-provider.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
+import { countRecentProofs, setProofAges } from '../support/session-rows.ts'
 import { useThirdPartyApp } from '../support/third-party-app.ts'
 
 const [svcPort, appPort, acmePort] = [await freePort(), await freePort(), await freePort()]
@@ -66,17 +68,14 @@ describe.skipIf(!hasBrowser)('an authorization by somebody who signs in with a p
     }
     await page.goto('/login/oidc/acme')
     await signInThere()
-    await t.db.query(`update session set proved_at = now() - interval '1 hour'`)
+    await setProofAges(t.db, '1 hour')
     await page.goto('/login/oidc/acme/link')
     await page.getByRole('heading', { name: 'Confirm access' }).waitFor()
     await page.getByRole('button', { name: 'Confirm with Acme' }).click()
     // The provider knows the browser, and asks again all the same.
     await signInThere()
     await page.waitForURL('**/login/oidc/acme/link')
-    const { rows } = await t.db.query(
-      `select from session s join account a on a.id = s.account_id
-        where a.username = 'bob' and s.proved_at > now() - interval '1 minute'`,
-    )
-    expect(rows).toHaveLength(1)
+    const bob = await storedAccount(t.db, { username: 'bob' })
+    expect(await countRecentProofs(t.db, { id: bob?.id ?? '' })).toBe(1)
   })
 })

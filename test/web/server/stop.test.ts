@@ -8,8 +8,10 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { useDatabase } from '../../support/database.ts'
+import { openTransaction } from '../../support/locks.ts'
 import { databaseUrl, freePort, program, stopServer } from '../../support/program.ts'
 import { useServers } from '../../support/servers.ts'
+import { countStatements, takeAdvisoryLock } from '../../support/table-locks.ts'
 
 /** The response of a server that has begun with a request (RFC 9110 §10.1.1). */
 const invitation = 'HTTP/1.1 100 Continue\r\n\r\n'
@@ -41,20 +43,19 @@ describe('the stop of svc serve', () => {
   // These wait for 20 seconds together, instead of one after another.
   describe.concurrent('while the server waits', () => {
     it('ends a start that hangs, 20 s after a signal', async () => {
-      const other = await locked.db.connect()
-      await other.query('select pg_advisory_lock(7382001)')
+      const { tx, rollback } = await openTransaction(locked.db)
+      await takeAdvisoryLock(tx, 7382001)
       const env = {
         PATH: process.env['PATH'],
         ...environment({ DATABASE_URL: databaseUrl(locked.connection) }),
       }
       const child = spawn(process.execPath, [program, 'serve'], { env, stdio: 'ignore' })
       // It tries to get the lock again and again.
-      const waiting = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-                         and (query ~ 'pg_try_advisory_xact_lock' or query = 'rollback')`
-      while ((await locked.db.query(waiting)).rowCount === 0) await sleep(50)
+      const trying = /pg_try_advisory_xact_lock|^rollback$/
+      while ((await countStatements(locked.db, trying)) === 0) await sleep(50)
       child.kill('SIGTERM')
       expect(await once(child, 'close')).toEqual([1, null])
-      other.release(true)
+      await rollback()
     })
 
     it('ends requests that still run after 10 s, and exits with 0', async () => {
