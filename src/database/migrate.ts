@@ -174,9 +174,9 @@ function findEarly(
 ): SqlFile | undefined {
   const made = new Set<string>()
   return migrations.find((migration, i) => {
-    const { commits, introduced, redefined } = effects[i] as MigrationEffects
+    const { commits, introduced, reshaped, redefined } = effects[i] as MigrationEffects
     const isEarly = commits && ![...wordsOf(migration)].some((word) => made.has(word))
-    for (const name of [...introduced, ...redefined]) made.add(name)
+    for (const name of [...introduced, ...reshaped, ...redefined]) made.add(name)
     return isEarly
   })
 }

@@ -22,6 +22,8 @@ export interface MigrationEffects {
   dropsReferences: boolean
   /** Names of tables, columns, functions and types that it creates. */
   introduced: Set<string>
+  /** Tables of which it changes or drops columns or constraints. Those to which it only adds columns are not in it. */
+  reshaped: Set<string>
   /** Functions and views that it creates or drops. */
   redefined: Set<string>
   /** Whether it also drops what depends on something. */
@@ -74,6 +76,11 @@ export function readEffects({ sql }: Pick<SqlFile, 'sql'>): MigrationEffects {
       ...names(/\badd column (?:if not exists )?(\w+)/g),
       ...names(/\brename (?:column |constraint )?(?:\w+ )?to (\w+)/g),
     ]),
+    reshaped: new Set(
+      names(
+        /\balter table (?:if exists )?(?:only )?(\w+) (?!validate )[^;]*?\b(?:alter|drop|rename|add (?!column ))/g,
+      ),
+    ),
     redefined: new Set([
       ...names(/\bcreate (?:or replace )?(?:function|view) (\w+)/g),
       ...names(/\bdrop (?:function|view) (?:if exists )?(\w+)/g),

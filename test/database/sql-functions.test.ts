@@ -221,10 +221,12 @@ describe('a migration that commits by itself', () => {
     await mkdir(join(builtIn, 'functions'))
     const migrations = {
       '0004_trigger.sql': `create function note() returns trigger language plpgsql as 'begin return null; end';
+        alter table item add column weight int;
         create trigger note after insert on item for each row execute function note()`,
       '0005_early.sql': `do $$ begin update item set n = n - 1 where n = 1000; commit; end $$`,
-      '0006_column.sql': 'alter table item add column size int',
-      '0007_late.sql': 'create index concurrently if not exists item_size on item (size)',
+      '0006_column.sql': 'alter table item add column size int, alter column n set not null',
+      '0007_index.sql': 'create index concurrently if not exists item_size on item (size)',
+      '0007_rows.sql': `do $$ begin update item set n = n + 1 where n = 999; commit; end $$`,
       '0008_table.sql': 'create table noted (n int)',
       'functions/note.sql': `create or replace function note() returns trigger language plpgsql as $$
         begin insert into noted values (new.n); return null; end $$`,
@@ -233,7 +235,14 @@ describe('a migration that commits by itself', () => {
     const steps = await planMigrations(database.db, null, builtIn)
     expect(steps.map(({ migrations, functions }) => [...migrations, ...functions])).toEqual([
       ['0005_early.sql'],
-      ['0004_trigger.sql', '0006_column.sql', '0007_late.sql', '0008_table.sql', 'functions/note.sql'],
+      [
+        '0004_trigger.sql',
+        '0006_column.sql',
+        '0007_index.sql',
+        '0007_rows.sql',
+        '0008_table.sql',
+        'functions/note.sql',
+      ],
     ])
     expect(await migrate(database.db, null, builtIn)).toEqual(
       steps.flatMap((step) => [...step.migrations, ...step.functions]),
