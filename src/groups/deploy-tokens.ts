@@ -59,26 +59,22 @@ export async function createDeployToken(
 ): Promise<{ id: string; token: string; expiresAt: Date | null }> {
   const token = makeSecret('deploy')
   const { groupId, name, right, repositories } = wanted
-  const made = await transaction(
-    db,
-    async (tx) => {
-      await requireLivePrincipal(tx, by)
-      await requireBelowLimit(tx, config, by, 'deployTokens', groupId)
-      const inserted = await insertDeployToken(tx, wanted, hashSecret(token), by.accountId)
-      await insertTokenEvents(tx, by, 'deploy-token-created', [inserted.id])
-      await insertEvent(tx, by, {
-        ...aboutGroup(groupId),
-        action: 'create-deploy-token',
-        details: {
-          name,
-          right,
-          repositories: repositories === 'all' ? 'all' : repositories.map(({ path }) => path).slice(0, 100),
-        },
-      })
-      return inserted
-    },
-    by,
-  )
+  const made = await transaction(db, async (tx) => {
+    await requireLivePrincipal(tx, by)
+    await requireBelowLimit(tx, config, by, 'deployTokens', groupId)
+    const inserted = await insertDeployToken(tx, wanted, hashSecret(token), by.accountId)
+    await insertTokenEvents(tx, by, 'deploy-token-created', [inserted.id])
+    await insertEvent(tx, by, {
+      ...aboutGroup(groupId),
+      action: 'create-deploy-token',
+      details: {
+        name,
+        right,
+        repositories: repositories === 'all' ? 'all' : repositories.map(({ path }) => path).slice(0, 100),
+      },
+    })
+    return inserted
+  })
   return { ...made, token }
 }
 
@@ -92,23 +88,19 @@ export async function revokeDeployToken(
   place: DeployTokenPlace,
   which: { id: string } | { name: string },
 ): Promise<string | null> {
-  return transaction(
-    db,
-    async (tx) => {
-      const revoked = await endDeployToken(tx, place, which)
-      if (revoked === null) return null
-      const { id, name } = revoked
-      await insertTokenEvents(tx, by, 'deploy-token-revoked', [id])
-      const event = {
-        ...aboutGroup(place.groupId),
-        action: 'revoke-deploy-token',
-        details: { name },
-      } as const
-      await insertEvent(tx, by, event)
-      return name
-    },
-    by,
-  )
+  return transaction(db, async (tx) => {
+    const revoked = await endDeployToken(tx, place, which)
+    if (revoked === null) return null
+    const { id, name } = revoked
+    await insertTokenEvents(tx, by, 'deploy-token-revoked', [id])
+    const event = {
+      ...aboutGroup(place.groupId),
+      action: 'revoke-deploy-token',
+      details: { name },
+    } as const
+    await insertEvent(tx, by, event)
+    return name
+  })
 }
 
 /** Revokes all deploy tokens that an account made, and writes the events. Returns how many. */
