@@ -156,12 +156,3 @@ export async function documentTexts(db: Queryable, repository: Id): Promise<stri
 export async function countLiveRepositories(db: Queryable): Promise<number> {
   return (await db.query('select from repository where group_id is not null')).rowCount ?? 0
 }
-
-/** Returns the group of a repository. */
-export async function groupOf(db: Queryable, repository: Id): Promise<Group> {
-  const { rows } = await db.query<Group>(
-    `select g.id, g.name from repository_group g join repository r on r.group_id = g.id where r.id = $1`,
-    [repository.id],
-  )
-  return rows[0] as Group
-}
