@@ -94,7 +94,12 @@ describe('/settings/tokens', () => {
     expect(kindOfSecret(token)).toBe('personal')
     expect(response.body).toContain(`composer config -g http-basic.svc.test:8080 svc ${token}`)
     expect(response.body).toContain(`machine svc.test\nlogin svc\npassword ${token}`)
-    expect(await liveTokenOf(t.db, token)).toEqual({ accountId: account.id, scopes: ['registry-package:r'] })
+    expect(await liveTokenOf(t.db, token)).toEqual({
+      accountId: account.id,
+      scopes: ['registry-package:r'],
+      resourceScope: 'all',
+      repositoryIds: [],
+    })
     const list = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
     expect(list.body).toContain('Build server')
     expect(list.body).not.toContain(token)

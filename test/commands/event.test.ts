@@ -18,7 +18,7 @@ describe('svc event list', () => {
       { action: 'admin-granted', account: username, via: 'command' },
     ])
     const rest = await list('--account', username, '--after', String(first.next))
-    expect(rest).toMatchObject({ items: [{ action: 'account-created', via: null }], next: null })
+    expect(rest).toMatchObject({ items: [{ action: 'account-created', via: 'command' }], next: null })
     expect((await list('--action', 'admin-granted')).items).toHaveLength(1)
     expect((await list('--ip', '192.0.2.1')).items).toEqual([])
     expect((await list('--actor', username)).items).toEqual([])

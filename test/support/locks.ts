@@ -59,6 +59,8 @@ export async function delayDeadlockCheck(tx: Queryable): Promise<void> {
 
 /** Counts the statements in this database that wait for a lock, or those of them that contain a text. */
 export async function countWaiting(db: Queryable, text = ''): Promise<number> {
+  // A transaction sees the activity of its first look, until it clears it.
+  await db.query('select pg_stat_clear_snapshot()')
   const { rows } = await db.query<{ count: number }>(
     `select count(*)::int from pg_stat_activity
       where datname = current_database() and wait_event_type = 'Lock' and strpos(query, $1) > 0`,

@@ -96,6 +96,8 @@ export async function isLoading(db: Queryable, table: string): Promise<boolean> 
 
 /** Ends the statements that wait for a lock, as a timeout does. Returns how many. */
 export async function cancelWaiting(db: Queryable): Promise<number> {
+  // A transaction sees the activity of its first look, until it clears it.
+  await db.query('select pg_stat_clear_snapshot()')
   const { rows } = await db.query(
     `select pg_cancel_backend(pid) from pg_stat_activity
       where datname = current_database() and wait_event_type = 'Lock'`,

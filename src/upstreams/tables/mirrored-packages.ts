@@ -170,11 +170,18 @@ export async function bindPackages(
   // it sees a summary for which the binding has waited.
   const flagged = tx.query<{ repositoryId: string }>({
     name: 'flag-bound-packages',
-    text: `with flagged as (
-             update mirrored_package m set summary = f.constraints
-               from unnest($1::bigint[], $2::text[]) as w (repository_id, name), upstream_flag f
-              where m.repository_id = w.repository_id and m.name = w.name
-                and f.upstream_id = m.upstream_id and f.name = m.name and m.summary is distinct from f.constraints
+    // A join could read the whole table, if it was planned while the table was empty.
+    text: `with found as (
+             select m.id, f.constraints
+               from unnest((select $1::bigint[]), (select $2::text[])) as w (repository_id, name)
+              cross join lateral (select id, upstream_id, summary from mirrored_package
+                                   where repository_id = w.repository_id and name = w.name limit 1) m
+              cross join lateral (select constraints from upstream_flag
+                                   where upstream_id = m.upstream_id and name = w.name limit 1) f
+              where m.summary is distinct from f.constraints
+           ), flagged as (
+             update mirrored_package m set summary = (select constraints from found where id = m.id limit 1)
+              where id = any (array(select id from found))
              returning m.repository_id
            )
            select distinct repository_id as "repositoryId" from flagged order by 1`,
