@@ -14,6 +14,7 @@ language sql stable as $$
      select case
               when call.client is null then 'invalid_client'
               when call.is_own is not true or call.is_ended then 'invalid_grant'
+              -- A used token expires with its grace period: refresh_pairs has shortened its life.
               when call.refresh_expires_at > clock_timestamp() then
                 case
                   when not call.is_live then 'invalid_grant'

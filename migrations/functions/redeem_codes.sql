@@ -71,6 +71,7 @@ begin
     end if;
   end loop;
 
+  -- The view granted_pair treats the pairs of a replayed code as ended.
   if cardinality(replayed_hashes) > 0 then
     perform from account_authorization
       where id in (select o.authorization_id from authorization_code o where o.code_hash = any (replayed_hashes))

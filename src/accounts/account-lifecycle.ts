@@ -75,6 +75,25 @@ export async function updateAccount(
   )
 }
 
+/**
+ * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
+ * check reads the account. Enabling it makes the tokens work again, but not the sessions. With `everythingBy`, who
+ * does that, it ends everything for good and returns how many.
+ */
+export async function disableAccount(
+  db: pg.Pool,
+  by: Principal,
+  accountId: string,
+  everythingBy: Principal | null = null,
+): Promise<Ended | null> {
+  return updateAccount(db, by, accountId, { isDisabled: true, everythingBy })
+}
+
+/** Enables a disabled account. Tokens that were not revoked work again. */
+export async function enableAccount(db: pg.Pool, by: Principal, accountId: string): Promise<void> {
+  await updateAccount(db, by, accountId, { isDisabled: false })
+}
+
 /** How many things `endEverything` ended. */
 export interface Ended {
   sessions: number
@@ -181,25 +200,6 @@ async function keepAnAdministrator(tx: pg.PoolClient, by: Principal, accountId: 
     [accountId],
   )
   if (rows.length === 1 && rows[0]?.id === accountId) throw new LastAdministratorError()
-}
-
-/**
- * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
- * check reads the account. Enabling it makes the tokens work again, but not the sessions. With `everythingBy`, who
- * does that, it ends everything for good and returns how many.
- */
-export async function disableAccount(
-  db: pg.Pool,
-  by: Principal,
-  accountId: string,
-  everythingBy: Principal | null = null,
-): Promise<Ended | null> {
-  return updateAccount(db, by, accountId, { isDisabled: true, everythingBy })
-}
-
-/** Enables a disabled account. Tokens that were not revoked work again. */
-export async function enableAccount(db: pg.Pool, by: Principal, accountId: string): Promise<void> {
-  await updateAccount(db, by, accountId, { isDisabled: false })
 }
 
 /** Revokes all tokens of an account and withdraws all its applications, at once. Returns how many. Sessions stay. */

@@ -18,6 +18,10 @@ import {
   recordNamedArchives,
 } from './tables/stored-archives.ts'
 
+// Two tables know archives. A row of `archive` has the hashes of what was published or fetched. A row of `stored_archive` says
+// that the file is in the store, and since when nothing needs it. The view `archive_reference` has what needs an archive.
+// Named: has a row in `archive`. Unused: nothing refers to it. Due: unused for 14 days. Orphaned: a row without a reference.
+
 /** The number and size of the files that were removed, or would be removed. */
 export interface CollectedGarbage {
   archives: number
@@ -150,9 +154,9 @@ async function remove(
       await tx.query('set local idle_in_transaction_session_timeout = 0')
       // A collection may take hours, and the claim may have been lost since its start.
       await requireClaim(tx, store)
-      // Delete the rows first. After a crash, the next collection finds the recorded archive. A row without its file would
-      // be damage.
-      const named = await again(() =>
+      // Delete the rows first, on another connection, so that this is committed. After a crash, the next collection finds the
+      // recorded archive. A row without its file would be damage.
+      const needed = await again(() =>
         deleteUnnamedArchives(
           db,
           archives.map(({ sha256 }) => sha256),
@@ -160,7 +164,8 @@ async function remove(
       )
       const ended = await Promise.allSettled(
         archives.map(async (archive) => {
-          const isRemoved = !named.has(archive.sha256) && (await store.remove(archive.sha256, untouchedSince))
+          const isRemoved =
+            !needed.has(archive.sha256) && (await store.remove(archive.sha256, untouchedSince))
           return isRemoved ? [archive] : []
         }),
       )

@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander'
 import { operator } from '../domain/principal.ts'
+import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../groups/group-lifecycle.ts'
 import { type ListedGroup, listGroups } from '../groups/groups.ts'
-import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../groups/tenancy.ts'
 import { rerenderDocuments } from '../packages/documents/rerender.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'

@@ -7,14 +7,14 @@ import {
   listDeletedRepositories,
   restorableDays,
 } from '../groups/deleted-repositories.ts'
-import { type CountedRepository, listRepositories, registryUrl } from '../groups/repositories.ts'
 import {
   addRepository,
   changeRepositoryName,
   removeRepository,
   restoreRepository,
   setRepository,
-} from '../groups/tenancy.ts'
+} from '../groups/group-lifecycle.ts'
+import { type CountedRepository, listRepositories, registryUrl } from '../groups/repositories.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'

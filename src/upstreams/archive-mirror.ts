@@ -98,6 +98,77 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
     return ids
   })
 
+  /** The story of a pull. The functions below come in the order in which it needs them. */
+  async function serve(wanted: WantedArchive, given?: MirroredArchive): Promise<ServedArchive | null> {
+    const archive = await find(wanted, given)
+    if (!archive) return null
+    const stored = await useStored(archive)
+    if (stored) return stored
+    // Do not fetch packages that are now claimed or no longer approved. Stored archives stay, for lock files.
+    if (archive.verdict !== 'upstream') return null
+    try {
+      const deadline = Date.now() + patience
+      const consumer = await begin(archive, true, deadline)
+      if (consumer && (await consumer.hasBegun(archive, deadline))) {
+        return { kind: 'arriving', body: consumer.body, size: consumer.size }
+      }
+      const received = await consumer?.flight
+      if (received) {
+        const { sha256, size, bytes } = received
+        return { kind: 'stored', sha256, size, bytes }
+      }
+    } catch (error) {
+      throw readable(error)
+    }
+    const fetched = await find(wanted)
+    const used = fetched && (await useStored(fetched))
+    if (!used) throw readable(new UpstreamError('the archive was removed'))
+    return used
+  }
+
+  async function find(wanted: WantedArchive, given?: MirroredArchive): Promise<MirroredArchive | null> {
+    const archive = given ?? (await findArchive(wanted))
+    if (archive) refuseDenied(archive)
+    return archive
+  }
+
+  /** Returns an archive that is stored, and stores that it was used today. Null for one that is not stored. */
+  async function useStored({ id, sha256, size, isStored, isUsedToday }: MirroredArchive) {
+    if (!isStored || sha256 === null || size === null) return null
+    if (!isUsedToday) await noteUse(id)
+    return { kind: 'stored' as const, sha256, size, bytes: null }
+  }
+
+  /**
+   * Starts a fetch, or joins the running one. Returns null when there is nothing to read along: the archive is stored, the
+   * fetch of another request has ended, or the archive is no longer known. Throws `UpstreamError`
+   * when it did not arrive until `deadline`.
+   */
+  async function begin(
+    archive: MirroredArchive,
+    isDownload: boolean,
+    deadline = Date.now() + patience,
+  ): Promise<Consumer | null> {
+    for (; Date.now() < deadline; await sleep(pollMilliseconds)) {
+      const running = fetches.running(archive.id)
+      if (running) {
+        await inTime(running, archive, deadline)
+        return null
+      }
+      if (await takeTurn(archive.id)) {
+        const consumer = new Consumer()
+        // A failed fetch gives its turn back before it ends, so another one can still run.
+        const flight = fetches.start(archive.id, () => fetchArchive(archive, consumer, isDownload))
+        flight.catch(() => {})
+        consumer.flight = flight
+        return consumer
+      }
+      const state = await findFetchState(db, archive.id)
+      if (state === null || state.isStored) return null
+    }
+    throw late(archive)
+  }
+
   /**
    * Fetches an archive. `consumer` may read the bytes as they arrive, but the last chunk only after the verification.
    */
@@ -143,7 +214,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       return received
     } catch (error) {
       try {
-        // On success, the turn has already ended.
+        // On success, save_fetched_archives has ended the turn.
         await endFetchTurn(db, archive.id)
       } finally {
         // A client that repeats its request at once must start a new fetch, not join the failed one.
@@ -206,76 +277,8 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
     })
   }
 
-  /**
-   * Starts a fetch, or joins the running one. Returns null when the archive is stored already. Throws `UpstreamError`
-   * when it did not arrive until `deadline`.
-   */
-  async function begin(
-    archive: MirroredArchive,
-    isDownload: boolean,
-    deadline = Date.now() + patience,
-  ): Promise<Consumer | null> {
-    for (; Date.now() < deadline; await sleep(pollMilliseconds)) {
-      const running = fetches.running(archive.id)
-      if (running) {
-        await inTime(running, archive, deadline)
-        return null
-      }
-      if (await takeTurn(archive.id)) {
-        const consumer = new Consumer()
-        // A failed fetch gives its turn back before it ends, so another one can still run.
-        const flight = fetches.start(archive.id, () => fetchArchive(archive, consumer, isDownload))
-        flight.catch(() => {})
-        consumer.flight = flight
-        return consumer
-      }
-      const state = await findFetchState(db, archive.id)
-      if (state === null || state.isStored) return null
-    }
-    throw late(archive)
-  }
-
-  async function find(wanted: WantedArchive, given?: MirroredArchive): Promise<MirroredArchive | null> {
-    const archive = given ?? (await findArchive(wanted))
-    if (archive) refuseDenied(archive)
-    return archive
-  }
-
-  /** Returns an archive that is stored, and stores that it was used today. Null for one that is not stored. */
-  async function useStored({ id, sha256, size, isStored, isUsedToday }: MirroredArchive) {
-    if (!isStored || sha256 === null || size === null) return null
-    if (!isUsedToday) await noteUse(id)
-    return { kind: 'stored' as const, sha256, size, bytes: null }
-  }
-
   return {
-    async serve(wanted, given) {
-      const archive = await find(wanted, given)
-      if (!archive) return null
-      const stored = await useStored(archive)
-      if (stored) return stored
-      // Do not fetch packages that are now claimed or no longer approved. Stored archives stay, for lock files.
-      if (archive.verdict !== 'upstream') return null
-      try {
-        const deadline = Date.now() + patience
-        const consumer = await begin(archive, true, deadline)
-        if (consumer && (await consumer.hasBegun(archive, deadline))) {
-          return { kind: 'arriving', body: consumer.body, size: consumer.size }
-        }
-        const received = await consumer?.flight
-        if (received) {
-          const { sha256, size, bytes } = received
-          return { kind: 'stored', sha256, size, bytes }
-        }
-      } catch (error) {
-        throw readable(error)
-      }
-      const fetched = await find(wanted)
-      const used = fetched && (await useStored(fetched))
-      if (!used) throw readable(new UpstreamError('the archive was removed'))
-      return used
-    },
-
+    serve,
     async peek(wanted, given) {
       const archive = await find(wanted, given)
       if (!archive) return null

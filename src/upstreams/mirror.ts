@@ -115,10 +115,10 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
   )
 
-  const findDocument: Mirror['findDocument'] = async (wanted, by, given) => {
+  const findDocument: Mirror['findDocument'] = async (wanted, by, known) => {
     // Send no other names to upstreams.
     if (!isPackageName(wanted.packageName)) return null
-    const found = await readState(wanted, given)
+    const found = await readState(wanted, known)
     if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, by }, wanted.packageName)
     if (found.verdict === 'contested') return hidden(wanted)
     if (found.verdict !== 'upstream') return null
@@ -128,8 +128,8 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
   }
 
   /** Reads the state of a document. If it is due, it is rendered again first. */
-  async function readState(wanted: WantedMirror, given?: FoundMirror): Promise<FoundMirror> {
-    const found = given ?? (await find(wanted))
+  async function readState(wanted: WantedMirror, known?: FoundMirror): Promise<FoundMirror> {
+    const found = known ?? (await find(wanted))
     const { packageId, isDue } = found
     if (!isDue || packageId === null || found.verdict !== 'upstream') return found
     await transaction(db, (tx) => renderMirror(tx, packageId, wanted.isDev, baseUrl))

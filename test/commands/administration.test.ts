@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
+import { changeGroupName } from '../../src/groups/group-lifecycle.ts'
 import { changeRepository } from '../../src/groups/repositories.ts'
-import { changeGroupName } from '../../src/groups/tenancy.ts'
 import { anAccount, aRepository } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 import { anApplication } from '../support/oauth-actors.ts'

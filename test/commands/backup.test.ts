@@ -30,13 +30,13 @@ import type { Queryable } from '../../src/database/database.ts'
 import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { findGroup } from '../../src/groups/groups.ts'
-import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import {
   removeExpiredRepositoriesJob,
   removeRepository,
   restoreRepository,
-} from '../../src/groups/tenancy.ts'
+} from '../../src/groups/group-lifecycle.ts'
+import { findGroup } from '../../src/groups/groups.ts'
+import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import type { JobContext } from '../../src/jobs/job.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'

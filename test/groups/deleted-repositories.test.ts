@@ -8,9 +8,6 @@ import {
   searchRepositories,
 } from '../../src/groups/accessible-repositories.ts'
 import { listDeletedRepositories, unhideRepository } from '../../src/groups/deleted-repositories.ts'
-import { findGroup } from '../../src/groups/groups.ts'
-import { changePaths } from '../../src/groups/path-locks.ts'
-import { findRepositoryByPath, listRepositories } from '../../src/groups/repositories.ts'
 import {
   addRepository,
   changeGroupName,
@@ -19,7 +16,10 @@ import {
   removeGroup,
   removeRepository,
   restoreRepository,
-} from '../../src/groups/tenancy.ts'
+} from '../../src/groups/group-lifecycle.ts'
+import { findGroup } from '../../src/groups/groups.ts'
+import { changePaths } from '../../src/groups/path-locks.ts'
+import { findRepositoryByPath, listRepositories } from '../../src/groups/repositories.ts'
 import type { JobContext } from '../../src/jobs/job.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { searchAllPackages } from '../../src/packages/tables/found-packages.ts'

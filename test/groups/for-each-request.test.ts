@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, kindOfToken, makeSecret, type TokenKind } from '../../src/domain/secrets.ts'
 import { findAccess, type RegistryRequest } from '../../src/groups/access.ts'
-import { changeRepositoryName } from '../../src/groups/tenancy.ts'
+import { changeRepositoryName } from '../../src/groups/group-lifecycle.ts'
 import {
   listAnyDocuments,
   listPackageDocuments,

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
+import { addGroup, addRepository } from '../../src/groups/group-lifecycle.ts'
 import { requireBelowLimit } from '../../src/groups/limits.ts'
-import { addGroup, addRepository } from '../../src/groups/tenancy.ts'
 import {
   aGroup,
   aGroupMember,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
-import { setRepository } from '../../src/groups/tenancy.ts'
+import { setRepository } from '../../src/groups/group-lifecycle.ts'
 import { csrfTokenIn, signIn } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'

@@ -44,7 +44,7 @@ export interface FactorContext {
  * Checks a code of the authenticator app, or a recovery code, and uses it up. Returns null when it is right, or the
  * refusal. Wrong codes are limited (see `limitsOfFactor`), and written as identity events.
  */
-export function refuseFactor(
+export function spendFactor(
   context: FactorContext,
   by: Principal,
   accountId: string,

@@ -47,7 +47,10 @@ export async function changePackage<D extends ChangeRecord>(
   })
 }
 
-/** Publishes the documents after `is_listed` of one version has changed. */
+/**
+ * Renders the documents after one version has appeared or disappeared. The generated column `is_listed` says which versions
+ * the documents contain.
+ */
 export async function showVersion(
   tx: pg.PoolClient,
   held: LockedPackage,

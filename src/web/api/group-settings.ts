@@ -3,17 +3,17 @@ import { findAccountByUsername } from '../../accounts/accounts.ts'
 import { findFactors, hasFactor } from '../../accounts/second-factor/factors.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
-import { findGroup, findGroupSettings, type GroupSettings } from '../../groups/groups.ts'
-import { findGroupMember, type GroupMember, listGroupMembers } from '../../groups/members.ts'
-import { changeMember } from '../../groups/membership.ts'
-import { findRepository } from '../../groups/repositories.ts'
 import {
   addGroup,
   addRepository,
   changeGroupName,
   removeGroup,
   requireFactorOfMembers,
-} from '../../groups/tenancy.ts'
+} from '../../groups/group-lifecycle.ts'
+import { findGroup, findGroupSettings, type GroupSettings } from '../../groups/groups.ts'
+import { findGroupMember, type GroupMember, listGroupMembers } from '../../groups/members.ts'
+import { changeMember } from '../../groups/membership.ts'
+import { findRepository } from '../../groups/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'

@@ -10,13 +10,13 @@ import {
   listAccessibleRepositories,
 } from '../../groups/accessible-repositories.ts'
 import { listDeletedRepositories, restorableDays } from '../../groups/deleted-repositories.ts'
-import { findRepository, findRepositoryByPath, registryUrl } from '../../groups/repositories.ts'
 import {
   changeRepositoryName,
   removeRepository,
   restoreRepository,
   setRepository,
-} from '../../groups/tenancy.ts'
+} from '../../groups/group-lifecycle.ts'
+import { findRepository, findRepositoryByPath, registryUrl } from '../../groups/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardGroup, guardRepository, guardToken, requireOnRepository } from './guards.ts'

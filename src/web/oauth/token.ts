@@ -97,12 +97,12 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
  */
 function refresh({ db, config, lastUse }: OAuthContext): GrantType {
   const lifetimes = lifetimesOf(config)
-  const exchange = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
+  const refreshOne = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
 
   return async (client, form, request) => {
     const refreshToken = readRequired(form, 'refresh_token')
     const next = makePair()
-    const result = await exchange({
+    const result = await refreshOne({
       client,
       refreshHash: hashSecret(refreshToken),
       scope: readScope(form),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../../src/domain/principal.ts'
-import { addGroup } from '../../../src/groups/tenancy.ts'
+import { addGroup } from '../../../src/groups/group-lifecycle.ts'
 import { setAdministrator } from '../../support/account-rows.ts'
 import {
   aGroup,

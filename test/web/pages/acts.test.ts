@@ -13,8 +13,8 @@ import {
 } from '../../../src/domain/permissions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
+import { removeRepository } from '../../../src/groups/group-lifecycle.ts'
 import { changeRepository, findRepositoryByPath } from '../../../src/groups/repositories.ts'
-import { removeRepository } from '../../../src/groups/tenancy.ts'
 import {
   aGroupMember,
   anAccount,

@@ -4,7 +4,7 @@ import { makeVerificationToken } from '../../../src/accounts/email-verifications
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { removeRepository } from '../../../src/groups/tenancy.ts'
+import { removeRepository } from '../../../src/groups/group-lifecycle.ts'
 import { anIdentity, aStoredPasskey, removePassword, verifyEmail } from '../../support/account-rows.ts'
 import {
   aDeployToken,

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
-import { refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
+import { spendFactor } from '../../../accounts/second-factor/check-factor.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
 import {
   confirmationMail,
@@ -183,7 +183,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     const { id } = session.account
     if (code !== '') {
       const typed = { code, recoveryCode: '' }
-      return refuseFactor(factorContextOf(context, request), by, id, typed)
+      return spendFactor(factorContextOf(context, request), by, id, typed)
     }
     const checked = await confirmPassword(db, id, password)
     if (!('problem' in checked)) return null

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
-import { refuseFactor } from '../../../accounts/second-factor/check-factor.ts'
+import { spendFactor } from '../../../accounts/second-factor/check-factor.ts'
 import {
   type FactorRequirement,
   type FactorSummary,
@@ -189,7 +189,7 @@ async function refuseRemoval(
   } else await requireConfirmation(context, request, session, factorHome)
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
-  return refuseFactor(factorContextOf(context, request), by, account.id, typed)
+  return spendFactor(factorContextOf(context, request), by, account.id, typed)
 }
 
 /** Shows the second factors of the account, with a problem. */

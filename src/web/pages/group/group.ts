@@ -9,8 +9,8 @@ import {
   listRepositoriesOfGroup,
 } from '../../../groups/accessible-repositories.ts'
 import { type DeletedRepository, listDeletedRepositories } from '../../../groups/deleted-repositories.ts'
+import { restoreRepository } from '../../../groups/group-lifecycle.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../../groups/groups.ts'
-import { restoreRepository } from '../../../groups/tenancy.ts'
 import { addContents, maxCounted, type RepositoryContent } from '../../../packages/tables/dashboard.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'

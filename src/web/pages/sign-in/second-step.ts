@@ -3,7 +3,7 @@ import * as z from 'zod'
 import {
   type FactorKind,
   kindOfTyped,
-  refuseFactor,
+  spendFactor,
   type TypedFactor,
 } from '../../../accounts/second-factor/check-factor.ts'
 import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'
@@ -52,7 +52,7 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
     const { step } = found
     const by = browserOf(request, step.accountId)
     const typed = { code, recoveryCode }
-    const refused = await refuseFactor(factorContextOf(context, request), by, step.accountId, typed)
+    const refused = await spendFactor(factorContextOf(context, request), by, step.accountId, typed)
     if (refused) {
       reply.code(refused.status).headers(refused.headers)
       return show(context, request, reply, step, { returnId, problem: refused.problem, typed })

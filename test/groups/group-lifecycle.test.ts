@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { findGroup } from '../../src/groups/groups.ts'
-import { deleteRepository } from '../../src/groups/repositories.ts'
 import {
   addGroup,
   changeGroupName,
   changeRepositoryName,
   removeGroup,
   removeRepository,
-} from '../../src/groups/tenancy.ts'
+} from '../../src/groups/group-lifecycle.ts'
+import { findGroup } from '../../src/groups/groups.ts'
+import { deleteRepository } from '../../src/groups/repositories.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'

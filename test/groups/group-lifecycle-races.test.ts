@@ -4,13 +4,13 @@ import { transaction } from '../../src/database/database.ts'
 import { encodeDocument } from '../../src/documents/encodings.ts'
 import { saveDocuments } from '../../src/documents/stored-documents.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { changePaths } from '../../src/groups/path-locks.ts'
 import {
   changeGroupName,
   changeRepositoryName,
   removeGroup,
   removeRepository,
-} from '../../src/groups/tenancy.ts'
+} from '../../src/groups/group-lifecycle.ts'
+import { changePaths } from '../../src/groups/path-locks.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { findListing } from '../../src/packages/tables/packages.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
