@@ -22,7 +22,7 @@ export interface MigrationEffects {
   dropsReferences: boolean
   /** Names of tables, columns, functions and types that it creates. */
   introduced: Set<string>
-  /** Tables of which it changes or drops columns or constraints. Those to which it only adds columns are not in it. */
+  /** Tables whose columns or constraints it changes or drops. A table that only gets new columns is not in it. */
   reshaped: Set<string>
   /** Functions and views that it creates or drops. */
   redefined: Set<string>

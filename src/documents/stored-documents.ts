@@ -255,8 +255,8 @@ export interface Rendering extends EncodedDocument {
 }
 
 /**
- * Stores documents, which all have different keys. Returns them in their order. Null for a document of which this
- * revision or a newer one is stored, and for a repository that was deleted. If the bytes did not change, Last-Modified
+ * Stores documents, which all have different keys. Returns them in their order. Null if this revision of a
+ * document or a newer one is stored already, or if its repository was deleted. If the bytes did not change, Last-Modified
  * stays, so that clients still get 304.
  */
 export async function saveDocuments(
