@@ -35,25 +35,6 @@ export interface FoundSection {
 const maxFound = 30
 const excerptCharacters = 160
 
-/** What each document is about, for the list. Its order is that of the list: what most people need comes first. */
-const summaries = {
-  'packages.md': 'Tokens, Composer, CI, uploads, deletion, and packages from other registries.',
-  'oauth-applications.md':
-    'For developers of applications that act for a person: register, authorize, exchange, refresh.',
-  'api.md': 'How programs authenticate, read lists page by page, and handle errors and limits.',
-  'operations.md': 'Install, configure, watch, back up, upgrade and move an installation.',
-  'monitoring.md': 'Health checks, metrics, rules for alerts, and a dashboard.',
-  'second-factor.md': 'Authenticator apps, passkeys and recovery codes, and how a group requires them.',
-  'nginx.md': 'A tested configuration of nginx as the https proxy in front of svc.',
-  'object-storage.md': 'Keep archives in a bucket of any store with the S3 API.',
-  'scaling.md': 'What to add when one process is no longer enough, with measurements.',
-  'performance.md': 'What a request costs, as measured, and how to measure it on your machine.',
-  'architecture.md':
-    'The parts of svc, the life of a token, a push and a pull. For people who change the code.',
-  'rules/README.md': 'The numbered rules that the code and its tests refer to.',
-  'decisions/README.md': 'Why svc does what it does: one decision on each page, and what was rejected.',
-}
-
 const DocsQuery = z.object({ q: text })
 
 /** A file of docs/, rendered. */
@@ -61,15 +42,19 @@ interface Document {
   /** The name in its URL: `nginx` for `docs/nginx.md`, `rules/oauth` for `docs/rules/oauth.md`. */
   name: string
   title: string
-  /** What the document is about, in one line. Null for a page of a folder, which the folder's README.md lists. */
-  summary: string | null
   html: string
   /** Its sections, for the table of contents. */
   sections: Section[]
 }
 
+/** Documents for the same people, as docs/README.md lists them, with what each is about in one line. */
+interface Shelf {
+  title: string
+  documents: (Document & { summary: string })[]
+}
+
 const docsPage = page<{
-  documents: Document[]
+  shelves: Shelf[]
   search: string
   /** Null without a search. */
   found: FoundSection[] | null
@@ -79,7 +64,7 @@ const referencePage = page<{ reference: string; viewer: ApiViewer }>('pages/api-
 
 /** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
 export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
-  const documents = await readDocuments()
+  const { shelves, documents } = await readDocuments()
   const viewer = await serveApiViewer(app)
   let reference: Promise<string> | undefined
 
@@ -88,8 +73,7 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     anybody(context, async (session, request, reply) => {
       const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
       const found = search === '' ? null : searchDocuments(documents, search)
-      const listed = documents.filter(({ summary }) => summary !== null)
-      return docsPage(reply, session ?? nobody, { documents: listed, search, found })
+      return docsPage(reply, session ?? nobody, { shelves, search, found })
     }),
   )
 
@@ -139,24 +123,44 @@ async function tagPage(request: FastifyRequest, reply: FastifyReply, body: unkno
  */
 const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace(/(?:\/README)?\.md$/, ''))
 
-async function readDocuments(): Promise<Document[]> {
+/** Reads docs/. The documents have the order of docs/README.md. The pages of folders follow. */
+async function readDocuments(): Promise<{ shelves: Shelf[]; documents: Document[] }> {
   const folder = resolve(projectRoot, 'docs')
-  const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.md'))
-  const known = Object.entries(summaries)
-  const others = files.filter((file) => !(file in summaries)).sort()
-  return Promise.all(
-    [...known, ...others.map((file) => [file, null] as const)].map(async ([file, summary]) => ({
-      ...renderDocsPage(file, await readFile(resolve(folder, file), 'utf8')),
-      summary,
+  const render = async (file: string) => renderDocsPage(file, await readFile(resolve(folder, file), 'utf8'))
+  const list = readShelves(await readFile(resolve(folder, 'README.md'), 'utf8'))
+  const shelves = await Promise.all(
+    list.map(async ({ title, entries }) => ({
+      title,
+      documents: await Promise.all(
+        entries.map(async ({ file, summary }) => ({ ...(await render(file)), summary })),
+      ),
     })),
   )
+  const listed = ['README.md', ...list.flatMap(({ entries }) => entries.map(({ file }) => file))]
+  const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.md')).sort()
+  const others = await Promise.all(files.filter((file) => !listed.includes(file)).map(render))
+  return { shelves, documents: [...shelves.flatMap((shelf) => shelf.documents), ...others] }
+}
+
+/** Reads the headings of docs/README.md, and the lines `- [Title](file.md): Summary.` below them. */
+function readShelves(text: string): { title: string; entries: { file: string; summary: string }[] }[] {
+  return text
+    .split(/^## /m)
+    .slice(1)
+    .map((shelf) => ({
+      title: shelf.slice(0, shelf.indexOf('\n')),
+      entries: [...shelf.matchAll(/^- \[.*\]\((.+)\): (.+)$/gm)].map(([, file = '', summary = '']) => ({
+        file,
+        summary,
+      })),
+    }))
 }
 
 /**
  * Renders a document. `file` is its path in docs/. Its headings get ids, and links to other documents point to their
  * pages.
  */
-export function renderDocsPage(file: string, text: string): Omit<Document, 'summary'> {
+export function renderDocsPage(file: string, text: string): Document {
   const name = nameOf(file)
   const markdown = new MarkdownIt({ html: false, linkify: false })
   const tokens = markdown.parse(text, {})

@@ -17,12 +17,21 @@ describe('/docs', () => {
     const index = await t.app.inject('/docs')
     const entries = await readdir('docs', { recursive: true })
     const isListed = (path: string) => !path.includes('/') || path.endsWith('/README.md')
-    const files = entries.filter((path) => path.endsWith('.md'))
+    // docs/README.md is this list.
+    const files = entries.filter((path) => path.endsWith('.md') && path !== 'README.md')
     const listed = files.filter(isListed)
     const links = [...index.body.matchAll(/href="(\/docs\/[\w-]+)"/g)].map(([, link]) => String(link))
     expect(new Set(links).size).toBe(listed.length + 1)
-    expect(links.slice(0, 3)).toEqual(['/docs/api', '/docs/packages', '/docs/oauth-applications'])
-    const cards = index.body.match(/<li><h2 class="title">[\s\S]*?<\/li>/g) ?? []
+    expect(links.slice(0, 1)).toEqual(['/docs/terms'])
+    const headings = [...index.body.matchAll(/<h2>(.*)<\/h2>/g)].map(([, heading]) => heading)
+    expect(headings).toEqual([
+      'For people who publish, install and build',
+      'For operators',
+      'For maintainers of svc',
+    ])
+    expect(links.indexOf('/docs/packages')).toBeLessThan(links.indexOf('/docs/operations'))
+    expect(links.indexOf('/docs/operations')).toBeLessThan(links.indexOf('/docs/architecture'))
+    const cards = index.body.match(/<li><h3 class="title">[\s\S]*?<\/li>/g) ?? []
     expect(cards).toHaveLength(listed.length + 1)
     for (const card of cards) expect(card).toMatch(/<p class="muted">\w.{20,}\.<\/p>/)
     const inFolders = files.filter((path) => !isListed(path)).map((path) => `/docs/${path.slice(0, -3)}`)
@@ -68,7 +77,7 @@ describe('/docs', () => {
     expect(found?.excerpt).toMatch(/^word (.* )?needle after (.* )?word$/)
   })
 
-  it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md', '/docs/rules/no-such'])(
+  it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md', '/docs/README', '/docs/rules/no-such'])(
     'has no page %s',
     async (url) => {
       expect((await t.app.inject(url)).statusCode).toBe(404)
