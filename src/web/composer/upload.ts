@@ -64,7 +64,9 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
           const zip = await check(upload.ip, archive.path)
           const { outcome, warnings } = await publish(upload, archive, zip, context)
           const { version } = upload.version
-          const registry = registryUrl(context.config.baseUrl, `${upload.target.group}/${upload.target.name}`)
+          const { baseUrl } = context.config
+          const path = `${upload.target.group}/${upload.target.name}`
+          const query = new URLSearchParams({ version })
           return sendRegistryJson(reply, outcome === 'published' ? 201 : 200, {
             errcode: 0,
             errmsg: 'ok',
@@ -73,7 +75,8 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
             sha256: archive.sha256,
             shasum: archive.sha1,
             size: archive.size,
-            url: distUrl(registry, upload.packageName, version, archive.sha256),
+            url: distUrl(registryUrl(baseUrl, path), upload.packageName, version, archive.sha256),
+            page_url: `${baseUrl}/${path}/packages/${upload.packageName}?${query}`,
             ...(warnings.length > 0 && { details: warnings }),
           })
         } finally {

@@ -21,8 +21,8 @@ function statusesOf(responses: { statusCode: number }[]): number[] {
 }
 
 describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
-  it('publishes the archive, and returns the published version', async () => {
-    const { push, path } = await aPublisher(t)
+  it('publishes the archive, and returns the published version with the URL of its page', async () => {
+    const { push, path, repository } = await aPublisher(t)
     const response = await push('1.0.0')
     expect(response.statusCode).toBe(201)
     expect(response.headers['content-type']).toBe('application/json')
@@ -35,6 +35,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
       shasum: expect.stringMatching(/^[0-9a-f]{40}$/),
       size: aPackageZip('acme/lib').length,
       url: `http://svc.test${path}dist/acme/lib/1.0.0/${response.json().sha256}.zip`,
+      page_url: `http://svc.test/${repository.path}/packages/acme/lib?version=1.0.0`,
     })
   })
 

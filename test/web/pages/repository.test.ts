@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { rankPackages, rankUnrankedPackages } from '../../../src/packages/tables/downloads.ts'
 import { listOfferedPackagesBy, type OrderedPackage } from '../../../src/packages/tables/listed-packages.ts'
@@ -241,12 +243,12 @@ describe('GET /<group>/<name>/-/setup', () => {
     const page = (tool: string) => look(`/${repository.path}/-/setup?tool=${tool}`, cookie)
     const composer = await page('composer')
     expect(composer).toContain('composer require acme/real')
-    expect(composer).toContain('composer config -g http-basic.svc.test:8080 svc &lt;SVC_TOKEN&gt;')
+    expect(composer).toContain('composer config -g http-basic.svc.test:8080 svc "$SVC_TOKEN"')
     expect(composer).toContain(`composer ${url}\n`)
     expect(composer).toContain('composer config -g repo.packagist false')
-    expect(composer).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(composer).toContain(`password %s\\n' svc.test "$SVC_TOKEN"`)
     expect(composer).toContain('composer archive --format=zip --file=package')
-    expect(composer).toContain(`-T package.zip ${url}upload/&lt;vendor&gt;/&lt;package&gt;/&lt;version&gt;`)
+    expect(composer).toContain(`-T package.zip ${url}upload/vendor/package/1.0.0`)
     const auth = '{"http-basic": {"svc.test:8080": {"username": "svc", "password": "'
     const github = await page('github')
     expect(github).toContain(`  env:\n    COMPOSER_AUTH: '${auth}\${{ secrets.SVC_TOKEN }}"}}}'`)
@@ -255,8 +257,28 @@ describe('GET /<group>/<name>/-/setup', () => {
     expect(gitlab).toContain(`  variables:\n    COMPOSER_AUTH: '${auth}$SVC_TOKEN"}}}'\n  script:`)
     expect(gitlab).toContain(`"${url}upload/acme/real/$CI_COMMIT_TAG"`)
     expect(await page('curl')).toContain(`curl --fail-with-body -u "svc:$SVC_TOKEN" ${url}packages.json`)
-    expect(await page('netrc')).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(await page('netrc')).toContain(`password %s\\n' svc.test "$SVC_TOKEN"`)
     expect(await page('<b>')).toContain('composer require acme/real')
+  })
+
+  it('shows only commands that a shell accepts, and that set the token which they use', async () => {
+    const { repository, account } = await aPublisher(t)
+    const cookie = await signIn(t.app, account)
+    for (const tool of ['composer', 'curl', 'netrc']) {
+      const page = await look(`/${repository.path}/-/setup?tool=${tool}`, cookie)
+      const blocks = Array.from(
+        page.matchAll(/<pre tabindex="0"><code>(.*?)<\/code><\/pre>/gs),
+        ([, text = '']) => text.replaceAll('&lt;', '<').replaceAll('&gt;', '>'),
+      )
+      // The others are the URL of the registry, and a part of composer.json.
+      const commands = blocks.filter((block) => !/^(?:http|")/.test(block)).join('\n')
+      expect(commands).toContain('curl ')
+      await promisify(execFile)('sh', ['-n', '-c', commands])
+      const [used, set] = [/"?\$(\w*TOKEN)"/g, /^(\w*TOKEN)='/gm].map(
+        (pattern) => new Set(Array.from(commands.matchAll(pattern), ([, name]) => name)),
+      )
+      expect(set).toEqual(used)
+    }
   })
 
   it('needs no credentials for a public repository, and does not show guests how to publish', async () => {
