@@ -29,6 +29,15 @@ export function checkRedirectUri(asked: string, registration: RedirectRegistrati
 }
 
 /**
+ * Returns whether the codes for a registered Redirect URL go through a network without encryption: http that is not on
+ * loopback (OAUTH 20). An administrator decides whether to accept it.
+ */
+export function isUnencrypted(redirectUri: string): boolean {
+  const { protocol, hostname } = new URL(redirectUri)
+  return protocol === 'http:' && !loopback.test(hostname)
+}
+
+/**
  * Returns the redirect URI with the response parameters. It appends the percent-encoded values as text, because a URL
  * object would re-encode the application's query (OAUTH 27).
  */

@@ -24,6 +24,7 @@ import {
   listApplications,
   renewClientSecret,
 } from '../../../oauth/applications.ts'
+import { isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -71,6 +72,8 @@ interface ReviewContent {
   scopeGroups: { title: string; scopes: (DescribedScope & { enforcement: string })[] }[]
   resourceScope: string
   redirectHost: string
+  /** Whether its codes go through a network without encryption. */
+  isUnencrypted: boolean
   overlaps: typeof overlaps
   /** The migration that the last change has written. */
   migration: string | null
@@ -269,6 +272,7 @@ async function describe(
     })),
     resourceScope: describeResourceScopeOfOthers(application.resourceScope),
     redirectHost: new URL(application.redirectUri).host,
+    isUnencrypted: isUnencrypted(application.redirectUri),
     overlaps,
   }
 }

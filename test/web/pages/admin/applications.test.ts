@@ -73,6 +73,23 @@ describe('/admin/applications', () => {
     expect((await open(t, `/applications/${application.clientId}/logo`, cookie)).statusCode).toBe(404)
   })
 
+  it('warns of a Redirect URL whose codes are not encrypted (20)', async () => {
+    const { cookie } = await anAdministrator(t)
+    const warns = async (redirectUri: string) => {
+      const { clientId } = await anApplication(t.db, { redirectUri })
+      const { body } = await open(t, `/admin/applications/${clientId}`, cookie)
+      expect(body).toContain(redirectUri)
+      return body.includes('not encrypted')
+    }
+    expect(await warns('http://ci.example.com/callback')).toBe(true)
+    for (const redirectUri of [
+      'https://ci.example.com/callback',
+      'http://127.0.0.1/back',
+      'http://[::1]:8080/',
+    ])
+      expect(await warns(redirectUri)).toBe(false)
+  })
+
   it('knows which scopes the product enforces: those that the API description names', async () => {
     const { paths } = (await t.app.inject('/api/openapi.json')).json()
     const described = new Set(JSON.stringify(paths).match(/\b[a-z-]+:rw?(?=["`])/g))
