@@ -1,21 +1,26 @@
 import { describe, expect, it } from 'vitest'
 import { isPackageName, isVendorName } from '../../src/composer/package-name.ts'
+import { isEmail } from '../../src/domain/email.ts'
 import { imageTypeOf } from '../../src/domain/image-type.ts'
 import { nameShape } from '../../src/domain/names.ts'
 import { roles } from '../../src/domain/permissions.ts'
 import { isPlainText } from '../../src/domain/plain-text.ts'
 import { allScopes, coversAll } from '../../src/domain/scopes.ts'
+import { listMistakes } from '../../src/oauth/application-rules.ts'
+import { checkRedirectUri } from '../../src/oauth/redirect-uri.ts'
 import { isPattern, matchesName } from '../../src/upstreams/documents/patterns.ts'
+import { isCodeChallenge } from '../../src/web/oauth/authorize-request.ts'
 import { isClientId } from '../../src/web/oauth/logo.ts'
 import { useDatabase } from '../support/database.ts'
 import {
   checkInSql,
   coversInSql,
+  emailMistakesInSql,
   imageTypesInSql,
   matchesInSql,
   rolesInSql,
   unsafeCodePointsInSql,
-  usernameMistakeInSql,
+  usernameMistakesInSql,
 } from '../support/sql-rules.ts'
 
 /** Returns all texts of at most `most` of these parts, the empty one too. */
@@ -81,8 +86,7 @@ describe('rules that TypeScript and SQL both have', () => {
   it('agree about usernames, as a function checks them before they are written', async () => {
     const usernames = [...textsOf(['a', '0', 'A', '.', '_'], 3), 'a'.repeat(39), 'a'.repeat(40)]
     const verdicts = await checkInSql(database.db, 'username_is_well_formed', 'username', usernames)
-    const mistakes: (string | null)[] = []
-    for (const username of usernames) mistakes.push(await usernameMistakeInSql(database.db, username))
+    const mistakes = await usernameMistakesInSql(database.db, usernames)
     expect(mistakes).toEqual(verdicts.map((isGood) => (isGood ? null : 'username_is_well_formed')))
   })
 
@@ -91,6 +95,109 @@ describe('rules that TypeScript and SQL both have', () => {
     const constraint = 'client_id_is_8_to_64_lower_case_letters_and_digits'
     const verdicts = await checkInSql(database.db, constraint, 'client_id', ids)
     expect(differences(ids, isClientId, verdicts)).toEqual([])
+  })
+
+  it('agree about code challenges', async () => {
+    const characters = Array.from({ length: 127 }, (_, n) => String.fromCharCode(n + 1))
+    const challenges = [42, 43, 128, 129].flatMap((length) =>
+      [...characters, 'é', '\n'].map((end) => 'a'.repeat(length - 1) + end),
+    )
+    const constraint = 'authorization_request_code_challenge_check'
+    const verdicts = await checkInSql(database.db, constraint, 'code_challenge', challenges)
+    expect(differences(challenges, isCodeChallenge, verdicts)).toEqual([])
+  })
+
+  it('agree about emails in ASCII, and the tables store all others that TypeScript accepts', async () => {
+    const characters = Array.from({ length: 127 }, (_, n) => String.fromCharCode(n + 1))
+    const around = ['é', '\u0085', '\u00a0', '\u200b', '\u2003', '\u2028', '\u3000', '\ufeff', '😀']
+    const emails = [
+      ...textsOf(['a', '@', '.', ' '], 5),
+      ...[...characters, ...around].flatMap((part) => [
+        `${part}@b`,
+        `a${part}b@c`,
+        `a@${part}`,
+        `a@b${part}`,
+      ]),
+      ...[253, 254, 255].map((length) => `${'a'.repeat(length - 2)}@b`),
+    ]
+    const verdicts = [
+      await checkInSql(database.db, 'email_is_an_address_max_254_characters', 'email', emails),
+      await checkInSql(database.db, 'invitation_email_is_an_address_max_254_characters', 'email', emails),
+    ]
+    const mistakes = await emailMistakesInSql(database.db, emails)
+    verdicts.push(mistakes.map((mistake) => mistake === null))
+    for (const stored of verdicts) {
+      const differing = differences(emails, isEmail, stored)
+      expect(differing.filter((email) => /^[ -~]*$/.test(email) || isEmail(email))).toEqual([])
+    }
+  })
+
+  /** URLs of which one part has each character of ASCII, and others that are almost URLs. */
+  const urls = [
+    ...Array.from({ length: 129 }, (_, n) => String.fromCharCode(n + 1)).flatMap((part) => [
+      `https://${part}`,
+      `https://a${part}b`,
+      `https://a/${part}`,
+      `https://a?${part}`,
+    ]),
+    ...textsOf(['http', 's', ':', '/', 'a', '?'], 4),
+    ...['http://[::1]:8080/', 'http://a:99999', 'HTTPS://a', 'https://a/?code=1', 'https://é.example/', ''],
+    ...[
+      'https://a@b',
+      'https://a/@b',
+      'https://a?@',
+      'https://a:b@c/',
+      'https://a/\u202e',
+      'https://a\u2003',
+    ],
+  ]
+  const lengthened = (most: number) =>
+    [most - 1, most, most + 1].map((length) => `https://a/${'b'.repeat(length - 10)}`)
+
+  it('agree about websites that can be parsed, and the table stores each that TypeScript accepts', async () => {
+    const websites = [...urls, ...lengthened(128), `https://a/${'😀'.repeat(118)}`]
+    const constraints = [
+      'application_website_is_a_web_address_max_128_characters',
+      'application_website_is_plain_text',
+      'application_website_has_no_userinfo',
+    ]
+    const verdicts = await Promise.all(
+      constraints.map((constraint) => checkInSql(database.db, constraint, 'website', websites)),
+    )
+    const stored = websites.map((_, i) => verdicts.every((verdict) => verdict[i]))
+    const isWebsite = (website: string) =>
+      listMistakes({
+        name: 'Bot',
+        description: null,
+        website,
+        redirectUri: 'https://a/',
+        scopes: allScopes,
+        logo: null,
+      }).length === 0
+    expect(
+      differences(websites, isWebsite, stored).filter((url) => URL.canParse(url) || isWebsite(url)),
+    ).toEqual([])
+  })
+
+  it('agree about redirect URIs, and TypeScript also refuses what only a parser of URLs sees', async () => {
+    const uris = [...urls, ...lengthened(2000)]
+    const constraint = 'application_redirect_uri_is_http_without_userinfo_or_fragment'
+    const stored = await checkInSql(database.db, constraint, 'redirect_uri', uris)
+    const refusalOf = (uri: string) =>
+      checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true }).refusal ?? null
+    const differing = differences(uris, (uri) => refusalOf(uri) === null, stored)
+    const reasons = differing.map((uri) => refusalOf(uri)?.replace(/ \(.*|\.$/, '') ?? `${uri} is accepted`)
+    // A host that has a percent sign or other characters than ASCII, a query of an authorization response, a bad port.
+    expect(new Set(reasons)).toEqual(
+      new Set([
+        'redirect_uri contains characters that must be percent-encoded',
+        'redirect_uri must be an absolute http or https URL without username or password',
+        'redirect_uri is not a valid URL',
+        'redirect_uri already has a code, state, error or iss parameter in its query',
+      ]),
+    )
+    const ofOtherCharacters = differing.filter((uri) => /characters|absolute/.test(refusalOf(uri) ?? ''))
+    expect(ofOtherCharacters.filter((uri) => /^[!-$&-~]*$/.test(uri))).toEqual([])
   })
 
   it('let the tables store every package and vendor that Composer accepts', async () => {

@@ -83,10 +83,36 @@ export async function matchesInSql(
   return rows.map(({ verdict }) => verdict)
 }
 
-/** Returns the broken constraint of the table account for a username. Null for a good one. */
-export async function usernameMistakeInSql(db: Queryable, username: string): Promise<string | null> {
-  return db
-    .query('select refuse_malformed_account($1, null, null)', [username])
-    .then(() => null)
-    .catch((error: { constraint?: string }) => error.constraint ?? 'unknown')
+/** Returns the broken constraint of the table account for each username. Null for a good one. */
+export function usernameMistakesInSql(db: Queryable, usernames: string[]): Promise<(string | null)[]> {
+  return accountMistakesInSql(db, 'the_username', usernames)
+}
+
+/** Returns the broken constraint of the table account for each email. Null for a good one. */
+export function emailMistakesInSql(db: Queryable, emails: string[]): Promise<(string | null)[]> {
+  return accountMistakesInSql(db, 'the_email', emails)
+}
+
+async function accountMistakesInSql(db: Queryable, which: 'the_username' | 'the_email', values: string[]) {
+  // A function catches the errors, so that one statement decides about all values.
+  await db.query(
+    `create or replace function account_mistake(the_username text, the_email text) returns text
+     language plpgsql as $$
+     declare
+       mistake text;
+     begin
+       perform refuse_malformed_account(
+         the_username => account_mistake.the_username, the_display_name => null, the_email => account_mistake.the_email);
+       return null;
+     exception when check_violation then
+       get stacked diagnostics mistake = constraint_name;
+       return mistake;
+     end $$`,
+  )
+  const { rows } = await db.query<{ mistake: string | null }>(
+    `select account_mistake(${which} => value, ${which === 'the_email' ? 'the_username' : 'the_email'} => null) as mistake
+       from unnest($1::text[]) with ordinality as u (value, i) order by i`,
+    [values],
+  )
+  return rows.map(({ mistake }) => mistake)
 }

@@ -1,3 +1,4 @@
+import { isEmail } from '../../domain/email.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import { cleanLine } from '../../domain/plain-text.ts'
 
@@ -22,8 +23,6 @@ export interface ProvenPerson {
 }
 
 type Claims = Readonly<Record<string, unknown>>
-
-const emailPattern = /^[^@\s\p{C}\p{Z}]+@[^@\s\p{C}\p{Z}]+$/u
 
 /**
  * Reads a person from the claims of the ID token and of UserInfo. The ID token takes precedence. An email and its
@@ -64,7 +63,7 @@ function readEmail(sources: Claims[]): Pick<ProvenPerson, 'email' | 'isEmailVeri
     const email = readText(claims['email'])
     // Some providers send the boolean as text.
     const isEmailVerified = [true, 'true'].includes(claims['email_verified'] as boolean | string)
-    return { email: email.length <= 254 && emailPattern.test(email) ? email : null, isEmailVerified }
+    return { email: isEmail(email) ? email : null, isEmailVerified }
   })
   const given = emails.filter(({ email }) => email !== null)
   return (

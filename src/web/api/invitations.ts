@@ -1,6 +1,7 @@
 import * as z from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../../accounts/invitations.ts'
 import { countInvitation, explainNoNewAccounts, invite } from '../../accounts/invite.ts'
+import { isEmail } from '../../domain/email.ts'
 import { roles } from '../../domain/permissions.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { rowId } from '../../domain/row-id.ts'
@@ -51,10 +52,12 @@ const NewInvitation = z
 const InvitationDraft = z
   .strictObject({
     role: z.enum(roles).meta({ description: 'Role in the group' }),
-    email: z.email().max(254).optional().meta({
+    email: z.string().refine(isEmail, 'must be an email address of at most 254 characters').optional().meta({
       description:
         'With a mail server, the link is sent to this email. Without an email, the link is returned',
       example: 'ann@example.com',
+      format: 'email',
+      maxLength: 254,
     }),
   })
   .meta({ id: 'InvitationDraft' })

@@ -22,8 +22,6 @@ export interface AuthorizeRequest {
   prompt: 'none' | 'ask' | null
 }
 
-const unreserved = /^[A-Za-z0-9._~-]{43,128}$/
-
 /** The first phase of an authorization request: until it succeeds, nothing is redirected. Throws LinkError. */
 export async function proveLink(db: Queryable, url: string): Promise<ProvenLink> {
   const refuse = (reason: string) => new LinkError(reason)
@@ -82,8 +80,13 @@ function readCodeChallenge(query: LinkQuery, invalid: (reason: string) => Error)
   if (challenge === null) throw invalid('code_challenge_method needs a code_challenge.')
   if (method !== 'S256')
     throw invalid('transform algorithm not supported: code_challenge_method must be S256.')
-  if (!unreserved.test(challenge)) throw invalid('code_challenge must be 43 to 128 unreserved characters.')
+  if (!isCodeChallenge(challenge)) throw invalid('code_challenge must be 43 to 128 unreserved characters.')
   return challenge
+}
+
+/** Returns whether a text can be a code challenge: 43 to 128 unreserved characters (RFC 7636 §4.2). */
+export function isCodeChallenge(text: string): boolean {
+  return /^[A-Za-z0-9._~-]{43,128}$/.test(text)
 }
 
 /** Reads the `prompt` parameter of OpenID Connect. Every value except `none` shows the consent page. */

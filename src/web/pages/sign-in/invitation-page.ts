@@ -15,6 +15,7 @@ import {
 } from '../../../database/failure-limit.ts'
 import { describeRule } from '../../../database/rules.ts'
 import { networkOf } from '../../../domain/client-ip.ts'
+import { isEmail } from '../../../domain/email.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { enqueue } from '../../../jobs/job.ts'
 import { clearCookie, readCookie, setCookie } from '../../cookies.ts'
@@ -162,7 +163,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
   app.post('/sign-up', async (request, reply) => {
     if (!isSignUpOpen(config)) throw pageNotFound()
     const { email } = readForm(SignUpForm, request)
-    if (email.length > 254 || !/^[^@\s\p{Cc}]+@[^@\s\p{Cc}]+$/u.test(email)) {
+    if (!isEmail(email)) {
       const problem = describeRule('email_is_an_address_max_254_characters')
       return showSignUp(request, reply.code(400), { email, isRequested: false, problem })
     }
