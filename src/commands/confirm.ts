@@ -28,8 +28,8 @@ export async function confirm(effect: string, name: string, options: ForceOption
 }
 
 /**
- * The same for what ends access, such as a token. A script goes on without `--force`: in an emergency, access must end at
- * once, and everybody can get it again.
+ * The same for what can be undone: it ends access, such as a token, or makes a repository public. A script goes on
+ * without `--force`: in an emergency, access must end at once, and everybody can get it again.
  */
 export async function confirmInTerminal(
   effect: string,

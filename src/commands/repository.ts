@@ -15,7 +15,8 @@ import {
   setRepository,
 } from '../groups/group-lifecycle.ts'
 import { type CountedRepository, listRepositories, registryUrl } from '../groups/repositories.ts'
-import { confirm, type ForceOptions, forceOption } from './confirm.ts'
+import { countPublished, describePublication } from '../packages/tables/published-content.ts'
+import { confirm, confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
@@ -113,7 +114,7 @@ function printDeleted(db: Queryable, groupId: string | null, options: SearchOpti
   })
 }
 
-interface SetOptions extends JsonOptions {
+interface SetOptions extends ForceOptions {
   visibility?: Visibility
   description?: string
 }
@@ -124,15 +125,21 @@ function setCommand(): Command {
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(new Option('--visibility <visibility>', 'who may pull').choices(visibilities))
     .option('--description <text>', 'at most 350 characters')
+    .addOption(forceOption())
     .addOption(jsonOption())
     .action(async (path: string, options: SetOptions) => {
       const { visibility = null, description = null } = options
       if (visibility === null && description === null) {
         throw new Error('Nothing to change: use --visibility or --description.')
       }
-      const changed = await withDatabase(async (db) =>
-        setRepository(db, operator, (await theRepository(db, path)).id, { visibility, description }),
-      )
+      const changed = await withDatabase(async (db) => {
+        const repository = await theRepository(db, path)
+        if (visibility === 'public' && repository.visibility !== 'public') {
+          const effect = describePublication(await countPublished(db, repository.id))
+          await confirmInTerminal(`This makes ${path} public. ${effect}`, path, options)
+        }
+        return setRepository(db, operator, repository.id, { visibility, description })
+      })
       if (!changed) throw new Error(`There is no repository ${JSON.stringify(path)}.`)
       const json = { path, visibility: changed.visibility, description: changed.description }
       printResult(

@@ -25,3 +25,8 @@ export function formatSize(bytes: number): string {
   for (; amount >= 999.5 && unit < sizeUnits.length - 1; unit += 1) amount /= 1000
   return `${amount.toFixed(amount < 10 ? 1 : 0)} ${sizeUnits[unit]}`
 }
+
+/** Formats a number with its noun, whose plural ends with an s: `1 package`, `1,200 packages`. */
+export function formatCount(count: number, noun: string): string {
+  return `${count.toLocaleString('en')} ${count === 1 ? noun : `${noun}s`}`
+}

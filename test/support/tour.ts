@@ -103,6 +103,13 @@ function registries(): Stop[] {
       'activity-empty': '/acme/empty/-/activity',
       settings: `${own}/settings`,
       'settings-refused': [`${own}/settings`, (page) => submit(page, { 'New name': 'No Name' }, 'Rename')],
+      'settings-publish': [
+        `${own}/settings`,
+        async (page) => {
+          await page.getByLabel('Public').check()
+          await press(page, 'Save')
+        },
+      ],
       'deploy-tokens': `${own}/deploy-tokens`,
       upload: `${own}/upload`,
       'upload-refused': [`${own}/upload`, (page) => upload(page, broken)],

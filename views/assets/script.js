@@ -73,8 +73,8 @@ if (navigator.clipboard) {
   }
 }
 
-/* On a narrow screen, scroll a row of tabs so that the current tab is visible. */
-for (const tab of document.querySelectorAll('.tabs [aria-current], .top nav [aria-current]')) {
+/* On a narrow screen, scroll the main menu so that its current link is visible. */
+for (const tab of document.querySelectorAll('.top nav [aria-current]')) {
   const row = tab.closest('nav')
   const hidden = tab.getBoundingClientRect().right - row.getBoundingClientRect().right
   if (hidden > 0) row.scrollLeft += hidden + 32

@@ -122,7 +122,7 @@ const twins: Record<Act, Twin> = {
   makePublic: {
     kind: 'opens',
     api: ['PATCH', R, { visibility: 'public' }],
-    page: ['POST', '/{group}/{name}/-/settings', { visibility: 'public', description: '' }],
+    page: ['POST', '/{group}/{name}/-/settings', { visibility: 'public', description: '', is_sure: 'yes' }],
     command: 'repository set',
   },
   acceptArchives: {

@@ -22,6 +22,7 @@ import { eventsOf } from '../../support/event-rows.ts'
 import { membersOf } from '../../support/group-rows.ts'
 import { aPublisher, basic } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
+import { aZip } from '../../support/zip.ts'
 
 const t = useApp()
 const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
@@ -276,7 +277,8 @@ describe('the management pages of a repository', () => {
 
   it('change description and visibility, with the event', async () => {
     const { repository, url, send, open } = await aRepositoryMember('admin')
-    const saved = await send(`${url}/-/settings`, { description: 'New <one>', visibility: 'public' })
+    const asPublic = { visibility: 'public', is_sure: 'yes' }
+    const saved = await send(`${url}/-/settings`, { description: 'New <one>', ...asPublic })
     expect(saved.statusCode).toBe(303)
     expect((await open(`${url}/-/settings`)).body).toContain('value="New &lt;one&gt;"')
     expect(await lastEvent(repository)).toMatchObject({
@@ -288,6 +290,33 @@ describe('the management pages of a repository', () => {
     const long = await send(`${url}/-/settings`, { description: 'x'.repeat(351), visibility: 'public' })
     expect([long.statusCode, long.body.includes('at most 350 characters')]).toEqual([400, true])
     expect(long.body).toMatch(/<h2>Settings<\/h2>\s*<p class="problem" role="alert" id="problem">/)
+  })
+
+  it('ask before a private repository becomes public, and name what everybody can see then', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    const form = { description: 'New', visibility: 'public' }
+    const empty = await send(`${url}/-/settings`, form)
+    expect([empty.statusCode, empty.body.includes('It has no package yet.')]).toEqual([200, true])
+    const { push } = await aPublisher(t, { repository })
+    const manifest = JSON.stringify({ name: 'acme/lib' })
+    await push('1.0.0', { payload: aZip({ 'composer.json': manifest, 'README.md': '# Lib' }) })
+    await push('1.1.0')
+    await push('1.1.0', { name: 'acme/second' })
+    const asked = await send(`${url}/-/settings`, form)
+    expect(asked.body).toContain(`Make ${repository.path} public?`)
+    expect(asked.body).toContain('see and download 2 packages, 3 versions, 1 README and 3 archives')
+    expect((await open(`${url}/-/settings`)).body).toContain('value="private" checked')
+    const fields = Object.fromEntries(
+      [...asked.body.matchAll(/type="hidden" name="(\w+)" value="([^"]*)"/g)].map(([, name, value]) => [
+        name,
+        value,
+      ]),
+    )
+    expect((await send(`${url}/-/settings`, fields as Record<string, string>)).statusCode).toBe(303)
+    const saved = (await open(`${url}/-/settings`)).body
+    expect(saved).toContain('value="public" checked')
+    // A public repository is saved without a question.
+    expect((await send(`${url}/-/settings`, form)).statusCode).toBe(303)
   })
 
   it('rename the repository, and its old pages redirect to the new ones', async () => {

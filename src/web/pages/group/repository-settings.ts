@@ -3,14 +3,15 @@ import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
-import { visibilities } from '../../../domain/permissions.ts'
+import { type Visibility, visibilities } from '../../../domain/permissions.ts'
 import { restorableDays } from '../../../groups/deleted-repositories.ts'
 import { changeRepositoryName, removeRepository, setRepository } from '../../../groups/group-lifecycle.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
+import { countPublished, describePublication } from '../../../packages/tables/published-content.ts'
 import { readForm, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
-import { page } from '../../pages.ts'
+import { confirmationPage, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { permittedRepository } from '../permit.ts'
@@ -30,6 +31,8 @@ const settingsPage = page<{ repository: VisibleRepository; refused: Refused | nu
 const SettingsForm = z.object({
   description: text.transform((description) => description.trim()),
   visibility: z.enum(visibilities),
+  /** What the page of the question sends, which names what becomes visible. */
+  is_sure: z.literal('yes').optional(),
 })
 const RenameForm = z.object({ name: text.transform((name) => name.trim()) })
 const DeletionForm = z.object({ path: text.transform((path) => path.trim()) })
@@ -58,8 +61,9 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
       { form: (request) => settingsUrl(request.params) },
       async ({ session, prove, by }, request, reply) => {
         const repository = await permittedRepository(db, request.params, session, 'manage')
-        const form = readForm(SettingsForm, request)
+        const { is_sure: isSure, ...form } = readForm(SettingsForm, request)
         if (form.visibility === 'public' && repository.visibility !== 'public') {
+          if (!isSure) return askToPublish(reply, session, repository, form)
           await prove('makePublic')
         }
         try {
@@ -126,6 +130,26 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
       },
     ),
   )
+
+  /** Asks before a private repository becomes public, and names what everybody can see then. */
+  async function askToPublish(
+    reply: FastifyReply,
+    session: Session,
+    { id, path }: VisibleRepository,
+    form: { description: string; visibility: Visibility },
+  ): Promise<FastifyReply> {
+    const [group = '', name = ''] = path.split('/')
+    const back = settingsUrl({ group, name })
+    return confirmationPage(reply, session, {
+      title: `Make ${path} public?`,
+      explanation: describePublication(await countPublished(db, id)),
+      action: back,
+      fields: { ...form, is_sure: 'yes' },
+      button: 'Make it public',
+      ask: null,
+      back,
+    })
+  }
 }
 
 function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, refused: Refused) {
