@@ -236,8 +236,10 @@ function administration({ application, pending }: TourData): Stop[] {
   return by('root', {
     admin: '/admin',
     'admin-accounts': '/admin/accounts',
-    'admin-accounts-refused': [
-      '/admin/accounts',
+    'admin-accounts-menu': ['/admin/accounts', (page) => page.locator('details.acts summary').last().click()],
+    'admin-account-new': '/admin/accounts/-/new',
+    'admin-account-new-refused': [
+      '/admin/accounts/-/new',
       (page) => submit(page, { Username: 'No Name' }, 'Create account'),
     ],
     'admin-account': '/admin/accounts/ann',

@@ -186,13 +186,23 @@ function watchUpload() {
   })
 }
 watchUpload()
-/* Escape, or a click outside, closes the menu. */
-const menu = document.querySelector('details.menu')
+
+/* Escape, or a click outside, closes a menu. A menu that opens below the screen scrolls into view. */
+const menus = document.querySelectorAll('details.menu, details.acts')
 document.addEventListener('click', (event) => {
-  if (menu?.open && !menu.contains(event.target)) menu.open = false
+  for (const menu of menus) if (!menu.contains(event.target)) menu.open = false
 })
 document.addEventListener('keydown', (event) => {
-  if (event.key !== 'Escape' || !menu?.open) return
-  menu.open = false
-  menu.querySelector('summary').focus()
+  // A dialog that a menu opened closes first.
+  if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return
+  for (const menu of menus) {
+    if (!menu.open) continue
+    menu.open = false
+    menu.querySelector('summary').focus()
+  }
 })
+for (const menu of menus) {
+  menu.addEventListener('toggle', () => {
+    if (menu.open) menu.querySelector('.menu-items').scrollIntoView({ block: 'nearest' })
+  })
+}

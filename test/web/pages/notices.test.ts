@@ -544,11 +544,12 @@ function administration(): Record<string, Case[] | string> {
     async ({ send }: Person) =>
       send(`/admin/applications/${(await anApplication(t.db)).clientId}${path}`, form)
   return {
-    '/admin/accounts': [
-      showsNotice('The account was created', ({ send }) =>
-        send('/admin/accounts', { username: aName('new') }),
-      ),
-    ],
+    ...Object.fromEntries(
+      ['/admin/accounts', '/admin/accounts/-/new'].map((url) => [
+        url,
+        [showsNotice('The account was created', ({ send }) => send(url, { username: aName('new') }))],
+      ]),
+    ),
     ...below('/admin/accounts/:username', {
       '': [leavesNotice('is disabled', ofAccount('', { act: 'disable' }))],
       '/details': [

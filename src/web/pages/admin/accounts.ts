@@ -33,9 +33,10 @@ const accountsPage = page<{
   isContinued: boolean
   /** The cursor of the next page: a username. Null on the last page. */
   next: string | null
-  form: z.output<typeof NewAccountForm>
-  problem: string | null
 }>('admin/accounts')
+const newAccountPage = page<{ form: z.output<typeof NewAccountForm>; problem: string | null }>(
+  'admin/new-account',
+)
 /** A form of an account's page that was rejected, and the reason. */
 export interface AccountProblem {
   form: 'details' | 'delete'
@@ -63,49 +64,56 @@ const passwordPage = page<{
 
 const emptyForm = { username: '', display_name: '', email: '', admin: undefined }
 
+/** No username is "-", so this is not the page of an account. */
+const newAccountUrl = '/admin/accounts/-/new'
+
 interface Route {
   Params: { username: string }
 }
 
 /**
- * `/admin/accounts` lists, finds and creates accounts. `/admin/accounts/<username>` shows an account and its actions.
+ * `/admin/accounts` lists and finds accounts, `/admin/accounts/-/new` creates one. `/admin/accounts/<username>` shows an
+ * account and its actions.
  */
 export async function adminAccountRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, byOf, sessionOf } = context
 
-  app.get('/admin/accounts', (request, reply) => {
+  app.get('/admin/accounts', async (request, reply) => {
     const { q, after } = readQuery(AccountsQuery, request)
-    return showAccounts(context, reply, {
-      search: q.trim().slice(0, 254),
-      after,
-      form: emptyForm,
-      problem: null,
-    })
+    const search = q.trim().slice(0, 254)
+    const { rows: accounts, next } = await pageOf(
+      (part) => listAccounts(db, part, search),
+      { after, limit: accountsPerPage },
+      ({ username }) => username,
+    )
+    const isContinued = after !== ''
+    return accountsPage(reply, sessionOf(request), { accounts, search, isContinued, next })
   })
 
-  app.post('/admin/accounts', async (request, reply) => {
-    const session = sessionOf(request)
-    const form = readForm(NewAccountForm, request)
-    const password = makePassword()
-    const made = await orProblem(async () => ({
-      id: await createAccount(db, byOf(request), {
-        username: form.username,
-        displayName: form.display_name,
-        email: form.email || null,
-        isAdmin: form.admin === 'yes',
-        password,
-      }),
-    }))
-    if (typeof made === 'string') {
-      return showAccounts(context, reply.code(400), { search: '', after: '', form, problem: made })
-    }
-    return passwordPage(reply, session, {
-      username: form.username,
-      password,
-      isNew: true,
-      hasEndedEverything: false,
+  app.get(newAccountUrl, (request, reply) =>
+    newAccountPage(reply, sessionOf(request), { form: emptyForm, problem: null }),
+  )
+
+  // The URL of the list takes the form too: programs post there.
+  for (const url of ['/admin/accounts', newAccountUrl]) {
+    app.post(url, async (request, reply) => {
+      const session = sessionOf(request)
+      const form = readForm(NewAccountForm, request)
+      const password = makePassword()
+      const made = await orProblem(async () => ({
+        id: await createAccount(db, byOf(request), {
+          username: form.username,
+          displayName: form.display_name,
+          email: form.email || null,
+          isAdmin: form.admin === 'yes',
+          password,
+        }),
+      }))
+      if (typeof made === 'string') return newAccountPage(reply.code(400), session, { form, problem: made })
+      const { username } = form
+      return passwordPage(reply, session, { username, password, isNew: true, hasEndedEverything: false })
     })
-  })
+  }
 
   app.get<Route>('/admin/accounts/:username', (request, reply) =>
     showAccount(context, reply, request.params.username, null),
@@ -192,30 +200,5 @@ export async function showAccount(
     currentKey: session.idHash.toString('hex'),
     isOneself,
     problem,
-  })
-}
-
-async function showAccounts(
-  { db, sessionOf }: AdminContext,
-  reply: FastifyReply,
-  shown: {
-    search: string
-    after: string
-    form: z.output<typeof NewAccountForm>
-    problem: string | null
-  },
-): Promise<FastifyReply> {
-  const { search, after, ...rest } = shown
-  const { rows: accounts, next } = await pageOf(
-    (part) => listAccounts(db, part, search),
-    { after, limit: accountsPerPage },
-    ({ username }) => username,
-  )
-  return accountsPage(reply, sessionOf(reply.request), {
-    ...rest,
-    accounts,
-    search,
-    isContinued: after !== '',
-    next,
   })
 }

@@ -53,9 +53,10 @@ export function onlyAdministrators(scope: FastifyInstance, context: AppContext):
 /** Returns the page of a request. For a POST to `/admin/accounts/ann/password` it is `/admin/accounts/ann`. */
 function pageOf({ method, routeOptions, url }: FastifyRequest): string {
   if (method !== 'POST') return url
+  const [path = ''] = url.split('?', 1)
+  if (path.endsWith('/new')) return path
   const isAboutOne = routeOptions.url?.split('/')[3]?.startsWith(':') === true
-  return url
-    .replace(/\?.*/s, '')
+  return path
     .split('/')
     .slice(0, isAboutOne ? 4 : 3)
     .join('/')
