@@ -55,6 +55,12 @@ export const leavingPagePolicy = commonPolicy
 export const passkeyPolicy = `${commonPolicy}; script-src 'self'`
 
 /**
+ * The policy of the sign-in page, which asks for a password. Its only script is the one that offers passkeys: an injected
+ * script would not run, also not another one of this server. `url` is the absolute URL of the script.
+ */
+export const policyOfOneScript = (url: string) => `${commonPolicy}; script-src ${url}`
+
+/**
  * Sets the headers of every page and of every redirect between pages. No Cross-Origin-Opener-Policy: an application may
  * run its authorization in a popup window, and would lose that window at the first page that sends the header.
  */

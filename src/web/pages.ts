@@ -18,6 +18,8 @@ declare module 'fastify' {
     findVisitor: (request: FastifyRequest) => Promise<Session | null>
     /** Returns the notice that the last page left, and removes it. Null without one. */
     takeNotice: (reply: FastifyReply) => string | null
+    /** The URL paths of the files that pages link to. */
+    assets: Assets
   }
 }
 
@@ -45,7 +47,7 @@ export function page<Content extends object>(template: string): PageTemplate<Con
     const { url, id } = reply.request
     const path = url.split('?', 1)[0]
     const notice = reply.statusCode < 400 ? reply.server.takeNotice(reply) : null
-    const hasScript = String(reply.getHeader('content-security-policy')).includes('script-src')
+    const hasScript = String(reply.getHeader('content-security-policy')).includes("script-src 'self'")
     return reply
       .type('text/html; charset=utf-8')
       .view(template, { ...content, visitor, path, url, notice, hasScript, logId: id })
@@ -58,6 +60,7 @@ export async function registerViews(
   { config, findVisitor }: { config: Config; findVisitor: FastifyInstance['findVisitor'] },
 ): Promise<void> {
   const assets: Assets = await serveAssets(app)
+  app.decorate('assets', assets)
   app.decorate('findVisitor', findVisitor)
   app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
   await app.register(view, {

@@ -42,7 +42,10 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
         automaticPresenceSimulation: true,
       },
     })
-    return { page, cdp, authenticatorId }
+    /** Makes the device wait, like a person who has not touched it, until it is called with false. */
+    const wait = async (isWaiting: boolean) =>
+      cdp.send('WebAuthn.setAutomaticPresenceSimulation', { authenticatorId, enabled: !isWaiting })
+    return { page, cdp, authenticatorId, wait }
   }
 
   const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click()
@@ -90,11 +93,14 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   }
 
   it('sign in without a password, and on to the application', async () => {
-    const { page } = await aDevice()
+    const { page, wait } = await aDevice()
     const account = await aPersonWithPasskey(page)
     const { clientId } = await anApplication(t.db)
+    await wait(true)
     await page.goto(authorizeLink({ clientId }, { state: 'x'.repeat(3000) }))
     await page.getByRole('link', { name: 'Sign in with a passkey' }).click()
+    await page.getByRole('button', { name: 'Use a passkey' }).waitFor()
+    await wait(false)
     await press(page, 'Use a passkey')
     await page.waitForURL('**/oauth2/auth?**')
     await page.getByRole('button', { name: 'Authorize' }).waitFor()
@@ -104,6 +110,21 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(passkey?.lastUsedAt).toBeInstanceOf(Date)
     expect(await actionsOf(account.id)).toContain('second-factor-added')
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
+  })
+
+  it('are offered in the field of the username, and sign in when the person chooses one there', async () => {
+    const { page } = await aDevice()
+    const account = await aPersonWithPasskey(page)
+    const violations: string[] = []
+    page.on('console', (message) => {
+      if (/Content Security Policy/.test(message.text())) violations.push(message.text())
+    })
+    // The browser of this test chooses the only passkey as soon as the page offers it.
+    await page.goto('/login')
+    await page.waitForURL((url) => url.pathname === '/')
+    expect(await username(page)).toBe(account.username)
+    expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
+    expect(violations).toEqual([])
   })
 
   it('are added with a notice, or with the recovery codes that are shown once', async () => {
@@ -121,10 +142,12 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   it('are the second step after a password, and confirm a sensitive act', async () => {
-    const { page } = await aDevice({ isUserVerified: true })
+    const { page, wait } = await aDevice({ isUserVerified: true })
     const account = await aPersonWithPasskey(page)
+    await wait(true)
     await givePassword(page, account)
     await page.getByRole('link', { name: 'Use a passkey' }).click()
+    await wait(false)
     await page.getByText(`Signing in as ${account.username}, with a passkey`).waitFor()
     await press(page, 'Use a passkey')
     await menuOf(page).waitFor()

@@ -10,12 +10,12 @@ const encode = (bytes) =>
 /* The parts of a credential's response that the server checks. */
 const parts = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle']
 
-async function ask(kind, options) {
+async function ask(kind, options, how = {}) {
   options.challenge = decode(options.challenge)
   for (const one of [...(options.excludeCredentials ?? []), ...(options.allowCredentials ?? [])]) {
     one.id = decode(one.id)
   }
-  if (kind === 'get') return navigator.credentials.get({ publicKey: options })
+  if (kind === 'get') return navigator.credentials.get({ ...how, publicKey: options })
   options.user.id = decode(options.user.id)
   return navigator.credentials.create({ publicKey: options })
 }
@@ -30,7 +30,20 @@ function describe(credential) {
   return JSON.stringify({ id, rawId: encode(rawId), type, response: sent, clientExtensionResults })
 }
 
-for (const form of document.querySelectorAll('form[data-passkey]')) {
+/* The browser offers its passkeys among the usernames that it fills in, as long as the challenge is valid. */
+async function offerToFill(form) {
+  const isPossible = await window.PublicKeyCredential?.isConditionalMediationAvailable?.()
+  if (!isPossible) return
+  const how = { mediation: 'conditional', signal: AbortSignal.timeout(290_000) }
+  const credential = await ask('get', JSON.parse(form.dataset.options), how).catch(() => null)
+  if (!credential) return
+  form.elements.credential.value = describe(credential)
+  form.submit()
+}
+
+for (const form of document.querySelectorAll('form[data-fills]')) offerToFill(form)
+
+for (const form of document.querySelectorAll('form[data-passkey]:not([data-fills])')) {
   const problem = form.querySelector('[data-passkey-problem]')
   const say = (text) => {
     problem.textContent = text

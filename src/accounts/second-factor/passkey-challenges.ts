@@ -18,6 +18,13 @@ export interface ChallengeOwner {
   purpose: 'register' | 'second-step' | 'sign-in' | 'confirm'
 }
 
+/** The owner of the challenge of a sign-in without a password. `browser` is its cookie. */
+export const signInChallenge = (browser: string): ChallengeOwner => ({
+  browser,
+  accountId: null,
+  purpose: 'sign-in',
+})
+
 /**
  * Returns a new challenge, which its owner can use once. It is signed and not stored, so a request for a challenge costs
  * the server nothing, and nobody can remove the challenge of somebody else.

@@ -46,14 +46,19 @@ function aNewPasskey(challenge: string, credentialId: Buffer): string {
 describe('GET /login/passkey', () => {
   const t = useApp({ BASE_URL: 'https://svc.example.com' })
 
-  it('allows scripts of this server only, while /login allows none (OAUTH 41)', async () => {
+  it('allows scripts of this server only, and /login only the one that offers passkeys (OAUTH 41)', async () => {
     const page = await t.app.inject('/login/passkey')
     expect(page.statusCode).toBe(200)
     const policy = String(page.headers['content-security-policy'])
     expect(policy).toContain("script-src 'self'")
     expect(policy).not.toMatch(/unsafe|form-action|connect-src/)
     const login = await t.app.inject('/login')
-    expect(login.headers['content-security-policy']).not.toContain('script-src')
+    const script = login.body.match(/<script src="([^"]+)"/)?.[1]
+    expect(script).toMatch(/passkey\.js$/)
+    expect(login.body.match(/<script/g)).toHaveLength(1)
+    const own = String(login.headers['content-security-policy'])
+    expect(own).toMatch(new RegExp(`script-src https://svc\\.example\\.com${script}$`))
+    expect(own).not.toMatch(/unsafe|form-action|connect-src/)
     expect(login.body).toContain('href="/login/passkey"')
     const options = JSON.parse(
       (/data-options="([^"]+)"/.exec(page.body)?.[1] ?? '').replaceAll('&quot;', '"'),

@@ -2,13 +2,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { noPasswordHere } from '../../../accounts/passwords.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
-import { allowsPasskeys } from '../../../accounts/second-factor/passkey-ceremony.ts'
+import { allowsPasskeys, startUse } from '../../../accounts/second-factor/passkey-ceremony.ts'
+import { signInChallenge } from '../../../accounts/second-factor/passkey-challenges.ts'
 import type { Config } from '../../../config.ts'
 import type { AppContext } from '../../../context.ts'
 import { clearCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveFarewell } from '../../notice.ts'
+import { policyOfOneScript } from '../../page-scope.ts'
 import { page } from '../../pages.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { anybody, redirectToSignIn, withReturn } from '../../visit.ts'
@@ -36,6 +38,8 @@ const loginPage = page<
     passwordSignIn: Config['passwordSignIn']
     /** Null where browsers do not allow passkeys. */
     passkeyUrl: string | null
+    /** The options for a passkey that the browser offers in the field of the username, as JSON. Null for none. */
+    passkeyOptions: string | null
   }
 >('accounts/login')
 
@@ -96,15 +100,32 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   })
 }
 
-/** Shows the sign-in page: the providers, and the form with the entered name and the problem. */
-export function showLogin(
-  { config }: AppContext,
+/**
+ * Shows the sign-in page: the providers, and the form with the entered name and the problem. Browsers offer the passkeys of
+ * this site among the usernames that they fill in.
+ */
+export async function showLogin(
+  context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   form: LoginForm,
-): FastifyReply {
-  const { providers, passwordSignIn } = config
-  const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
-  const passkeyUrl = allowsPasskeys(config) ? withReturn('/login/passkey', form.returnId) : null
-  return loginPage(reply, visitor, { ...form, providers, passwordSignIn, passkeyUrl })
+): Promise<FastifyReply> {
+  const { providers, passwordSignIn, baseUrl } = context.config
+  const browser = csrfToken(request, reply, context.config)
+  const hasPasskeys = allowsPasskeys(context.config) && passwordSignIn !== 'off'
+  if (hasPasskeys) {
+    const script = new URL(request.server.assets['passkey.js'], baseUrl)
+    reply.header('content-security-policy', policyOfOneScript(script.href))
+  }
+  return loginPage(
+    reply,
+    { account: null, csrfToken: browser },
+    {
+      ...form,
+      providers,
+      passwordSignIn,
+      passkeyUrl: hasPasskeys ? withReturn('/login/passkey', form.returnId) : null,
+      passkeyOptions: hasPasskeys ? await startUse(context, signInChallenge(browser)) : null,
+    },
+  )
 }

@@ -4,7 +4,7 @@ import { findCredentialsById, isAdministrator } from '../../../accounts/accounts
 import { mayUsePassword } from '../../../accounts/passwords.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
 import { allowsPasskeys, startUse } from '../../../accounts/second-factor/passkey-ceremony.ts'
-import type { ChallengeOwner } from '../../../accounts/second-factor/passkey-challenges.ts'
+import { type ChallengeOwner, signInChallenge } from '../../../accounts/second-factor/passkey-challenges.ts'
 import type { AppContext } from '../../../context.ts'
 import { clearCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
@@ -32,9 +32,8 @@ const PasskeyQuery = z.object({ return: text })
 const PasskeyForm = z.object({ csrf_token: text, return: text, credential: text })
 
 /**
- * `/login/passkey`: a passkey instead of the password, or as the second step after it. It is separate from `/login`,
- * because browsers offer passkeys to scripts only, and the pages that lead to applications allow no script (OAUTH 41).
- * This one allows the scripts of this server, and like `/login` it has no `form-action`.
+ * `/login/passkey`: a passkey instead of the password, or as the second step after it. Browsers offer passkeys to scripts
+ * only, so the page allows the scripts of this server. Like `/login` it has no `form-action` (OAUTH 41).
  */
 export async function passkeySignInRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
@@ -100,5 +99,5 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
 function ownerOf(browser: string, waiting: WaitingStep | null): ChallengeOwner {
   return waiting
     ? { browser, accountId: waiting.step.accountId, purpose: 'second-step' }
-    : { browser, accountId: null, purpose: 'sign-in' }
+    : signInChallenge(browser)
 }

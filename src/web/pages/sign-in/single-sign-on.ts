@@ -271,13 +271,13 @@ async function refuseCallback(
   return showLogin(context, request, reply.code(400), { returnId: '', login: '', problem })
 }
 
-function showProblem(
+async function showProblem(
   context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   returnId: string,
   { status, message }: ProviderError,
-): FastifyReply {
+): Promise<FastifyReply> {
   if (status === 503) void reply.header('retry-after', '5')
   return showLogin(context, request, reply.code(status), { returnId, login: '', problem: message })
 }
