@@ -11,6 +11,7 @@ import { openArchiveMirror } from '../upstreams/archive-mirror.ts'
 import { openUpstreamClient, type UpstreamClient } from '../upstreams/client/fetch.ts'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../upstreams/configure.ts'
 import { decideContest } from '../upstreams/contested-names.ts'
+import { allowEarly } from '../upstreams/early-versions.ts'
 import { openMirror } from '../upstreams/mirror.ts'
 import { listRemovedUpstreams, type RemovedUpstream } from '../upstreams/tables/removed-upstreams.ts'
 import {
@@ -46,6 +47,7 @@ export function upstreamCommand(): Command {
     .addCommand(setCommand())
     .addCommand(removeCommand())
     .addCommand(approveCommand())
+    .addCommand(allowCommand())
     .addCommand(acceptCommand())
     .addCommand(decideCommand())
     .addCommand(prefetchCommand())
@@ -182,6 +184,30 @@ function approveCommand(): Command {
         options,
         { path, approved },
         `Approved: ${approved.join(', ') || 'none: all were approved before'}`,
+      )
+    })
+}
+
+function allowCommand(): Command {
+  return new Command('allow')
+    .description('Offer versions of a package before they have the minimum age of their upstream.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<package>', 'such as monolog/monolog')
+    .argument('[version]', 'such as 3.0.0 (default: all versions that are held back now)')
+    .addHelpText(
+      'after',
+      '\nLook at the versions first: the minimum age gives others the time to find malware.\n' +
+        'Example:\n  svc upstream allow acme/php monolog/monolog 3.0.0',
+    )
+    .addOption(jsonOption())
+    .action(async (path: string, packageName: string, version: string | undefined, options: JsonOptions) => {
+      const allowed = await withRepository(path, (db, change, _client, config) =>
+        allowEarly({ config, db }, change, { packageName, version: version ?? null }),
+      )
+      printResult(
+        options,
+        { path, package: packageName, allowed },
+        `${path} offers ${packageName} ${allowed.join(', ')} now.`,
       )
     })
 }

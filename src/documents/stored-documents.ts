@@ -25,7 +25,7 @@ const tables = {
   /** p2 of a package of the repository itself. */
   package: { table: 'package_document', owner: 'package_id', hasDev: true, format: 1 },
   /** p2 of a package of an upstream. */
-  mirror: { table: 'mirrored_document', owner: 'package_id', hasDev: true, format: 1 },
+  mirror: { table: 'mirrored_document', owner: 'package_id', hasDev: true, format: 2 },
 } as const satisfies Record<string, DocumentTable>
 
 export type DocumentKind = keyof typeof tables
@@ -252,6 +252,19 @@ export interface Rendering extends EncodedDocument {
   revision: string | null
   /** Only for `mirror`: when it must be rendered again. Null when only a change makes that necessary. */
   dueAt?: Date | null
+  /** Only for `mirror`: the versions that it holds back until they are old enough. */
+  heldBack?: readonly HeldVersion[]
+  /** Only for `mirror`: whether it has no versions because of that. */
+  isAllHeldBack?: boolean
+}
+
+/** A version that is younger than the minimum age of its upstream. */
+export interface HeldVersion {
+  version: string
+  /** Identifies the version and its content within the package. */
+  key: string
+  /** The time at which it is old enough, in ISO format. */
+  until: string
 }
 
 /**
@@ -275,7 +288,13 @@ export async function saveDocuments(
       byteaArray(renderings.map(({ identity }) => identity)),
       byteaArray(renderings.map(({ gzip }) => gzip)),
       byteaArray(renderings.map(({ br }) => br)),
-      ...(kind === 'mirror' ? [renderings.map(({ dueAt }) => dueAt ?? null)] : []),
+      ...(kind === 'mirror'
+        ? [
+            renderings.map(({ dueAt }) => dueAt ?? null),
+            renderings.map(({ heldBack = [] }) => JSON.stringify(heldBack)),
+            renderings.map(({ isAllHeldBack = false }) => isAllHeldBack),
+          ]
+        : []),
     ],
   })
   return renderings.map(({ ownerId, isDev, identity, gzip, br }) => {
@@ -289,7 +308,7 @@ const saveTexts = { root: saveText('root'), package: saveText('package'), mirror
 function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
   const { table, owner, hasDev, format } = tables[kind]
   const key = hasDev ? `${owner}, is_dev` : owner
-  const isTimed = kind === 'mirror'
+  const isMirror = kind === 'mirror'
   // Lists of changes read the documents of a repository.
   const ofRepository = kind === 'package'
   // A repository without a document sends its creation time as Last-Modified.
@@ -302,12 +321,13 @@ function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
       : ['now()', '']
   return `
     insert into ${table} as d (${key}, base_url, format, last_modified, plain, gzip, brotli, revision, content_tag
-                               ${ofRepository ? ', repository_id' : ''} ${isTimed ? ', due_at' : ''})
+                               ${ofRepository ? ', repository_id' : ''} ${isMirror ? ', due_at, held_back, is_all_held_back' : ''})
     select n.owner_id, ${hasDev ? 'n.is_dev,' : ''} n.base_url, ${format}, date_trunc('second', ${firstTime}),
            n.plain, n.gzip, n.brotli, n.revision, content_tag_of(n.revision, n.plain)
            ${ofRepository ? ', (select repository_id from package where id = n.owner_id)' : ''}
-           ${isTimed ? `, coalesce(n.due_at, 'infinity')` : ''}
-      from (select u.owner_id, u.is_dev, u.base_url, u.plain, u.gzip, u.brotli${isTimed ? ', u.due_at' : ''},
+           ${isMirror ? `, coalesce(n.due_at, 'infinity'), n.held_back, n.is_all_held_back` : ''}
+      from (select u.owner_id, u.is_dev, u.base_url, u.plain, u.gzip, u.brotli,
+                   ${isMirror ? 'u.due_at, u.held_back, u.is_all_held_back,' : ''}
                    -- The sequence may have gone back: a replica that takes over does not always know its value.
                    coalesce(u.given_revision,
                             greatest(nextval('document_revision'),
@@ -315,13 +335,14 @@ function saveText(kind: Exclude<DocumentKind, 'filter'>): string {
                                        where o.${owner} = u.owner_id ${hasDev ? 'and o.is_dev = u.is_dev' : ''}))) as revision
               from unnest((select $1::bigint[]), (select $2::boolean[]), (select $3::text[]), (select $4::bigint[]),
                           (select $5::bytea[]), (select $6::bytea[]), (select $7::bytea[])
-                          ${isTimed ? ', (select $8::timestamptz[])' : ''})
-                     as u (owner_id, is_dev, base_url, given_revision, plain, gzip, brotli ${isTimed ? ', due_at' : ''})
+                          ${isMirror ? ', (select $8::timestamptz[]), (select $9::jsonb[]), (select $10::boolean[])' : ''})
+                     as u (owner_id, is_dev, base_url, given_revision, plain, gzip, brotli
+                            ${isMirror ? ', due_at, held_back, is_all_held_back' : ''})
            ) n ${repository}
     on conflict (${key}) do update
        set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain, gzip = excluded.gzip,
            brotli = excluded.brotli, revision = excluded.revision, content_tag = excluded.content_tag,
-           ${isTimed ? 'due_at = excluded.due_at,' : ''}
+           ${isMirror ? 'due_at = excluded.due_at, held_back = excluded.held_back, is_all_held_back = excluded.is_all_held_back,' : ''}
            last_modified = case when d.plain = excluded.plain then d.last_modified
              else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
      where d.revision < excluded.revision

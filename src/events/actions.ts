@@ -91,6 +91,7 @@ export const registryWords = {
   'release-vendor': 'released the vendor',
   'request-package': 'requested the approval of',
   'approve-package': 'approved',
+  'allow-versions': 'allowed new versions of',
   'mirror-package': 'mirrored for the first time',
   'drop-versions': 'the upstream no longer has versions of',
   'upstream-gone': 'the upstream no longer has',

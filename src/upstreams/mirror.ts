@@ -62,14 +62,18 @@ export interface MirrorDocument {
   document: StoredDocument
   /** A warning that the upstream fails and the document is old. Null when the upstream works. */
   warning: string | null
+  /** Whether the document has no versions, because all of them are too young. It has a warning then. */
+  isAllHeldBack: boolean
 }
 
-/**
- * A package that is not offered until an admin decides which upstream serves it. The response is a document without
- * versions. A "not found" would send Composer to other repositories, which may have what is hidden here.
- */
+/** A package that is not offered until an admin decides, with the reason. */
 export interface HiddenDocument {
-  isHidden: true
+  /**
+   * `contested` when an admin must decide which upstream serves it. The response is a document without versions. A "not
+   * found" would send Composer to other repositories, which may have what is hidden here.
+   * `unapproved` when an admin must approve it. It may come from elsewhere, so the response is "not found".
+   */
+  hidden: 'contested' | 'unapproved'
   warning: string
 }
 
@@ -119,8 +123,11 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
     // Send no other names to upstreams.
     if (!isPackageName(wanted.packageName)) return null
     const found = await readState(wanted, known)
-    if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, by }, wanted.packageName)
-    if (found.verdict === 'contested') return hidden(wanted)
+    if (found.verdict === 'unapproved') {
+      await requestPackage(db, { ...wanted, by }, wanted.packageName)
+      return unapproved(wanted, by)
+    }
+    if (found.verdict === 'contested') return contested(wanted)
     if (found.verdict !== 'upstream') return null
     if (found.document === null) return findFirst(found, wanted, by)
     if (!found.isFresh && !found.isResting) refreshLater(found, wanted)
@@ -208,7 +215,7 @@ export function openMirror(given: MirrorContext, log: Log): Mirror {
     if (document === null) return null
     noteServed(result)
     if (isUnusedToday && packageId !== null) await noteUse(db, packageId)
-    return { document, warning: warningOf(found, wanted) }
+    return { document, warning: warningOf(found, wanted), isAllHeldBack: found.isAllHeldBack }
   }
 
   /** Checks the upstream of a package again, and asks the upstreams before it whether they have the package by now. */
@@ -428,9 +435,18 @@ function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMi
   return `The upstream of ${packageName} has failed since ${failedAt.toISOString()} (${failure}). This is its last known metadata.`
 }
 
-function hidden({ packageName }: WantedMirror): HiddenDocument {
+function contested({ packageName }: WantedMirror): HiddenDocument {
   const warning = `${packageName} is not offered now, because two upstreams of this repository have it. An admin of the repository must decide which of them serves it, on the page of its upstreams.`
-  return { isHidden: true, warning }
+  return { hidden: 'contested', warning }
+}
+
+function unapproved({ packageName }: WantedMirror, { accountId }: Principal): HiddenDocument {
+  const decision = 'An admin of the repository can approve it on the page of its upstreams.'
+  const warning =
+    accountId === null
+      ? `${packageName} is not approved in this repository. ${decision} Members can ask for it there.`
+      : `${packageName} waits for approval in this repository. ${decision}`
+  return { hidden: 'unapproved', warning }
 }
 
 function unavailable(): Refusal {

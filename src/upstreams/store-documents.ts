@@ -143,6 +143,8 @@ interface MirrorSource {
 export interface SavedMirror {
   /** Whether it may be served. */
   verdict: OriginVerdict
+  /** Whether it has no versions, because all of them are too young. */
+  isAllHeldBack: boolean
   document: StoredDocument
 }
 
@@ -193,6 +195,7 @@ async function renderAll(
   // The rows of the packages are locked, so each document is stored.
   return saved.map((document, i) => ({
     verdict: (rules[i] as MirrorRules).verdict,
+    isAllHeldBack: rendered[i]?.isAllHeldBack === true,
     document: document as StoredDocument,
   }))
 }

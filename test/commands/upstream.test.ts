@@ -3,7 +3,13 @@ import { dirname, join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import { useCommands } from '../support/commands.ts'
-import { aMirroredArchive, aMirroredPackage, bindName, mirroredPackages } from '../support/mirrored-rows.ts'
+import {
+  aMirroredArchive,
+  aMirroredPackage,
+  bindName,
+  holdBack,
+  mirroredPackages,
+} from '../support/mirrored-rows.ts'
 import { makeDataDir } from '../support/postgres.ts'
 import { runSvc } from '../support/program.ts'
 import { countRows } from '../support/rows.ts'
@@ -124,6 +130,22 @@ describe('svc upstream', () => {
     expect(await removed()).toMatchObject([{ name: 'public', url: upstream.url, packages: 1 }])
     expect((await svc(...releasing)).code).toBe(0)
     expect(await removed()).toEqual([])
+  })
+
+  it('allows versions that are held back', async () => {
+    await commands.json('account', 'create', 'sue')
+    await commands.json('group', 'create', 'early', '--owner', 'sue')
+    await commands.json('repository', 'create', 'early/php')
+    const early = await repositoryAt('early/php')
+    const upstreamId = await anUpstream(commands.db, early)
+    await aMirroredPackage(commands.db, early, 'psr/early', { upstreamId })
+    await holdBack(commands.db, 'psr/early', ['2.0.0', '1.0.0'])
+    const words = ['upstream', 'allow', 'early/php', 'psr/early']
+    expect(await commands.fail(...words, '3.0.0')).toContain('psr/early 3.0.0 is not held back')
+    expect(await commands.json(...words, '1.0.0')).toMatchObject({ allowed: ['1.0.0'] })
+    const all = await svc(...words)
+    expect([all.code, all.stdout]).toEqual([0, 'early/php offers psr/early 2.0.0, 1.0.0 now.\n'])
+    expect(await countRows(commands.db, 'early_version', {})).toBe(2)
   })
 
   it('decides which upstream serves a package that two of them have', async () => {

@@ -368,3 +368,15 @@ export async function markMirroredPackage(
     [name, isRequested, isGone, approvedAt],
   )
 }
+
+/** Stores that the document of a package holds versions back, without content of the upstream. */
+export async function holdBack(db: Queryable, name: string, versions: string[]): Promise<void> {
+  await db.query(
+    `insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli, held_back)
+     select id, false, now(), 'http://svc.test', 'infinity', '{}', '', '',
+            (select jsonb_agg(jsonb_build_object('version', v, 'key', v || '/abcdef1', 'until', now() + interval '1 day'))
+               from unnest($2::text[]) v)
+       from mirrored_package where name = $1`,
+    [name, versions],
+  )
+}

@@ -629,6 +629,47 @@ describe('the minimum age', () => {
     expect(await versions('age/fix')).toEqual(['2.0.3', '2.0.2', '1.2.5', '1.2.3'])
   })
 
+  it('does not apply to a version that an admin has allowed, until its archive is another one', async () => {
+    const held = ['1.2.0', '1.1.0'].map((version) => published(version, 1))
+    upstream.offer('age/early', [...held, published('1.0.0', 100)])
+    const { call, ask, versions, account } = await aMirror({ minimum_age_hours: 72 })
+    expect((await ask('p2/age/early.json')).json()).toMatchObject({
+      info: expect.stringMatching(/^These versions of age\/early are held back until .*: 1\.2\.0, 1\.1\.0\./),
+    })
+    const [listed] = (await call('GET', '/mirrored-packages')).json()
+    expect(listed.held_back).toMatchObject([{ version: '1.2.0' }, { version: '1.1.0' }])
+    expect(Date.parse(listed.held_back[0].until)).toBeCloseTo(Date.parse(hoursAgo(1)) + 72 * 3_600_000, -6)
+
+    const allow = (body: object) =>
+      call('POST', '/mirrored-packages/allow', { package: 'age/early', ...body })
+    const refusals = [await allow({ version: '9.9.9' }), await allow({ package: 'un/known' })]
+    expect(refusals.map(({ statusCode }) => statusCode)).toEqual([400, 404])
+    expect((await allow({ version: '1.1.0' })).json()).toEqual({ allowed: ['1.1.0'] })
+    expect(await versions('age/early')).toEqual(['1.1.0', '1.0.0'])
+    expect((await allow({})).json()).toEqual({ allowed: ['1.2.0'] })
+    expect(await versions('age/early')).toEqual(['1.2.0', '1.1.0', '1.0.0'])
+    expect((await allow({})).json()).toMatchObject({
+      errmsg: 'no version of age/early is held back by the minimum age',
+    })
+    const events = await eventsOf(t.db, { action: 'allow-versions' }, ['actorId', 'version', 'details'])
+    expect(events).toMatchObject([
+      {
+        actorId: account.id,
+        version: '1.1.0',
+        details: { upstream: 'public', versions: ['1.1.0'], count: 1 },
+      },
+      { actorId: account.id, version: null, details: { versions: ['1.2.0'], count: 1 } },
+    ])
+
+    const dist = { type: 'zip', url: `${upstream.url}/other.zip`, reference: 'ab'.repeat(20), shasum: '' }
+    upstream.offer('age/early', [{ ...published('1.2.0', 1), dist }, published('1.0.0', 100)])
+    await age('age/early')
+    await eventually(
+      () => versions('age/early'),
+      (offered) => String(offered) === '1.0.0',
+    )
+  })
+
   it('does not apply to exempt packages', async () => {
     upstream.offer('age/own', [published('1.0.0', 1)])
     const { versions } = await aMirror({ minimum_age_hours: 72, exempt: ['age/*:^1'] })

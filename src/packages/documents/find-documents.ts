@@ -166,7 +166,7 @@ const queryAnyDocuments = forEachRequest<AnyRow>({
            coalesce(d.content_tag, m."contentTag") as "contentTag",
            coalesce(d.last_modified, m."lastModified") as "lastModified", ${isMisdirected}, m.verdict, m."packageId", m."isBound",
            m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
-           m."isUnusedToday"
+           m."isAllHeldBack", m."isUnusedToday"
       from ${oneRow}
       left join package p on p.repository_id = a.repository_id and p.name = call.package_name
       left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev

@@ -1,6 +1,7 @@
 import { compareNormalized } from '../../composer/composer-version.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
 import { difference } from '../../composer/minify.ts'
+import type { HeldVersion } from '../../documents/stored-documents.ts'
 import { documentAdvisories } from './complete-advisories.ts'
 import { readPatterns } from './patterns.ts'
 import {
@@ -29,6 +30,10 @@ export interface OfferRules {
   now: Date
   /** Returns the time at which this repository first saw a version. */
   firstSeenAt: (version: UpstreamVersion) => Date
+  /** Returns what identifies a version and its content within the package. */
+  keyOf: (version: UpstreamVersion) => string
+  /** The keys of the versions that an admin has allowed before the minimum age. */
+  early: ReadonlySet<string>
   /** Returns the shasum that the document must announce instead of the upstream's. Undefined when that one is right. */
   shasumOf: (version: UpstreamVersion) => string | undefined
   distUrl: (version: UpstreamVersion) => string
@@ -36,13 +41,26 @@ export interface OfferRules {
 
 /** How many versions a warning names. */
 const maxNamed = 5
+/** How many versions that are held back are listed. */
+const maxHeld = 1000
+
+/** A p2 document of a mirrored package. */
+export interface Offer {
+  text: string
+  /** The time at which the next version reaches the minimum age. Null when no version waits. */
+  dueAt: Date | null
+  /** The versions that wait for the minimum age, newest first. At most 1000. */
+  heldBack: HeldVersion[]
+  /** Whether the document has no versions, because all of them wait. */
+  isAllHeldBack: boolean
+}
 
 /**
  * Returns the p2 document of a mirrored package (UPSTREAMS 5, 11–13). It has only versions that the rules allow, with
- * archive URLs of this registry. If it has a `warning`, that is its first member. `dueAt` is the time at which the next
- * version reaches the minimum age, or null when no version waits.
+ * archive URLs of this registry. If it has a `warning`, that is its first member. Versions that wait for the minimum age
+ * are named there if no other version is left, and otherwise in `info`. Composer prints both.
  */
-export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
+export function offer(content: UpstreamContent, rules: OfferRules): Offer {
   const { packageName, allow, deny, flagged } = rules
   const constraints = malwareFlags(content.extra).map(({ constraint }) => constraint)
   const flags = [...constraints, ...(flagged === null ? [] : [flagged])].map(readConstraint)
@@ -52,7 +70,8 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
   const permitted = content.versions.filter(
     ({ normalized }) => isPermitted(normalized) && !flags.some((isFlagged) => isFlagged(normalized)),
   )
-  const { offered, dueAt } = withoutYoung(permitted, affectedConstraints(content.extra), rules)
+  const { offered, waiting } = withoutYoung(permitted, affectedConstraints(content.extra), rules)
+  const isAllHeldBack = offered.length === 0 && waiting.length > 0
   let newer: JsonObject | null = null
   const entries = offered.map((version) => {
     const entry = entryOfMirror(version, rules)
@@ -60,17 +79,64 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
     newer = entry
     return text
   })
-  const { warning: theirs, ...others } = withReadableAdvisories(content.extra)
+  const held = textOfHeld(waiting, rules)
+  const { warning, info, others } = withMessages(withReadableAdvisories(content.extra), {
+    warning: [warningOfSources(content, packageName, isPermitted), isAllHeldBack ? held : ''],
+    info: [isAllHeldBack ? '' : held],
+  })
   const extra = JSON.stringify(others).slice(1, -1)
-  const warnings = [
-    typeof theirs === 'string' ? theirs : '',
-    warningOfSources(content, packageName, isPermitted),
-  ]
-  const warning = warnings.filter((one) => one !== '').join(' ')
   const text =
-    `{${warning === '' ? '' : `"warning":${JSON.stringify(warning)},`}"packages":{${JSON.stringify(packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
+    `{${member('warning', warning)}${member('info', info)}"packages":{${JSON.stringify(packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
     `${extra === '' ? '' : `,${extra}`}}`
-  return { text, dueAt }
+  return {
+    text,
+    dueAt: waiting.reduce<Date | null>((first, { until }) => (first && first < until ? first : until), null),
+    heldBack: waiting.slice(0, maxHeld).map(({ version, until }) => ({
+      version: version.version,
+      key: rules.keyOf(version),
+      until: until.toISOString(),
+    })),
+    isAllHeldBack,
+  }
+}
+
+function member(key: string, text: string): string {
+  return text === '' ? '' : `${JSON.stringify(key)}:${JSON.stringify(text)},`
+}
+
+/**
+ * Returns the messages of a document: those of the upstream and then ours. The upstream may show its messages to some
+ * versions of Composer only. Everybody sees them when there is one of ours.
+ */
+function withMessages(
+  extra: JsonObject,
+  ours: { warning: readonly string[]; info: readonly string[] },
+): { warning: string; info: string; others: JsonObject } {
+  const { warning, info, ...others } = extra
+  const join = (kind: 'warning' | 'info', theirs: Json | undefined) => {
+    const own = ours[kind].filter((one) => one !== '')
+    if (own.length > 0) delete others[`${kind}-versions`]
+    return [...(typeof theirs === 'string' && theirs !== '' ? [theirs] : []), ...own].join(' ')
+  }
+  return { warning: join('warning', warning), info: join('info', info), others }
+}
+
+/** Returns a sentence that names the versions that wait for the minimum age. Empty without such versions. */
+function textOfHeld(
+  waiting: readonly WaitingVersion[],
+  { packageName, minimumAgeHours }: OfferRules,
+): string {
+  if (waiting.length === 0) return ''
+  const timeOf = ({ until }: WaitingVersion) => `${until.toISOString().slice(0, 16).replace('T', ' ')} UTC`
+  const times = new Set(waiting.map(timeOf))
+  const named = waiting
+    .slice(0, maxNamed)
+    .map((one) => `${one.version.version}${times.size > 1 ? ` until ${timeOf(one)}` : ''}`)
+  const others = waiting.length > maxNamed ? ` and ${waiting.length - maxNamed} more` : ''
+  const until = times.size > 1 ? '' : ` until ${[...times].join('')}`
+  const [noun, them] = waiting.length === 1 ? ['This version', 'it'] : ['These versions', 'them']
+  const age = `${minimumAgeHours} ${minimumAgeHours === 1 ? 'hour' : 'hours'}`
+  return `${noun} of ${packageName} ${waiting.length === 1 ? 'is' : 'are'} held back${until}, because this repository offers new versions after ${age}: ${named.join(', ')}${others}. An admin of the repository can allow ${them} now.`
 }
 
 /** Returns a warning that names the versions that the upstream offers only as source. Empty without such versions. */
@@ -111,16 +177,22 @@ export function replacedNames({ versions }: UpstreamContent): string[] {
   return [...new Set(names.map((name) => name.toLowerCase()))]
 }
 
+/** A version that waits for the minimum age. */
+interface WaitingVersion {
+  version: UpstreamVersion
+  until: Date
+}
+
 /**
  * Removes versions that are younger than the minimum age. The age starts when the upstream published the version. If
  * that time is unknown, it starts when this registry first saw the version. A time that the author wrote into the
- * version is ignored.
+ * version is ignored. A version that an admin has allowed does not wait.
  */
 function withoutYoung(
   versions: UpstreamVersion[],
   affected: readonly string[],
-  { packageName, exempt, minimumAgeHours, now, firstSeenAt }: OfferRules,
-): { offered: UpstreamVersion[]; dueAt: Date | null } {
+  { packageName, exempt, minimumAgeHours, now, firstSeenAt, early, keyOf }: OfferRules,
+): { offered: UpstreamVersion[]; waiting: WaitingVersion[] } {
   const ripeAt = (version: UpstreamVersion) => {
     const since = version.publishedAt === null ? firstSeenAt(version) : new Date(version.publishedAt)
     return since.getTime() + minimumAgeHours * 3_600_000
@@ -129,13 +201,15 @@ function withoutYoung(
   const young = new Set(
     minimumAgeHours === 0
       ? []
-      : versions.filter((version) => ripeAt(version) > now.getTime() && !isExempt(version.normalized)),
+      : versions.filter(
+          (version) =>
+            ripeAt(version) > now.getTime() && !isExempt(version.normalized) && !early.has(keyOf(version)),
+        ),
   )
   for (const version of fixes(versions, young, affected)) young.delete(version)
-  const next = Math.min(...Array.from(young, ripeAt))
   return {
     offered: versions.filter((version) => !young.has(version)),
-    dueAt: Number.isFinite(next) ? new Date(next) : null,
+    waiting: Array.from(young, (version) => ({ version, until: new Date(ripeAt(version)) })),
   }
 }
 

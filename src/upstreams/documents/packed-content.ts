@@ -2,7 +2,7 @@ import { gunzipSync, gzipSync } from 'node:zlib'
 import { isJsonObject } from '../../composer/manifest-json.ts'
 import { type EncodedDocument, encodeDocument } from '../../documents/encodings.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
-import { type OfferRules, offer } from './offer.ts'
+import { type Offer, type OfferRules, offer } from './offer.ts'
 import { textOf } from './parse-object.ts'
 import {
   affectedConstraints,
@@ -60,8 +60,10 @@ export interface PackedDocument extends PackedContent {
 }
 
 /** The rules of a repository for one package of an upstream, in a form that can be sent to a thread. */
-export interface PackedRules extends Omit<OfferRules, 'ownNames' | 'firstSeenAt' | 'shasumOf' | 'distUrl'> {
+export interface PackedRules
+  extends Omit<OfferRules, 'ownNames' | 'firstSeenAt' | 'keyOf' | 'early' | 'shasumOf' | 'distUrl'> {
   ownNames: readonly string[]
+  early: readonly string[]
   /** JSON: the times at which versions were first seen, in milliseconds, by `versionKey`. */
   firstSeen: string
   /** The shasums that the document must announce instead of the upstream's, by `archiveKey`. */
@@ -70,9 +72,7 @@ export interface PackedRules extends Omit<OfferRules, 'ownNames' | 'firstSeenAt'
 }
 
 /** A rendered document. `dueAt` is the time at which it must be rendered again. */
-export interface EncodedOffer extends EncodedDocument {
-  dueAt: Date | null
-}
+export interface EncodedOffer extends EncodedDocument, Omit<Offer, 'text'> {}
 
 /** Returns the stored form of a document. Throws `UpstreamError` when it replaces too many names. */
 export function packDocument({ content, dropped }: UpstreamDocument): PackedDocument {
@@ -127,11 +127,13 @@ function replacedNames({ versions }: UpstreamContent): string[] {
 
 /** Renders the document that is served. Throws `UpstreamError` when it is too large. */
 export async function renderContent(content: UpstreamContent, rules: PackedRules): Promise<EncodedOffer> {
-  const { ownNames, firstSeen, shasums, registryUrl, packageName, now } = rules
+  const { ownNames, early, firstSeen, shasums, registryUrl, packageName, now } = rules
   const seen = JSON.parse(firstSeen) as Record<string, number>
-  const { text, dueAt } = offer(content, {
+  const { text, ...about } = offer(content, {
     ...rules,
     ownNames: new Set(ownNames),
+    early: new Set(early),
+    keyOf: ({ dist, normalized }) => versionKey(dist, normalized),
     firstSeenAt: ({ dist, normalized }) => new Date(seen[versionKey(dist, normalized)] ?? now),
     shasumOf: ({ dist }) => (dist === null ? undefined : shasums[archiveKey(dist)]),
     distUrl: ({ dist }) =>
@@ -139,7 +141,7 @@ export async function renderContent(content: UpstreamContent, rules: PackedRules
   })
   const bytes = Buffer.from(text)
   if (bytes.length > maxRenderedBytes) throw new UpstreamError(`the metadata of ${packageName} is too large`)
-  return { ...(await encodeDocument(bytes)), dueAt }
+  return { ...(await encodeDocument(bytes)), ...about }
 }
 
 function versionKey(dist: UpstreamDist | null, normalized: string): string {

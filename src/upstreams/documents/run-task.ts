@@ -112,8 +112,8 @@ export async function renderPacked(
 ): Promise<EncodedOffer> {
   const content = unpackSmall(packed)
   if (content && comparedCharacters(content, rules) <= smallCompared) return renderContent(content, rules)
-  const { identity, gzip, br, dueAt } = await runInThread(owner, 'render', packed, rules)
-  return { identity: toBuffer(identity), gzip: toBuffer(gzip), br: toBuffer(br), dueAt }
+  const { identity, gzip, br, ...about } = await runInThread(owner, 'render', packed, rules)
+  return { identity: toBuffer(identity), gzip: toBuffer(gzip), br: toBuffer(br), ...about }
 }
 
 /** Returns those of the archives that stored content has. They are named by `urlOfArchive`. */

@@ -36,6 +36,8 @@ export interface FoundMirror extends Origin {
   /** The reason why requests to the upstream have failed since `failedAt`. Null when they succeed. */
   failure: string | null
   failedAt: Date | null
+  /** Whether the document has no versions, because all of them are too young. */
+  isAllHeldBack: boolean
   /** True for the first use today. */
   isUnusedToday: boolean
 }
@@ -46,9 +48,9 @@ export type MirrorRow = Omit<FoundMirror, 'document'> & DocumentRow
 /** Returns what a row of `selectMirror` says about a document. */
 export function foundMirrorOf(row: MirrorRow, isDev: boolean): FoundMirror {
   const { verdict, packageId, isBound, upstreamIds, isDue, isFresh, isResting, isFound } = row
-  const { failure, failedAt, isUnusedToday } = row
+  const { failure, failedAt, isAllHeldBack, isUnusedToday } = row
   const document = documentOf({ kind: 'mirror', ownerId: packageId, isDev }, row)
-  const state = { isDue, isFresh, isResting, isFound, failure, failedAt, isUnusedToday }
+  const state = { isDue, isFresh, isResting, isFound, failure, failedAt, isAllHeldBack, isUnusedToday }
   return { verdict, packageId, isBound, upstreamIds, document, ...state }
 }
 
@@ -69,6 +71,7 @@ export function selectMirror(repositoryId: string, baseUrl: string, freshSeconds
                  ${isFreshColumn('s', freshSeconds)} as "isFresh",
                  coalesce(s.retry_at > now(), false) as "isResting",
                  s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
+                 coalesce(d.is_all_held_back, false) as "isAllHeldBack",
                  coalesce(m.used_on, '-infinity') < current_date as "isUnusedToday"
             from (select * from package_origin(${repositoryId}, call.package_name) offset 0) o
             left join mirrored_package m on m.id = o.package_id

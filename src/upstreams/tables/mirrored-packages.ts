@@ -5,6 +5,7 @@ import { renderFilter } from '../../documents/filter-document.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import { contestedBy } from './contested-names.ts'
+import { heldVersions, type ListedHeld } from './held-versions.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
 /** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */
@@ -277,6 +278,8 @@ export interface ListedMirror {
    * fetch has failed already, because its bytes did not have the announced checksum.
    */
   alarms: { version: string; reason: string; isFixed: boolean }[]
+  /** The versions that are held back until they are old enough, newest first. At most 1000. */
+  heldBack: ListedHeld[]
   /** The versions that cannot be offered, each with the reason. At most 20. */
   leftOut: string[]
 }
@@ -295,6 +298,7 @@ export async function listMirrors(
             m.first_seen_at as "firstSeenAt", m.approved_at as "approvedAt",
             m.requested_at as "requestedAt", a.username as requester, m.gone_at as "goneAt",
             coalesce(u.minimum_age_hours, 0) as "minimumAgeHours", ${contestedBy} as "contestedBy",
+            ${heldVersions} as "heldBack",
             (select max(d.checked_at) from upstream_document d where d.upstream_id = u.id and d.name = m.name)
               as "lastFetchedAt",
             (select x.alarm from mirrored_archive x where x.package_id = m.id and x.alarm is not null

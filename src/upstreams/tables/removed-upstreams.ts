@@ -112,6 +112,8 @@ async function release(
      ), unseen as (
        -- The versions of another upstream are other ones.
        delete from mirrored_metapackage v using released where v.package_id = released.id
+     ), undone as (
+       delete from early_version e using released where e.package_id = released.id
      ), undecided as (
        -- The decisions were about the upstream that served the name.
        delete from contested_name c using released where c.package_id = released.id

@@ -22,6 +22,8 @@ export interface MirrorRules {
   isGone: boolean
   /** A constraint on the versions that the upstream's summary flags as malware. Null without such versions. */
   flagged: string | null
+  /** The keys of the versions that an admin has allowed before the minimum age. */
+  early: string[]
   now: Date
 }
 
@@ -72,7 +74,8 @@ export async function listMirrorRules(
     text: `select o.verdict, m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName",
                   u.name as "upstreamName", u.allow, u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours",
                   u.keeps_source as "keepsSource", m.gone_at is not null as "isGone",
-                  m.summary as flagged, now() as now
+                  m.summary as flagged, now() as now,
+                  array(select version_key from early_version e where e.package_id = m.id) as early
              from unnest((select $1::bigint[])) with ordinality as w (id, place)
             cross join lateral (select * from mirrored_package where id = w.id limit 1) m
              join repository r on r.id = m.repository_id

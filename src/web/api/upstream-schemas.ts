@@ -108,6 +108,13 @@ const ArchiveAlarm = z
   })
   .meta({ id: 'ArchiveAlarm' })
 
+const HeldVersion = z
+  .object({
+    version: z.string().meta({ description: 'A version that is too young', example: '3.0.0' }),
+    until: Moment.meta({ description: 'When it is offered' }),
+  })
+  .meta({ id: 'HeldVersion' })
+
 /** A package of an upstream, as the API returns it. */
 export const MirroredPackageBody = z
   .object({
@@ -139,6 +146,9 @@ export const MirroredPackageBody = z
     alarms: z
       .array(ArchiveAlarm)
       .meta({ description: 'The versions whose archives have changed, the latest change first; at most 20' }),
+    held_back: z.array(HeldVersion).meta({
+      description: 'The versions that are not offered before they have the minimum age; at most 100',
+    }),
     left_out: z.array(z.string()).meta({
       description: 'The versions that svc cannot offer, each with the reason; at most 20',
       example: ['1.0.0: the upstream offers it only as source, without an archive'],
@@ -178,6 +188,24 @@ export const ApprovalRequestState = z
       .meta({ description: '`known` when the package is approved or requested already' }),
   })
   .meta({ id: 'ApprovalRequestState' })
+
+/** The body of a decision to offer versions early. */
+export const Allowance = z
+  .strictObject({
+    package: packageName,
+    version: z.string().min(1).max(255).optional().meta({
+      description: 'A version that is held back. Without it, all of them',
+      example: '3.0.0',
+    }),
+  })
+  .meta({ id: 'Allowance' })
+
+/** The versions that are offered early now. */
+export const AllowedVersions = z
+  .object({
+    allowed: z.array(z.string()).meta({ description: 'The versions', example: ['3.0.0'] }),
+  })
+  .meta({ id: 'AllowedVersions' })
 
 /** The body of an acceptance of changed bytes. */
 export const Acceptance = z

@@ -8,6 +8,7 @@ import {
   setUpstream,
 } from '../../upstreams/configure.ts'
 import { decideContest } from '../../upstreams/contested-names.ts'
+import { allowEarly } from '../../upstreams/early-versions.ts'
 import { type ListedMirror, listMirrors } from '../../upstreams/tables/mirrored-packages.ts'
 import { listUpstreams, type Upstream } from '../../upstreams/tables/upstreams.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
@@ -18,6 +19,8 @@ import { RepositoryPath } from './repositories.ts'
 import {
   Acceptance,
   AcceptanceResult,
+  Allowance,
+  AllowedVersions,
   Approval,
   ApprovalRequest,
   ApprovalRequestState,
@@ -148,6 +151,23 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   )
 
   app.post(
+    `${mirrorsUrl}/allow`,
+    endpoint(mayManage, {
+      operationId: 'allowVersions',
+      tag: 'Upstreams',
+      summary: 'Offer versions of a package before they have the minimum age of their upstream',
+      description: 'Without `version`, all versions that are held back now (`held_back`).',
+      params: RepositoryPath,
+      body: Allowance,
+      response: { 200: AllowedVersions },
+    }),
+    async (request) => {
+      const { package: packageName, version = null } = request.body
+      return { allowed: await allowEarly(context, mayManage.granted(request), { packageName, version }) }
+    },
+  )
+
+  app.post(
     `${mirrorsUrl}/accept`,
     endpoint(mayAccept, {
       operationId: 'acceptArchives',
@@ -250,6 +270,7 @@ function describeMirror(mirror: ListedMirror): z.input<typeof MirroredPackageBod
     contested_by: mirror.contestedBy,
     alarm,
     alarms: alarms.map(({ version, reason }) => ({ version, reason })),
+    held_back: mirror.heldBack.slice(0, 100),
     left_out: mirror.leftOut,
   }
 }

@@ -138,16 +138,23 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   ): Promise<FastifyReply> {
     if (!found) return sendNoPackage(reply)
     // Shared caches must not store these responses, because an administrator may deny the package at any moment.
-    if ('isHidden' in found) {
+    if ('hidden' in found) {
+      const { hidden, warning } = found
+      if (hidden === 'unapproved') return sendNoPackage(reply, warning)
       setDocumentCaching(reply, 'private')
-      return sendRegistryJson(reply, 200, { warning: found.warning, packages: { [packageName]: [] } })
+      return sendRegistryJson(reply, 200, { warning, packages: { [packageName]: [] } })
     }
-    if (found.warning === null) return sendDocument(request, reply, found.document, 'private')
-    const stored = await cache.read(found.document, 'identity')
+    const { document, warning, isAllHeldBack } = found
+    if (warning === null) {
+      // Composer prints no warning of a document that it gets as 304.
+      if (isAllHeldBack) delete request.headers['if-modified-since']
+      return sendDocument(request, reply, document, 'private')
+    }
+    const stored = await cache.read(document, 'identity')
     if (!stored) return sendNoPackage(reply)
     // Send no validators, so that clients fetch the document again when the upstream works again.
     setDocumentCaching(reply, 'private')
-    const text = withWarning(stored.bytes.toString(), found.warning)
+    const text = withWarning(stored.bytes.toString(), warning)
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
 
@@ -191,9 +198,10 @@ function readDocumentName(vendor: string, file: string): { packageName: string; 
 }
 
 /** Sends errcode 5. Shared caches must not store this response, because the name can be published at any moment. */
-function sendNoPackage(reply: FastifyReply): FastifyReply {
+function sendNoPackage(reply: FastifyReply, warning?: string): FastifyReply {
   setDocumentCaching(reply, 'private')
-  return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
+  const body = { errcode: errcode.notFound, errmsg: 'package not found' }
+  return sendRegistryJson(reply, 404, warning === undefined ? body : { ...body, warning })
 }
 
 function setValidators(reply: FastifyReply, { etag, lastModified }: Omit<Validators, 'state'>): FastifyReply {

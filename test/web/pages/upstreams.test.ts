@@ -146,6 +146,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     ['/set', { name: 'public', mode: 'off' }],
     ['/remove', { name: 'public' }],
     ['/approve', { packages: 'a/b' }],
+    ['/allow', { package: 'a/b' }],
     ['/accept', { package: 'a/b', version: '1.0.0' }],
     ['/decide', { package: 'a/b', upstream: 'public' }],
     ['/claim', { vendor: 'acme' }],
@@ -159,6 +160,30 @@ describe('/<group>/<name>/-/upstreams', () => {
     expect((await post(t.app, admin.url + below, admin.cookie, form)).statusCode).toBe(403)
     expect(await upstreamsOf(admin.repository)).toEqual([])
     expect(await countRows(t.db, 'vendor_claim', { groupId: admin.group.id })).toBe(0)
+  })
+})
+
+describe('versions that are too young', () => {
+  it('are counted with their time, and an admin allows them with one click', async () => {
+    const caller = await aCaller(t)
+    upstream.offer('young/lib', [
+      { version: '1.1.0', 'published-time': undefined },
+      { version: '1.0.0', 'published-time': undefined },
+    ])
+    await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', minimum_age_hours: 72 })
+    await caller.ask('p2/young/lib.json')
+    const guest = await anAccount(t.db)
+    await aMember(t.db, guest, caller.repository, 'guest')
+    const shown = (await (await onPage(guest, caller.repository)).open()).body
+    expect(shown).toMatch(/2 versions are held back until <time [^>]+>[^<]+<\/time>: 1\.1\.0, 1\.0\.0\./)
+    expect(shown).toContain('An admin of this repository can allow them now.')
+    const admin = await onPage(caller.account, caller.repository)
+    expect((await admin.open()).body).toContain(`action="${admin.url}/allow"`)
+    const allowed = await admin.send('/allow', { package: 'young/lib' })
+    expect(allowed.statusCode).toBe(303)
+    expect((await admin.open()).body).not.toContain('held back')
+    expect((await caller.ask('p2/young/lib.json')).json().packages['young/lib']).toHaveLength(2)
+    expect(await lastEvent()).toMatchObject({ action: 'allow-versions', package: 'young/lib' })
   })
 })
 

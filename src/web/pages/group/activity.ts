@@ -65,6 +65,7 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
 const upstreamActions: readonly RegistryAction[] = [
   'request-package',
   'approve-package',
+  'allow-versions',
   'mirror-package',
   'drop-versions',
   'upstream-gone',

@@ -15,6 +15,7 @@ import {
   setUpstream,
 } from '../../../upstreams/configure.ts'
 import { decideContest } from '../../../upstreams/contested-names.ts'
+import { allowEarly } from '../../../upstreams/early-versions.ts'
 import { findUpstream, upstreamModes } from '../../../upstreams/tables/upstreams.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
@@ -45,6 +46,7 @@ const NameQuery = z.object({ name: text, release: text })
 const RemovalForm = z.object({ name: text, release: text })
 const PackagesForm = z.object({ packages: text })
 const ArchiveForm = z.object({ package: text, version: text })
+const AllowanceForm = z.object({ package: text, version: text })
 const DecisionForm = z.object({ package: text, upstream: text })
 const PackageForm = z.object({ package: trimmed })
 const VendorForm = z.object({ vendor: trimmed, exceptions: text, force: text })
@@ -108,6 +110,16 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       }
       const approved = await approvePackages(db, visit.change, names)
       return approved.length > 0 ? `Approved: ${approved.join(', ')}.` : 'Nothing was left to approve.'
+    })
+  })
+
+  route('post', '/allow', 'manage', async (visit) => {
+    const { package: packageName, version } = readForm(AllowanceForm, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      const allowed = await allowEarly(context, visit.change, { packageName, version: version || null })
+      return allowed.length === 1
+        ? `${packageName} ${allowed[0]} is offered now.`
+        : `${allowed.length} versions of ${packageName} are offered now.`
     })
   })
 
