@@ -11,6 +11,8 @@ const { escapeHtml, unescapeAll } = markdown.utils
 Object.assign(markdown.renderer.rules, {
   table_open: () => '<div class="scroll" tabindex="0"><table>\n',
   table_close: () => '</table></div>\n',
+  blockquote_open: (tokens: Token[], i: number) =>
+    markdown.renderer.renderToken(tokens, i, markdown.options) + alertTitle(tokens[i] as Token),
   fence: (tokens: Token[], i: number, _options: unknown, { hasColours }: { hasColours: boolean }) =>
     renderCode(tokens[i] as Token, hasColours),
   code_block: (tokens: Token[], i: number) => renderCode(tokens[i] as Token, false),
@@ -39,6 +41,7 @@ export function renderMarkdown(text: string, { hasColours = true } = {}): string
     lowerHeading(token)
     alignCell(token)
     if (token.type === 'inline') markTask(tokens, i)
+    if (token.type === 'blockquote_open') markAlert(tokens, i)
     if (token.children) token.children = sanitize(settleInline(token.children, anchors))
   }
   return markdown.renderer.render(sanitize(tokens), markdown.options, { hasColours })
@@ -128,6 +131,29 @@ function markTask(tokens: Token[], at: number): void {
   if (mark === undefined) return
   item.attrJoin('class', 'task')
   first.content = `${mark === '[ ] ' ? '☐' : '☑'} ${first.content.slice(mark.length)}`
+}
+
+/** The alerts of GitHub. */
+const alerts = new Set(['note', 'tip', 'important', 'warning', 'caution'])
+
+/** Makes an alert of a quote whose first line is one of GitHub's marks, such as `[!NOTE]`. */
+function markAlert(tokens: Token[], at: number): void {
+  const [quote, paragraph, inline, end] = tokens.slice(at, at + 4)
+  const [mark, lineEnd, ...rest] = inline?.children ?? []
+  const [, word = ''] = /^\[!(\w+)\]\s*$/.exec(mark?.type === 'text' ? mark.content : '') ?? []
+  const kind = word.toLowerCase()
+  const isAlone = lineEnd === undefined || /^(?:soft|hard)break$/.test(lineEnd.type)
+  if (!quote || !paragraph || !inline || !end || quote.level > 0 || !alerts.has(kind) || !isAlone) return
+  const close = tokens.slice(at).find(({ type, level }) => type === 'blockquote_close' && level === 0)
+  for (const token of [quote, close]) if (token) token.tag = 'div'
+  quote.attrJoin('class', `alert ${kind}`)
+  quote.info = `${kind.charAt(0).toUpperCase()}${kind.slice(1)}`
+  inline.children = rest
+  if (rest.length === 0) paragraph.hidden = end.hidden = true
+}
+
+function alertTitle({ info }: Token): string {
+  return info === '' ? '' : `<p class="alert-title">${info}</p>\n`
 }
 
 function renderCode({ content, info }: Token, hasColours: boolean): string {

@@ -7,7 +7,7 @@ export interface RenderedReadme {
 }
 
 /** The version of this release's rendering. A higher number makes all stored READMEs outdated. */
-const currentRendering = 2
+const currentRendering = 3
 
 /**
  * Stores the README of a version. Does nothing when a README of this rendering is stored, because versions never

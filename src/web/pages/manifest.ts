@@ -9,6 +9,8 @@ export interface ManifestSummary {
   authors: string[]
   homepage: string | null
   source: string | null
+  /** Where users get help, besides `source`. */
+  support: { title: string; url: string }[]
   requires: Link[]
   /** Requirements and similar links. Empty ones are left out. */
   links: { title: string; entries: Link[] }[]
@@ -25,6 +27,18 @@ const linkTitles = {
   conflict: 'Conflicts with',
 }
 
+const supportTitles = {
+  issues: 'Issues',
+  docs: 'Documentation',
+  forum: 'Forum',
+  chat: 'Chat',
+  wiki: 'Wiki',
+  irc: 'IRC',
+  rss: 'RSS',
+  security: 'Security policy',
+  email: 'Email',
+}
+
 /** Returns the parts of stored metadata that the page shows. Leaves out values of unexpected types. */
 export function readManifest(metadata: JsonObject): ManifestSummary {
   const { description, type, license, keywords, authors, homepage, support } = metadata
@@ -37,9 +51,22 @@ export function readManifest(metadata: JsonObject): ManifestSummary {
     authors: listOf(authors).flatMap((author) => (isJsonObject(author) && textOf(author['name'])) || []),
     homepage: webUrl(homepage),
     source: isJsonObject(support) ? webUrl(support['source']) : null,
+    support: isJsonObject(support) ? supportOf(support) : [],
     requires: linksOf(metadata['require']),
     links: links.filter(({ entries }) => entries.length > 0),
   }
+}
+
+function supportOf(support: JsonObject): ManifestSummary['support'] {
+  return Object.entries(supportTitles).flatMap(([key, title]) => {
+    const value = support[key]
+    const email = key === 'email' ? textOf(value) : null
+    const url =
+      email === null
+        ? webUrl(value, /^(?:https?|ircs?):\/\//i)
+        : `mailto:${encodeURIComponent(email).replaceAll('%40', '@')}`
+    return url === null ? [] : { title, url }
+  })
 }
 
 function linksOf(value: Json | undefined): Link[] {
@@ -59,8 +86,8 @@ function listOf(value: Json | undefined): Json[] {
   return Array.isArray(value) ? value : []
 }
 
-/** Returns an http or https URL. Null for other schemes, such as `javascript:`. */
-function webUrl(value: Json | undefined): string | null {
+/** Returns a URL with one of the schemes. Null for others, such as `javascript:`. */
+function webUrl(value: Json | undefined, schemes = /^https?:\/\//i): string | null {
   const text = textOf(value)
-  return text !== null && /^https?:\/\//i.test(text) ? text : null
+  return text !== null && schemes.test(text) ? text : null
 }

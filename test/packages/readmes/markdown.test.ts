@@ -21,6 +21,19 @@ describe('a README in Markdown', () => {
     ['Some `code` and **words**', '<p>Some <code>code</code> and <strong>words</strong></p>\n'],
     ['```\n<b> & "c"\n```', '<pre tabindex="0"><code>&lt;b&gt; &amp; &quot;c&quot;\n</code></pre>\n'],
     ['```nothing\n<b>\n```', '<pre tabindex="0"><code class="language-nothing">&lt;b&gt;\n</code></pre>\n'],
+    [
+      '> [!NOTE]\n> Hello **you**\n> and me',
+      '<div class="alert note">\n<p class="alert-title">Note</p>\n<p>Hello <strong>you</strong>\nand me</p>\n</div>\n',
+    ],
+    [
+      '> [!warning]  \n>\n> - a\n>\n> > b',
+      '<div class="alert warning"><p class="alert-title">Warning</p>\n\n<ul>\n<li>a</li>\n</ul>\n<blockquote>\n<p>b</p>\n</blockquote>\n</div>\n',
+    ],
+    [
+      '> [!NOTE] no\n\n> [!SOON]\n> no',
+      '<blockquote>\n<p>[!NOTE] no</p>\n</blockquote>\n<blockquote>\n<p>[!SOON]\nno</p>\n</blockquote>\n',
+    ],
+    ['- > [!TIP]\n  > no', '<ul>\n<li>\n<blockquote>\n<p>[!TIP]\nno</p>\n</blockquote>\n</li>\n</ul>\n'],
     ['    <b>', '<pre tabindex="0"><code>&lt;b&gt;\n</code></pre>\n'],
     [
       '```json\n{"a": "<b>"}\n```',

@@ -82,7 +82,7 @@ describe('the README of a version', () => {
     await renderReadmesJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
     expect(await readmeRows(t.db, repository)).toMatchObject([
       { content: '<h3>Old</h3>', rendering: 0 },
-      { content: '<h3>Two</h3>\n', rendering: 2 },
+      { content: '<h3>Two</h3>\n', rendering: 3 },
     ])
   })
 })

@@ -66,6 +66,44 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(body).toContain('/-/dependencies?version=1.0.0">and 2 more</a>')
   })
 
+  it('links the requirements beside the README that the reader may see', async () => {
+    const { push, repository, look } = await aPackage()
+    const hidden = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/part' })
+    await hidden.push('1.0.0', { name: 'acme/hidden' })
+    await push('3.0.0', { manifest: { require: { 'acme/part': '^1', 'acme/hidden': '^1', php: '*' } } })
+    const { body } = await look()
+    expect(body).toContain(
+      `<li><a href="/${repository.path}/packages/acme/part">acme/part</a> <code>^1</code>`,
+    )
+    expect(body).toContain('<li>acme/hidden <code>')
+    expect(body).toContain('<li>php <code>')
+  })
+
+  it('shows where users get help', async () => {
+    const { push, look } = await aPackage()
+    const support = {
+      issues: 'https://acme.example/issues?a=1&b=2',
+      docs: 'https://acme.example/docs',
+      irc: 'ircs://irc.acme.example/lib',
+      email: 'help@acme.example',
+      source: 'https://acme.example/source',
+      forum: 'javascript:alert(1)',
+    }
+    await push('3.0.0', { manifest: { support } })
+    const { body } = await look()
+    const [, shown = ''] = /<dt>Support<\/dt><dd>(.*?)<\/dd>/.exec(body) ?? []
+    expect(
+      Array.from(shown.matchAll(/href="([^"]*)"[^>]*>([^<]*)</g), ([, url, title]) => [title, url]),
+    ).toEqual([
+      ['Issues', 'https://acme.example/issues?a=1&amp;b=2'],
+      ['Documentation', 'https://acme.example/docs'],
+      ['IRC', 'ircs://irc.acme.example/lib'],
+      ['Email', 'mailto:help@acme.example'],
+    ])
+    expect(body).toContain('<dt>Source</dt><dd><a href="https://acme.example/source"')
+  })
+
   it('shows an older version, and how to require one that Composer knows by another name', async () => {
     const { look } = await aPackage()
     expect((await look('?version=1.0.0')).body).toContain('composer require acme/lib:1.0.0')

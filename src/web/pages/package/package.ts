@@ -25,6 +25,8 @@ import {
 /** The number of days, and of versions, in the charts. */
 const chartDays = 30
 const chartVersions = 12
+/** The number of requirements beside the README. The page of the dependencies has all. */
+const shownRequires = 10
 
 /** A bar of a chart. */
 interface Bar {
@@ -38,8 +40,11 @@ const packagePage = page<
     offered: ListedVersion[]
     manifest: ManifestSummary
     advisories: number
-    /** The package that replaces an abandoned one. Null when it is not found. */
-    replacement: FoundRequirement | null
+    /** The requirements that are shown, and how many more there are. */
+    requires: ManifestSummary['requires']
+    moreRequires: number
+    /** The packages that the reader may see, among the requirements and the replacement of an abandoned package. */
+    places: Map<string, FoundRequirement>
     readme: RenderedReadme
     /** Downloads of the package by day. */
     days: Bar[]
@@ -67,6 +72,8 @@ export async function packagePageRoutes(
     const days = await listPackageDays(db, view.about.id, chartDays)
     const newest = offered.slice(0, chartVersions).toReversed()
     const readme = await loadReadme({ db, archives, readmes }, shown)
+    const manifest = readManifest(shown.metadata)
+    const requires = manifest.requires.slice(0, shownRequires)
     linkToFeed(reply, `/${view.repository.path}/packages/${view.about.name}/-/feed.atom`)
     return packagePage(reply, view.session ?? nobody, {
       ...view,
@@ -75,9 +82,11 @@ export async function packagePageRoutes(
       days: days.map(({ day, count }) => ({ label: day, count })),
       versionBars: newest.map(({ version, downloads }) => ({ label: version, count: downloads })),
       badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
-      manifest: readManifest(shown.metadata),
+      manifest,
+      requires,
+      moreRequires: manifest.requires.length - requires.length,
       advisories: await countAdvisories(db, view.about.id),
-      replacement: await findReplacement(view),
+      places: await findPlaces(view, [...requires.map(([name]) => name), view.about.replacement]),
       readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
     })
   })
@@ -86,14 +95,14 @@ export async function packagePageRoutes(
     return `${config.baseUrl}/${repository.path}/packages/${about.name}`
   }
 
-  async function findReplacement({
-    session,
-    repository,
-    about,
-  }: PackageView): Promise<FoundRequirement | null> {
-    if (about.replacement === null) return null
+  async function findPlaces(
+    { session, repository }: PackageView,
+    names: (string | null)[],
+  ): Promise<Map<string, FoundRequirement>> {
     const reader = { accountId: session?.account.id ?? null, repositoryId: repository.id }
-    return (await listRequirementPlaces(db, reader, [about.replacement]))[0] ?? null
+    const wanted = names.filter((name) => name !== null)
+    const places = wanted.length > 0 ? await listRequirementPlaces(db, reader, wanted) : []
+    return new Map(places.map((place) => [place.name, place]))
   }
 }
 
