@@ -69,6 +69,7 @@ const acts = {
   listRepositories: { on: 'account', scope: 'repo-basic-info:r' },
   findArchives: { on: 'account', scope: 'registry-package:r' },
   createGroup: { on: 'account', scope: 'group-resource:rw', isForPeople: true },
+  leaveGroup: { on: 'account', scope: 'group-resource:rw', isForPeople: true },
   readOwnAccess: { on: 'account', scope: 'account-profile:r', isForPeople: true },
   endOwnSession: { on: 'account', scope: 'account-profile:rw', isForPeople: true },
   // The export contains what the acts with these scopes return: emails, groups and names of private repositories.

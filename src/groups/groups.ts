@@ -81,15 +81,6 @@ export async function insertGroup(
   return rows[0] as Group
 }
 
-/** Returns whether a group requires a second factor of its members. */
-export async function isFactorRequired(db: Queryable, groupId: string): Promise<boolean> {
-  const { rows } = await db.query<{ isRequired: boolean }>(
-    'select requires_second_factor as "isRequired" from repository_group where id = $1',
-    [groupId],
-  )
-  return rows[0]?.isRequired === true
-}
-
 /** The settings of a group. */
 export interface GroupSettings extends Group {
   createdAt: Date

@@ -75,6 +75,8 @@ function registries(): Stop[] {
       'group-members-remove': '/acme/-/members/remove?username=bob',
       'group-invitations': '/acme/-/invitations',
       'group-invitation-made': ['/acme/-/invitations', (page) => press(page, 'Invite')],
+      'group-settings': '/acme/-/settings',
+      'group-leave': '/acme/-/leave',
       'group-deploy-tokens': '/acme/-/deploy-tokens',
       'group-deploy-tokens-refused': ['/acme/-/deploy-tokens', (page) => submit(page, { Name: 'ci' })],
       'group-deploy-token-made': [

@@ -15,7 +15,7 @@ import { findGroupMember, type GroupMember, listGroupMembers } from '../../group
 import { changeMember } from '../../groups/membership.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { conflict, keepingRules, notFound } from './errors.ts'
+import { type ApiError, conflict, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import {
   type ApiContext,
@@ -98,6 +98,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
   const mayAdd = guardGroup('createRepository', context)
   const mayRead = guardGroup('readGroup', context)
   const mayManage = guardGroup('manageGroup', context)
+  const mayLeave = guardPerson('leaveGroup', context)
   const mayDelete = guardAdministrator('deleteGroup', context)
   const tag = 'Groups'
 
@@ -263,7 +264,30 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     }),
     async (request, reply) => {
       const outcome = await change(mayManage.granted(request), request.params.username, 'none')
-      if (outcome === 'unchanged') throw notFound('the account is not a member of the group')
+      if (outcome === 'unchanged') throw notAMember()
+      return reply.code(204).send()
+    },
+  )
+
+  app.delete(
+    '/user/groups/:group',
+    endpoint(mayLeave, {
+      operationId: 'leaveGroup',
+      tag,
+      summary: 'Leave a group',
+      description:
+        'The account gives up its role in the group. Roles on its repositories do not change. The last admin cannot leave.',
+      params: GroupPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { accountId, username, by } = mayLeave.granted(request)
+      const group = await findGroup(db, request.params.group)
+      if (!group) throw notAMember()
+      const account = { id: accountId, username }
+      const outcome = await changeMember(db, by, { place: { groupId: group.id }, account, role: 'none' })
+      if (outcome === 'unchanged') throw notAMember()
+      if (outcome === 'last-admin') throw lastAdmin()
       return reply.code(204).send()
     },
   )
@@ -276,8 +300,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     const account = await findAccountByUsername(db, username)
     if (!account) throw notFound('account not found')
     const outcome = await changeMember(db, by, { place: { groupId }, account, role })
-    if (outcome === 'last-admin')
-      throw conflict('the group would have no admin: make another member admin first')
+    if (outcome === 'last-admin') throw lastAdmin()
     return outcome
   }
 
@@ -286,6 +309,15 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     if (!settings) throw notFound('group not found')
     return describeSettings(settings)
   }
+}
+
+/** The same for a group that does not exist: nobody learns from it which groups there are. */
+function notAMember(): ApiError {
+  return notFound('the account is not a member of the group')
+}
+
+function lastAdmin(): ApiError {
+  return conflict('the group would have no admin: make another member admin first')
 }
 
 function describeSettings({

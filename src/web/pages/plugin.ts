@@ -10,7 +10,9 @@ import { docsRoutes } from './docs.ts'
 import { activityRoutes } from './group/activity.ts'
 import { deployTokenPageRoutes } from './group/deploy-tokens.ts'
 import { groupPageRoutes } from './group/group.ts'
+import { groupSettingsRoutes } from './group/group-settings.ts'
 import { groupInvitationRoutes } from './group/invitations.ts'
+import { leaveGroupRoutes } from './group/leave.ts'
 import { memberPageRoutes } from './group/members.ts'
 import { repositoryPageRoutes } from './group/repository.ts'
 import { repositorySettingsRoutes } from './group/repository-settings.ts'
@@ -51,6 +53,8 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await groupPageRoutes(app, context)
     await memberPageRoutes(app, context)
     await groupInvitationRoutes(app, context)
+    await groupSettingsRoutes(app, context)
+    await leaveGroupRoutes(app, context)
     await deployTokenPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)

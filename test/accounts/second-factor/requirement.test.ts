@@ -217,7 +217,7 @@ describe('a group that requires a second factor', () => {
     const token = await aPersonalToken(t.db, member, {
       scopes: ['group-resource:r', 'repo-basic-info:r', 'registry-package:r'],
     })
-    const url = `/${group.name}/-/members`
+    const url = `/${group.name}/-/settings`
     const csrf_token = csrfTokenIn(await t.app.inject({ url, headers: { cookie: admin.cookie } }))
     const rule = (second_factor: string) =>
       post(t.app, `${url}/second-factor`, admin.cookie, { csrf_token, second_factor })

@@ -206,7 +206,7 @@ const twins: Record<Act, Twin> = {
   waiveSecondFactor: {
     kind: 'opens',
     api: ['PATCH', G, { requires_second_factor: false }],
-    page: ['POST', '/{group}/-/members/second-factor', { second_factor: 'optional' }],
+    page: ['POST', '/{group}/-/settings/second-factor', { second_factor: 'optional' }],
     command: 'group set',
   },
   readProfile: { kind: 'anyone', api: ['GET', '/user'], page: ['GET', '/settings/account'], command: null },
@@ -240,6 +240,12 @@ const twins: Record<Act, Twin> = {
     api: ['POST', '/groups', {}],
     page: ['POST', '/new/group', { name: 'Not Good' }],
     command: 'group create',
+  },
+  leaveGroup: {
+    kind: 'people',
+    api: ['DELETE', '/user/groups/{group}'],
+    page: ['POST', '/{group}/-/leave'],
+    command: null,
   },
   readOwnAccess: {
     kind: 'people',

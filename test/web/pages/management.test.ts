@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
 import type { Role } from '../../../src/domain/permissions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { insertEvents } from '../../../src/events/events.ts'
@@ -228,6 +229,55 @@ describe('/<group>/<name>/-/members', () => {
   })
 })
 
+describe('the admins of a place', () => {
+  const adminsOn = (body: string) => /<h2 id="admins">Admins<\/h2>\s*<p>([^<]*)<\/p>/.exec(body)?.[1] ?? null
+
+  it('are named to its members, and to nobody else', async () => {
+    const [member, visitor] = [await aVisitor(), await aVisitor()]
+    const group = await aGroup(t.db)
+    const repository = await aRepository(t.db, { group, visibility: 'public' })
+    const [ofGroup, ofRepository, disabled] = [
+      await anAccount(t.db),
+      await anAccount(t.db),
+      await anAccount(t.db),
+    ]
+    await aGroupMember(t.db, ofGroup, group, 'admin')
+    await aGroupMember(t.db, disabled, group, 'admin')
+    await disableAccount(t.db, operator, disabled.id)
+    await aMember(t.db, ofRepository, repository, 'admin')
+    await aGroupMember(t.db, member.account, group, 'guest')
+    const page = async (url: string, { open } = member) => adminsOn((await open(`/${url}`)).body)
+    expect(await page(group.name)).toBe(ofGroup.username)
+    const both = [ofGroup.username, ofRepository.username].toSorted().join(' and ')
+    expect(await page(repository.path)).toBe(both)
+    expect([await page(group.name, visitor), await page(repository.path, visitor)]).toEqual([null, null])
+    expect(adminsOn((await look(`/${repository.path}`)).body)).toBeNull()
+  })
+})
+
+describe('leaving a group', () => {
+  it('ends the own role of a member, after a question', async () => {
+    const { account, open, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'developer')
+    expect((await open(`/${group.name}`)).body).toContain(`href="/${group.name}/-/leave"`)
+    expect((await open(`/${group.name}/-/leave`)).body).toContain(`Leave ${group.name}?`)
+    expect((await send(`/${group.name}/-/leave`, {})).headers.location).toBe('/')
+    expect((await open(`/${group.name}`)).statusCode).toBe(404)
+    const events = await eventsOf(t.db, { groupId: group.id }, ['action', 'actorId'])
+    expect(events.at(-1)).toMatchObject({ action: 'remove-group-member', actorId: account.id })
+    expect((await send(`/${group.name}/-/leave`, {})).statusCode).toBe(404)
+  })
+
+  it('is refused to the last admin', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const refused = await send(`/${group.name}/-/leave`, {})
+    expect([refused.statusCode, refused.body.includes('You are the last admin')]).toEqual([409, true])
+  })
+})
+
 describe('the role of the reader', () => {
   const badge = (body: string) => /<h1>.*<\/h1>\s+<p class="badges">.*<\/p>/.exec(body)?.[0] ?? ''
 
@@ -235,7 +285,7 @@ describe('the role of the reader', () => {
     const { account, open } = await aVisitor()
     const group = await aGroup(t.db)
     await aGroupMember(t.db, account, group, 'admin')
-    for (const tab of ['', '/-/members', '/-/invitations', '/-/deploy-tokens']) {
+    for (const tab of ['', '/-/members', '/-/invitations', '/-/deploy-tokens', '/-/settings']) {
       expect(badge((await open(`/${group.name}${tab}`)).body), tab).toContain('badge">admin<')
     }
   })

@@ -181,9 +181,15 @@ const forms: Record<string, Case[] | string> = {
         return send(`/${group.name}/-/restore`, { name: repository.path.split('/')[1] ?? '' })
       }),
     ],
-    'members/second-factor': [
+    leave: [
+      leavesNotice('You left', async ({ send, group, ofGroup }) => {
+        await aGroupMember(t.db, await anAccount(t.db), group, 'admin')
+        return send(`${ofGroup}/leave`)
+      }),
+    ],
+    'settings/second-factor': [
       leavesNotice('does not require a second factor', ({ send, ofGroup }) =>
-        send(`${ofGroup}/members/second-factor`, { second_factor: 'optional' }),
+        send(`${ofGroup}/settings/second-factor`, { second_factor: 'optional' }),
       ),
     ],
     invitations: [

@@ -32,7 +32,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/second-factor/passkeys',
     '/settings/second-factor/passkeys/remove',
     '/settings/account/identities/unlink',
-    '/:group/-/members/second-factor',
+    '/:group/-/settings/second-factor',
     '/:group/:name/-/settings/delete',
     '/:group/:name/-/upstreams/remove',
     '/:group/:name/packages/:vendor/:package/-/versions/delete',
@@ -58,6 +58,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
   plain: [
     '/:group/-/deploy-tokens/revoke',
     '/:group/-/invitations/withdraw',
+    '/:group/-/leave',
     '/:group/-/members',
     '/:group/-/members/remove',
     '/:group/-/restore',

@@ -8,9 +8,11 @@ import {
   accountReader,
   listRepositoriesOfGroup,
 } from '../../../groups/accessible-repositories.ts'
+import { describeAdmins } from '../../../groups/admins.ts'
 import { type DeletedRepository, listDeletedRepositories } from '../../../groups/deleted-repositories.ts'
 import { restoreRepository } from '../../../groups/group-lifecycle.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../../groups/groups.ts'
+import { findGroupMember } from '../../../groups/members.ts'
 import { addContents, maxCounted, type RepositoryContent } from '../../../packages/tables/dashboard.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
@@ -26,6 +28,10 @@ const maxDeleted = 100
 const groupPage = page<{
   group: VisibleGroup
   isAdmin: boolean
+  /** Who the admins are, as words. Null when there is none, and for visitors without a role on the group. */
+  admins: string | null
+  /** Whether the visitor is a member of the group, and can leave it. */
+  isMember: boolean
   /** The bytes of its archives and their maximum, null for none. Null for visitors without a role on the group. */
   storage: (GroupBytes & { max: number | null }) | null
   repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
@@ -60,6 +66,9 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
       return groupPage(reply, session ?? nobody, {
         group,
         isAdmin,
+        admins: group.role && (await describeAdmins(db, { groupId: group.id })),
+        isMember:
+          session !== null && (await findGroupMember(db, group.id, session.account.username)) !== null,
         deleted: isAdmin
           ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted })
           : [],

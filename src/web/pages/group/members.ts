@@ -1,19 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { findAccountByUsername } from '../../../accounts/accounts.ts'
-import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import { type ListPart, pageOf } from '../../../domain/paging.ts'
 import { type Role, roles } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
-import { requireFactorOfMembers } from '../../../groups/group-lifecycle.ts'
-import { isFactorRequired, type VisibleGroup } from '../../../groups/groups.ts'
+import type { VisibleGroup } from '../../../groups/groups.ts'
 import { findGroupMember, listGroupMembers, listMembers } from '../../../groups/members.ts'
 import { changeMember, type MemberChange } from '../../../groups/membership.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
-import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
@@ -57,8 +54,6 @@ const membersPage = page<{
   row: MemberChoice | null
   problem: string | null
   next: string | null
-  /** Whether members need a second factor; null on the page of a repository. */
-  requiresFactor: boolean | null
 }>('pages/members')
 
 const MembersQuery = z.object({ after: text })
@@ -66,7 +61,6 @@ const UsernameQuery = z.object({ username: text })
 const username = text.transform((name) => name.trim())
 /** `row` is for the form in the row of a member. */
 const MemberForm = z.object({ username, role: z.enum(roles), row: z.literal('yes').optional() })
-const RuleForm = z.object({ second_factor: z.enum(['required', 'optional']) })
 const RemovalForm = z.object({ username })
 
 type MembersRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
@@ -151,31 +145,6 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     )
   }
 
-  app.post<{ Params: { group: string } }>(
-    '/:group/-/members/second-factor',
-    signedIn(
-      context,
-      { form: (request) => membersUrl({ group: request.params.group }) },
-      async ({ session, prove, by }, request, reply) => {
-        const { group: name } = request.params
-        const back = membersUrl({ group: name })
-        const group = await managedGroup(db, name, session, 'waiveSecondFactor')
-        await prove('waiveSecondFactor')
-        const isRequired = readForm(RuleForm, request).second_factor === 'required'
-        if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
-          throw new PageError(
-            409,
-            'Add a second factor to your own account first. Otherwise you would lose your role in this group.',
-          )
-        }
-        await requireFactorOfMembers(db, by, group, isRequired)
-        const what = isRequired ? 'requires' : 'does not require'
-        leaveNotice(request, reply, config, `${name} ${what} a second factor of its members.`)
-        return reply.redirect(back, 303)
-      },
-    ),
-  )
-
   async function placeOf(
     { params }: MembersRequest,
     session: Session,
@@ -238,7 +207,6 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       members,
       roles,
       next,
-      requiresFactor: 'groupId' in place.target ? await isFactorRequired(db, place.target.groupId) : null,
     })
   }
 

@@ -4,6 +4,7 @@ import type { AppContext } from '../../../context.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { type ListPart, type Page, pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
+import { describeAdmins } from '../../../groups/admins.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../../../groups/repositories.ts'
 import {
   type ListedPackage,
@@ -27,6 +28,8 @@ const RepositoryQuery = z.object({ q: text, sort: text, after: text })
 const repositoryPage = page<{
   repository: VisibleRepository
   mayPush: boolean
+  /** Who the admins are, as words. Null when there is none, and for visitors without a role. */
+  admins: string | null
   packages: ListedPackage[]
   /** The first packages of upstreams, and the first names that wait for approval. */
   mirrored: ListedMirror[]
@@ -97,6 +100,7 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
       return repositoryPage(reply, session ?? nobody, {
         repository,
         mirrored,
+        admins: repository.role && (await describeAdmins(db, { repositoryId: repository.id })),
         mayPush: isAtLeast(repository.role, 'developer'),
         packages,
         next,
