@@ -31,9 +31,12 @@ export interface SeenEvent extends RegistryEvent {
 /** SQL that tells whether an event `e` is one of a repository or group. Ids are unique among these. */
 export const isRegistryEvent = '(e.repository_id is not null or e.group_id is not null)'
 
-/** SQL for columns of an event `e` with the account `u`. An event stays when its account is deleted. */
+/** SQL for the name of the account `u` that caused an event `e`. An event stays when its account is deleted. */
+const actorName =
+  "case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end"
+/** SQL for columns of an event `e` with the account `u`. */
 const commonColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end as username,
+            ${actorName} as username,
             e.token_kind as "tokenKind", e.token_id as "tokenId",
             (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
 const eventColumns = `${commonColumns}, host(e.address) as ip, e.details`
@@ -133,6 +136,27 @@ export async function listPackageEvents(
     [repositoryId, packageName, before, limit, readerId],
   )
   return rows
+}
+
+/**
+ * Finds the account that changed a version, or the whole package, at a time in milliseconds. Null when no account did it,
+ * and when the event was swept.
+ */
+export async function findPackageActor(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+  { action, version, moment }: { action: RegistryAction; version: string; moment: Date },
+): Promise<string | null> {
+  const { rows } = await db.query<{ username: string | null }>(
+    `select ${actorName} as username
+       from event e left join account u on u.id = e.actor_id
+      where e.repository_id = $1 and e.package = $2 and e.action = $3 and (e.version = $4 or e.version is null)
+        and date_trunc('milliseconds', e.happened_at) = $5
+      order by e.id desc limit 1`,
+    [repositoryId, packageName, action, version, moment],
+  )
+  return rows[0]?.username ?? null
 }
 
 /** An event of any repository or group, even of a deleted one. */

@@ -1,13 +1,21 @@
+interface PageErrorOptions {
+  headers?: Record<string, string>
+  /** Where the person can go on. Null for nowhere in particular. */
+  next?: { url: string; label: string } | null
+}
+
 /** An error that is shown as a page. `message` says what happened and what to do. */
 export class PageError extends Error {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
+  readonly next: { url: string; label: string } | null
 
-  constructor(status: number, message: string, headers: Record<string, string> = {}) {
+  constructor(status: number, message: string, { headers = {}, next = null }: PageErrorOptions = {}) {
     super(message)
     this.name = 'PageError'
     this.status = status
     this.headers = headers
+    this.next = next
   }
 }
 

@@ -74,7 +74,7 @@ export function setPageHeaders(reply: FastifyReply, policy: string): void {
   })
 }
 
-const errorPage = page<{ status: number; title: string; message: string }>('error')
+const errorPage = page<{ status: number; title: string; message: string; next: PageError['next'] }>('error')
 
 const titles: Record<number, string> = {
   400: 'Bad request',
@@ -118,7 +118,7 @@ function pageErrorOf(refusal: Refusal): PageError {
   return new PageError(
     status,
     messageOf(refusal),
-    seconds === undefined ? {} : { 'retry-after': `${seconds}` },
+    seconds === undefined ? {} : { headers: { 'retry-after': `${seconds}` } },
   )
 }
 
@@ -176,6 +176,6 @@ export async function showUndecodableUrl(
   void reply.send(await request.server.view('error', content))
 }
 
-function contentOf({ status, message }: PageError) {
-  return { status, title: titles[status] ?? 'The request failed', message }
+function contentOf({ status, message, next }: PageError) {
+  return { status, title: titles[status] ?? 'The request failed', message, next }
 }

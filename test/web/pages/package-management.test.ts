@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../../src/domain/permissions.ts'
+import { operator } from '../../../src/domain/principal.ts'
+import { purgeVersion } from '../../../src/packages/lifecycle/deletion.ts'
 import { cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
@@ -43,6 +45,53 @@ describe('…/-/versions', () => {
     expect((await send('versions/restore', { version })).statusCode).toBe(409)
     expect((await send('versions/delete', { version: '9.9.9' })).statusCode).toBe(404)
     expect((await open(`${home}/-/versions/delete?version=9.9.9`)).statusCode).toBe(404)
+  })
+
+  it('tells people who may publish who deleted a version, and admins how to restore it', async () => {
+    const { account, repository, home, open, send, offered } = await aMaintainer()
+    const developer = await aPublisher(t, { repository, role: 'developer' })
+    const developerCookie = await signIn(t.app, developer.account)
+    const guest = await aPublisher(t, { repository, role: 'guest' })
+    const guestCookie = await signIn(t.app, guest.account)
+    const look = (cookie: string, below = '') =>
+      t.app.inject({ url: `${home}${below}?version=1.0.0`, headers: { cookie } })
+    await send('versions/delete', { version })
+    const said = new RegExp(
+      `Version 1\\.0\\.0 was deleted by ${account.username} on \\d+ \\w+ \\d{4}, \\d\\d:\\d\\d UTC\\.`,
+    )
+    for (const below of ['', '/-/files', '/-/dependencies', '/-/download']) {
+      const { statusCode, body } = await open(`${home}${below}?version=1.0.0`)
+      expect([statusCode, said.test(body)]).toEqual([410, true])
+      expect((await look(guestCookie, below)).statusCode).toBe(404)
+    }
+    const whole = await open(home)
+    expect([whole.statusCode, whole.body.includes('All versions of acme/lib are deleted')]).toEqual([
+      410,
+      true,
+    ])
+    expect((await look(developerCookie)).body).toContain('An admin of the repository can restore it.')
+
+    const [, link = ''] =
+      /href="([^"]+)">Restore 1.0.0</.exec((await open(`${home}?version=1.0.0`)).body) ?? []
+    expect((await open(link)).body).toContain('Restore version 1.0.0?')
+    await send('versions/restore', { version })
+    expect(await offered()).toBe(true)
+    expect((await open(`${home}?version=9.9.9`)).statusCode).toBe(404)
+  })
+
+  it('says that a purged version is gone, and offers no way to restore it', async () => {
+    const { home, open, repository, account } = await aMaintainer()
+    await purgeVersion(t.db, {
+      repositoryId: repository.id,
+      packageName: 'acme/lib',
+      version,
+      by: { ...operator, accountId: account.id },
+      baseUrl: t.config.baseUrl,
+    })
+    const { statusCode, body } = await open(`${home}?version=1.0.0`)
+    expect(statusCode).toBe(410)
+    expect(body).toContain(`Version 1.0.0 was purged by ${account.username} on `)
+    expect(body).not.toContain('Restore')
   })
 
   it('quarantines with a reason, and releases', async () => {

@@ -13,6 +13,7 @@ import {
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { readSession } from '../../visit.ts'
 import { may } from '../permit.ts'
+import { missingVersion } from './missing-version.ts'
 
 /** A route below the page of a package. */
 export interface PackageRoute {
@@ -44,14 +45,17 @@ export async function findPackageView(
   return { session, repository, about }
 }
 
-/** Finds a version that is not deleted; the latest one for ''. Throws 404 when there is none. */
+/**
+ * Finds a version that is not deleted; the latest one for ''. Throws 404 when there is none. People who may publish see
+ * that it was deleted, by whom and when.
+ */
 export async function findShownVersion(
   { db }: AppContext,
-  { about }: PackageView,
+  view: PackageView,
   version: string,
 ): Promise<DescribedVersion> {
-  const shown = await findDescribedVersion(db, about.id, version || null)
-  if (!shown) throw pageNotFound()
+  const shown = await findDescribedVersion(db, view.about.id, version || null)
+  if (!shown) throw await missingVersion(db, view, version)
   return shown
 }
 
