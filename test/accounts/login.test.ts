@@ -223,7 +223,7 @@ describe('a form whose session has ended', () => {
 
   it.each([
     ['/settings/account/password', '/settings/account'],
-    ['/settings/tokens', '/settings/tokens'],
+    ['/settings/tokens/new', '/settings/tokens/new'],
     ['/settings/tokens/revoke', '/settings/tokens'],
     ['/settings/authorizations/withdraw', '/settings/authorizations'],
   ])('that was sent to %s leads through the sign-in back to %s', async (action, page) => {

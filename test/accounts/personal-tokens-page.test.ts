@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { listPersonalTokens } from '../../src/accounts/personal-tokens.ts'
+import { enforcedScopes } from '../../src/domain/permissions.ts'
+import { coversAll } from '../../src/domain/scopes.ts'
 import { kindOfSecret } from '../../src/domain/secrets.ts'
 import {
   aMember,
@@ -25,7 +27,7 @@ describe('/settings/tokens', () => {
     const repository = await aRepository(t.db)
     await aMember(t.db, account, repository, 'developer')
     const cookie = await signIn(t.app, account)
-    const url = `/settings/tokens${query.replace('REPOSITORY', repository.path)}`
+    const url = `/settings/tokens/new${query.replace('REPOSITORY', repository.path)}`
     const page = await t.app.inject({ url, headers: { cookie } })
     const fields = {
       csrf_token: csrfTokenIn(page),
@@ -38,7 +40,7 @@ describe('/settings/tokens', () => {
   }
 
   const make = (cookie: string, fields: Record<string, string | string[]>) =>
-    post(t.app, '/settings/tokens', cookie, fields)
+    post(t.app, '/settings/tokens/new', cookie, fields)
 
   it('offers 50 repositories, and finds the others by a search that keeps the entered values', async () => {
     const { account, repository, cookie, fields } = await anOpenPage()
@@ -48,7 +50,7 @@ describe('/settings/tokens', () => {
         path,
         !!checked,
       ])
-    const page = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    const page = await t.app.inject({ url: '/settings/tokens/new', headers: { cookie } })
     expect(offered(page.body)).toHaveLength(50)
     const [group = ''] = repository.path.split('/')
     const search = {
@@ -77,7 +79,7 @@ describe('/settings/tokens', () => {
     await addPersonalTokens(t.db, account, 70)
     const open = async (url: string) => (await t.app.inject({ url, headers: { cookie } })).body
     const names = (body: string) =>
-      Array.from(body.matchAll(/class="title">token number (\d+)</g), ([, number]) => Number(number))
+      Array.from(body.matchAll(/<th scope="row">token number (\d+)</g), ([, number]) => Number(number))
     const first = await open('/settings/tokens')
     const next = /<a href="(\/settings\/tokens\?after=\d+)">Older tokens/.exec(first)?.[1] ?? ''
     const second = await open(next)
@@ -106,8 +108,7 @@ describe('/settings/tokens', () => {
   })
 
   it('hides permissions that only other services check', async () => {
-    const { cookie } = await anOpenPage()
-    const { body } = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    const { body } = (await anOpenPage()).page
     const [own = '', others = ''] = body.split('<summary>For other services</summary>')
     expect(own).toContain('value="registry-package:rw"')
     expect(own).not.toContain('value="repo-code:rw"')
@@ -133,7 +134,7 @@ describe('/settings/tokens', () => {
     const { cookie, fields } = await anOpenPage()
     await make(cookie, { ...fields, name: 'build\u200bserver' })
     const { body } = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
-    expect(body).toContain('<h2 class="title">build[U+200B]server</h2>')
+    expect(body).toContain('<th scope="row">build[U+200B]server</th>')
   })
 
   it.each([
@@ -210,14 +211,58 @@ describe('/settings/tokens', () => {
 
   it('fills in the form from a link that names a task and a repository', async () => {
     const { repository, page } = await anOpenPage('?preset=publish&repository=REPOSITORY')
-    expect(checkedIn(page.body)).toEqual(['registry-package:rw', 'specified', repository.path])
+    expect(checkedIn(page.body)).toEqual(['publish', 'specified', repository.path])
     expect(page.body).toContain('value="Publish packages"')
   })
 
   it('ignores a preset that does not exist', async () => {
     const { page } = await anOpenPage('?preset=__proto__')
     expect(page.statusCode).toBe(200)
-    expect(checkedIn(page.body)).toEqual(['all'])
+    expect(checkedIn(page.body)).toEqual(['pull', 'all'])
+  })
+
+  it.each([
+    ['pull', ['registry-package:r']],
+    ['publish', ['registry-package:rw']],
+    [
+      'manage',
+      ['registry-package:rw', 'registry-package-delete:rw', 'registry-manage:rw', 'repo-basic-info:r'],
+    ],
+  ])('gives the permissions of the task %s, whatever single ones are chosen', async (preset, scopes) => {
+    const { account, cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, preset, scope: ['account-email:r'] })
+    expect((await listPersonalTokens(t.db, account.id))[0]?.scopes).toEqual(scopes)
+  })
+
+  it('gives all permissions that this server checks for the task Everything', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, preset: 'everything', scope: [] })
+    const [token] = await listPersonalTokens(t.db, account.id)
+    const given = token?.scopes ?? []
+    expect(enforcedScopes.filter((scope) => !coversAll(given, [scope]))).toEqual([])
+    expect(given.filter((scope) => !enforcedScopes.includes(scope))).toEqual([])
+  })
+
+  it('gives the chosen permissions when no task is chosen', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, preset: 'custom', scope: ['account-email:r'] })
+    expect((await listPersonalTokens(t.db, account.id))[0]?.scopes).toEqual(['account-email:r'])
+  })
+
+  it('leads links to the form that was in the list to the page of the form', async () => {
+    const { cookie } = await anOpenPage()
+    const query = '?preset=publish&repository=acme%2Fphp'
+    const { statusCode, headers } = await t.app.inject({
+      url: `/settings/tokens${query}`,
+      headers: { cookie },
+    })
+    expect([statusCode, headers.location]).toEqual([302, `/settings/tokens/new${query}`])
+  })
+
+  it('takes the form at the URL of the list too', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    expect((await post(t.app, '/settings/tokens', cookie, fields)).statusCode).toBe(200)
+    expect(await listPersonalTokens(t.db, account.id)).toHaveLength(1)
   })
 
   it('offers all permissions of SPEC 2.4', async () => {

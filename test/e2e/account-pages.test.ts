@@ -50,7 +50,9 @@ describe.skipIf(!hasBrowser)(
 
     it('makes a token for a task, which works, and revokes it', async () => {
       const { repository, page } = await aVisitor()
-      await page.getByRole('link', { name: 'Publish packages' }).click()
+      await page.getByRole('link', { name: 'New token' }).click()
+      await page.getByLabel('Name', { exact: true }).fill('build server')
+      await page.getByRole('radio', { name: 'Publish packages' }).check()
       await page.getByLabel('Only the repositories you choose').check()
       await page.getByLabel(repository.path).check()
       await press(page, 'Create token')
@@ -60,9 +62,10 @@ describe.skipIf(!hasBrowser)(
       expect((await fetch(root, { headers: { authorization } })).status).toBe(200)
 
       await page.getByRole('link', { name: 'Done, I have copied it' }).click()
-      await page.getByRole('link', { name: 'Revoke Publish packages' }).click()
+      await page.getByLabel('Acts on build server').click()
+      await page.getByRole('link', { name: 'Revoke build server' }).click()
       await press(page, 'Revoke')
-      await page.getByText('The token Publish packages was revoked').waitFor()
+      await page.getByText('The token build server was revoked').waitFor()
       expect((await fetch(root, { headers: { authorization } })).status).toBe(401)
     })
 
@@ -99,6 +102,7 @@ describe.skipIf(!hasBrowser)(
         ...[
           '/',
           '/settings/tokens',
+          '/settings/tokens/new',
           '/settings/account',
           '/settings/sessions',
           '/settings/security',

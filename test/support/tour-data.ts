@@ -63,6 +63,13 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await aGroupMember(db, ann, group, 'admin')
   await aGroupMember(db, bob, group, 'developer')
   const token = await aPersonalToken(db, ann, { name: 'build server', expiry: { inDays: 5 } })
+  await aPersonalToken(db, ann, {
+    name: 'laptop',
+    scopes: ['registry-package:r', 'registry-manage:r', 'account-profile:r'],
+    resourceScope: 'specified',
+    repositoryIds: [repository.id],
+    expiry: 'never',
+  })
   await aDeployToken(db, group, { name: 'staging', madeBy: ann })
   await aDeployToken(db, group, {
     name: 'A-long-name-'.repeat(8),

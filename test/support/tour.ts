@@ -184,15 +184,26 @@ function personal({ application }: TourData): Stop[] {
       security: '/settings/security',
       sessions: '/settings/sessions',
       tokens: '/settings/tokens',
-      'tokens-preset': '/settings/tokens?preset=publish&repository=acme/php',
-      'tokens-refused': ['/settings/tokens', (page) => submit(page, { Name: 'x' }, 'Create token')],
+      'token-new': '/settings/tokens/new?preset=publish&repository=acme/php',
+      'token-new-single': [
+        '/settings/tokens/new',
+        (page) => page.getByLabel('Choose single permissions').check(),
+      ],
+      'token-new-refused': [
+        '/settings/tokens/new',
+        async (page) => {
+          await page.getByLabel('Only the repositories you choose').check()
+          await submit(page, { Name: 'x' }, 'Create token')
+        },
+      ],
       'token-made': [
-        '/settings/tokens?preset=pull&repository=acme/php',
+        '/settings/tokens/new?preset=pull&repository=acme/php',
         (page) => submit(page, { Name: 'laptop' }, 'Create token'),
       ],
       'token-revoke': [
         '/settings/tokens',
         async (page) => {
+          await page.getByLabel('Acts on build server').click()
           await page.getByRole('link', { name: 'Revoke build server' }).click()
           await page.getByRole('dialog').waitFor()
         },

@@ -52,9 +52,9 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     expect((await confirm({ code: '123456' })).statusCode).toBe(403)
     expect((await send('/settings/tokens', token)).statusCode).toBe(303)
     const confirmed = await confirm({ current_password: password })
-    expect(confirmed.headers.location).toBe('/settings/tokens')
+    expect(confirmed.headers.location).toBe('/settings/tokens/new')
     const form = await t.app.inject({
-      url: '/settings/tokens',
+      url: '/settings/tokens/new',
       headers: { cookie: `${cookie}; ${cookiesOf(confirmed)}` },
     })
     expect(form.body).toContain('Nothing was done yet')

@@ -203,7 +203,7 @@ describe('GET /', () => {
     expect(body).toContain('First steps')
     expect(body).toMatch(new RegExp(`ask a site administrator: [^<]*${administrator}`))
     expect(body).toContain('href="/new/group"')
-    expect(body).toContain('href="/settings/tokens?preset=pull#new"')
+    expect(body).toContain('href="/settings/tokens/new?preset=pull"')
   })
 
   it('offers a new repository only to people who may create one', async () => {

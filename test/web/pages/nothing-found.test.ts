@@ -61,7 +61,7 @@ describe('a list in which nothing matches the search or the filter', () => {
     const firstIn = async (url: string) => emptyIn(await look(url, cookie))
     expect(await firstIn(`/${group.name}`)).toContain(`href="/new/repository?group=${group.name}"`)
     expect(await firstIn(`/${group.name}/-/deploy-tokens`)).toContain('href="#new"')
-    expect(await firstIn('/settings/tokens')).toContain('href="#new"')
+    expect(await firstIn('/settings/tokens')).toContain('href="/settings/tokens/new"')
     const { path } = await aRepository(t.db, { group })
     expect(await firstIn(`/${path}`)).toContain(`href="/${path}/-/upload"`)
     expect(await firstIn(`/${path}/-/upstreams`)).toContain('href="#add"')

@@ -517,16 +517,16 @@ const forms: Record<string, Case[] | string> = {
       return send('/settings/sessions/end-others')
     }),
   ],
-  '/settings/tokens': [
-    showsNotice('Copy it now', ({ send }) =>
-      send('/settings/tokens', {
-        name: 'ci',
-        scope: 'registry-package:r',
-        resource_scope: 'all',
-        lifetime_in_days: '30',
-      }),
-    ),
-  ],
+  ...Object.fromEntries(
+    ['/settings/tokens', '/settings/tokens/new'].map((url) => [
+      url,
+      [
+        showsNotice('Copy it now', ({ send }) =>
+          send(url, { name: 'ci', preset: 'pull', resource_scope: 'all', lifetime_in_days: '30' }),
+        ),
+      ],
+    ]),
+  ),
   '/settings/tokens/revoke': [
     leavesNotice('The token ci was revoked', async ({ account, send }) => {
       await aPersonalToken(t.db, account, { name: 'ci' })

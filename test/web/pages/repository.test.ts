@@ -211,7 +211,9 @@ describe('GET /<group>/<name>', () => {
     const { repository, account } = await aPublisher(t)
     const cookie = await signIn(t.app, account)
     const { body } = await look(`/${repository.path}/-/setup`, cookie)
-    const link = /href="(\/settings\/tokens\?preset=pull[^"#]+)/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+    const link = /href="(\/settings\/tokens\/new\?preset=pull[^"#]+)/
+      .exec(body)?.[1]
+      ?.replaceAll('&amp;', '&')
     const form = await look(link as string, cookie)
     expect(form.body).toContain(`value="${repository.path}" checked`)
   })

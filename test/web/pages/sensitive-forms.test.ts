@@ -42,6 +42,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/advisories/withdraw',
     '/:group/:name/packages/:vendor/:package/-/versions/release',
     '/settings/tokens',
+    '/settings/tokens/new',
     '/:group/-/deploy-tokens',
     '/:group/:name/-/deploy-tokens',
   ],
@@ -137,12 +138,12 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
   })
 
   const forms: Record<string, Record<string, string>> = {
-    '/settings/tokens': {
-      name: 'ci',
-      scope: 'registry-package:rw',
-      resource_scope: 'all',
-      lifetime_in_days: '30',
-    },
+    ...Object.fromEntries(
+      ['/settings/tokens', '/settings/tokens/new'].map((url) => [
+        url,
+        { name: 'ci', scope: 'registry-package:rw', resource_scope: 'all', lifetime_in_days: '30' },
+      ]),
+    ),
     '/:group/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
     '/:group/:name/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
     '/:group/:name/packages/:vendor/:package/-/versions/delete': { version: '1.0.0' },

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { isCalendarDay } from '../../../domain/calendar-day.ts'
 import type { Expiry } from '../../../domain/expiry.ts'
-import { type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'
+import { enforcedScopes, type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { covers, isScope } from '../../../domain/scopes.ts'
 import { readForm, text, textList } from '../../forms.ts'
@@ -18,6 +18,7 @@ export const PresetQuery = z.object({ preset: text, repository: textList })
 
 const NewTokenForm = z.object({
   name: text,
+  preset: text,
   scope: textList,
   resource_scope: text,
   repository: textList,
@@ -30,6 +31,8 @@ const NewTokenForm = z.object({
 /** The values of the form, as they were sent or as a preset fills them. */
 export interface TokenForm {
   name: string
+  /** A key of `presets`. Otherwise, the token gets `scopes`. */
+  preset: string
   scopes: string[]
   resourceScope: string
   /** Paths, such as `acme/php`. */
@@ -53,10 +56,28 @@ export interface TokenChoice {
   isAdmin: boolean
 }
 
-/** Common tasks of tokens. A link opens the form with the values of a task. */
-export const presets: Record<string, { title: string; scopes: string[] }> = {
-  pull: { title: 'Install packages', scopes: ['registry-package:r'] },
-  publish: { title: 'Publish packages', scopes: ['registry-package:rw'] },
+/** Common tasks of tokens, which the form offers before the single permissions. A link can choose one. */
+export const presets: Record<string, { title: string; hint: string; scopes: readonly string[] }> = {
+  pull: {
+    title: 'Install packages',
+    hint: 'For Composer on your machine, and for builds.',
+    scopes: ['registry-package:r'],
+  },
+  publish: {
+    title: 'Publish packages',
+    hint: 'Also installs them.',
+    scopes: ['registry-package:rw'],
+  },
+  manage: {
+    title: 'Manage repositories',
+    hint: 'Publishes and deletes packages, and changes members, settings and upstreams.',
+    scopes: ['registry-package:rw', 'registry-package-delete:rw', 'registry-manage:rw', 'repo-basic-info:r'],
+  },
+  everything: {
+    title: 'Everything',
+    hint: 'All that you may do yourself, also deleting repositories and groups.',
+    scopes: enforcedScopes.filter((scope) => !enforcedScopes.includes(`${scope}w`)),
+  },
 }
 
 /** Returns the form with the values of a query: `?preset=pull&repository=acme/php`. */
@@ -65,7 +86,8 @@ export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
   const preset = presets[query.preset]
   return {
     name: preset?.title ?? '',
-    scopes: preset?.scopes ?? [],
+    preset: preset?.title ? query.preset : 'pull',
+    scopes: [],
     resourceScope: repositories.length > 0 ? 'specified' : 'all',
     repositories,
     search: '',
@@ -80,6 +102,7 @@ export function enteredTokenForm(request: FastifyRequest): TokenForm {
   const form = readForm(NewTokenForm, request)
   return {
     name: form.name.trim(),
+    preset: form.preset,
     scopes: form.scope,
     resourceScope: form.resource_scope,
     repositories: form.repository.slice(0, maxChosen),
@@ -97,7 +120,8 @@ export function readChoice(
   form: TokenForm,
   chosen: readonly { id: string; path: string }[],
 ): TokenChoice | string {
-  const { name, scopes } = form
+  const { name } = form
+  const scopes = presets[form.preset]?.scopes ?? form.scopes
   if (name === '' || Array.from(name).length > 100) return 'Give the token a name of 1 to 100 characters.'
   if (!isPlainText(name)) return 'Give the token a name without control characters.'
   if (scopes.length === 0) return 'Choose at least one permission.'

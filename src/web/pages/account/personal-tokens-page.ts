@@ -17,6 +17,7 @@ import type { Principal } from '../../../domain/principal.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { readRowId } from '../../../domain/row-id.ts'
 import {
+  type DescribedScope,
   describeResourceScope,
   describeScopes,
   type ScopeGroup,
@@ -46,7 +47,12 @@ import {
 const tokensPerPage = 50
 
 const tokensPage = page<{
-  tokens: (PersonalToken & { describedScopes: ScopeGroup[] })[]
+  tokens: (PersonalToken & { may: DescribedScope[] })[]
+  /** The cursor of the next page: an id. Null on the last page. */
+  next: string | null
+}>('accounts/tokens')
+
+const newTokenPage = page<{
   form: TokenForm
   problem: string | null
   presets: typeof presets
@@ -58,18 +64,16 @@ const tokensPage = page<{
   otherChoices: ScopeGroup[]
   resourceScopes: typeof resourceScopeChoices
   picker: RepositoryPicker
-  /** The cursor of the next page: an id. Null on the last page. */
-  next: string | null
-}>('accounts/tokens')
+}>('accounts/new-token')
 
-const newTokenPage = page<{
+const madeTokenPage = page<{
   name: string
   token: string
   expiresAt: Date | null
   /** Composer stores credentials by host and port, netrc by host only. */
   host: string
   hostname: string
-}>('accounts/new-token')
+}>('accounts/made-token')
 
 const resourceScopeChoices = (['all', 'public', 'specified'] as const).map((value) => ({
   value,
@@ -80,37 +84,64 @@ const TokensQuery = PresetQuery.extend({ after: text })
 const ActionForm = z.object({ action: text })
 const RevokeForm = z.object({ id: text })
 
-/** `/settings/tokens`: personal access tokens (CONTRACT 4.3). */
+const listUrl = '/settings/tokens'
+const formUrl = '/settings/tokens/new'
+
+/** `/settings/tokens` lists and revokes personal access tokens, `/settings/tokens/new` creates one (CONTRACT 4.3). */
 export async function personalTokenRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
   app.get(
-    '/settings/tokens',
+    listUrl,
     signedIn(context, async ({ session }, request, reply) => {
       const query = readQuery(TokensQuery, request)
-      const after = readRowId(query.after)
-      return showTokens(context, reply, session, { form: presetForm(query), problem: null, after })
+      // Links of older pages and documents name a task: the form was on this page.
+      if (query.preset !== '' || query.repository.length > 0) {
+        return reply.redirect(request.url.replace(listUrl, formUrl), 302)
+      }
+      const { rows: tokens, next } = await pageOf(
+        (part) => listPersonalTokens(db, session.account.id, part),
+        { after: readRowId(query.after), limit: tokensPerPage },
+        ({ id }) => id,
+      )
+      return tokensPage(reply, session, {
+        tokens: tokens.map((token) => ({
+          ...token,
+          may: describeScopes(token.scopes).flatMap(({ scopes }) => scopes),
+        })),
+        next,
+      })
     }),
   )
 
-  app.post(
-    '/settings/tokens',
-    signedIn(context, async ({ session, prove, by }, request, reply) => {
-      const form = enteredTokenForm(request)
-      if (readForm(ActionForm, request).action === 'search') {
-        return showTokens(context, reply, session, { form, problem: null })
-      }
-      await prove('makePersonalToken', '/settings/tokens')
-      const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
-      const choice = readChoice(form, chosen)
-      const made = typeof choice === 'string' ? choice : await makeToken(context, by, session, choice)
-      if (typeof made === 'string') {
-        return showTokens(context, reply.code(400), session, { form, problem: made })
-      }
-      const { host, hostname } = new URL(config.baseUrl)
-      return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
-    }),
+  app.get(
+    formUrl,
+    signedIn(context, async ({ session }, request, reply) =>
+      showForm(context, reply, session, { form: presetForm(readQuery(PresetQuery, request)), problem: null }),
+    ),
   )
+
+  // The URL of the list takes the form too: programs post there.
+  for (const url of [listUrl, formUrl]) {
+    app.post(
+      url,
+      signedIn(context, { form: formUrl }, async ({ session, prove, by }, request, reply) => {
+        const form = enteredTokenForm(request)
+        if (readForm(ActionForm, request).action === 'search') {
+          return showForm(context, reply, session, { form, problem: null })
+        }
+        await prove('makePersonalToken')
+        const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
+        const choice = readChoice(form, chosen)
+        const made = typeof choice === 'string' ? choice : await makeToken(context, by, session, choice)
+        if (typeof made === 'string') {
+          return showForm(context, reply.code(400), session, { form, problem: made })
+        }
+        const { host, hostname } = new URL(config.baseUrl)
+        return madeTokenPage(reply, session, { name: form.name, host, hostname, ...made })
+      }),
+    )
+  }
 
   app.get(
     '/settings/tokens/revoke',
@@ -144,21 +175,15 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   )
 }
 
-async function showTokens(
+async function showForm(
   { db }: AppContext,
   reply: FastifyReply,
   session: Session,
-  { after = null, ...shown }: { form: TokenForm; problem: string | null; after?: string | null },
+  shown: { form: TokenForm; problem: string | null },
 ): Promise<FastifyReply> {
-  const { rows: tokens, next } = await pageOf(
-    (part) => listPersonalTokens(db, session.account.id, part),
-    { after, limit: tokensPerPage },
-    ({ id }) => id,
-  )
   const { repositories: chosen, search } = shown.form
-  return tokensPage(reply, session, {
+  return newTokenPage(reply, session, {
     ...shown,
-    tokens: tokens.map((token) => ({ ...token, describedScopes: describeScopes(token.scopes) })),
     presets,
     lifetimesInDays,
     tomorrow: tomorrow(),
@@ -166,7 +191,6 @@ async function showTokens(
     otherChoices: scopeChoices((scope) => !enforcedScopes.includes(scope)),
     resourceScopes: resourceScopeChoices,
     picker: await readPicker(db, session.account.id, { search, chosen }),
-    next,
   })
 }
 

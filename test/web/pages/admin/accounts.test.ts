@@ -231,9 +231,9 @@ describe('/admin/accounts', () => {
     for (const token of tokens) await aPersonalToken(t.db, account, token)
     expect(await ask()).toContain('Existing tokens and applications get no new rights.')
     const hint = 'For site administration'
-    expect((await open(t, '/settings/tokens', theirs)).body).not.toContain(hint)
+    expect((await open(t, '/settings/tokens/new', theirs)).body).not.toContain(hint)
     await post(t.app, url, cookie, { csrf_token, act: 'make-admin' })
-    expect((await open(t, '/settings/tokens', theirs)).body).toContain(hint)
+    expect((await open(t, '/settings/tokens/new', theirs)).body).toContain(hint)
     expect((await open(t, '/admin', theirs)).statusCode).toBe(200)
     await post(t.app, url, cookie, { csrf_token, act: 'unmake-admin' })
     expect((await open(t, '/admin', theirs)).statusCode).toBe(404)
