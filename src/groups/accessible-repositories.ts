@@ -258,3 +258,24 @@ export async function searchRepositories(
   )
   return rows
 }
+
+/** Lists the public repositories, by group and name, with the role of the account on each. */
+export async function listPublicRepositories(
+  db: Queryable,
+  accountId: string | null,
+  { after, limit }: ListPart,
+): Promise<AccessibleRepository[]> {
+  const [group = '', name = ''] = (after ?? '').split('/')
+  const { rows } = await db.query<AccessibleRepository>(
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+            role_of($1, r.id) as role
+       from (select r.id
+               from repository r join repository_group g on g.id = r.group_id
+              where r.visibility = 'public' and (g.name, r.name) > ($2, $3)
+              order by g.name, r.name limit $4) listed
+       join repository r using (id) join repository_group g on g.id = r.group_id
+      order by g.name, r.name`,
+    [accountId, group, name, limit],
+  )
+  return rows
+}

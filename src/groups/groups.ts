@@ -169,3 +169,15 @@ export async function renameGroup(tx: pg.PoolClient, id: string, newName: string
 export async function deleteGroup(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query('delete from repository_group where id = $1', [id])
 }
+
+/**
+ * Lists the groups whose name is the first segment of a URL that svc got after the group. They keep their pages, and
+ * should get another name.
+ */
+export async function listGroupsInTheWay(db: Queryable): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select name from repository_group
+      where name in ('access', 'device', 'explore', 'hooks', 'status') order by name`,
+  )
+  return rows.map(({ name }) => name)
+}

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { afterEach, describe, expect, it } from 'vitest'
 import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-codes.ts'
@@ -67,6 +68,13 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByLabel('Name').fill('Laptop')
     await press(page, 'Add a passkey')
     await page.getByText('Your recovery codes').waitFor()
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('link', { name: 'Download' }).click(),
+    ])
+    expect(download.suggestedFilename()).toBe('svc-recovery-codes.txt')
+    const shown = await page.getByLabel('The recovery codes').textContent()
+    expect(await readFile(await download.path(), 'utf8')).toContain(`\n${shown?.trim()}\n`)
     await page.getByRole('link', { name: 'Done, I have copied them' }).click()
     await page.getByRole('heading', { name: 'Laptop' }).waitFor()
     await menuOf(page).click()

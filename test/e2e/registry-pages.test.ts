@@ -59,6 +59,33 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     })
   }
 
+  it('opens pages with keys, which a person can list and turn off', async () => {
+    const { page } = await anAdmin()
+    // In a field, the keys are letters.
+    await page.keyboard.press('/')
+    await page.keyboard.type('gt?')
+    expect(await page.getByRole('searchbox', { name: 'Search packages and repositories' }).inputValue()).toBe(
+      'gt?',
+    )
+    await page.locator('h1').click()
+    await page.keyboard.type('gt')
+    await page.waitForURL('**/settings/tokens')
+    await page.keyboard.press('?')
+    const keys = page.getByRole('dialog', { name: 'Keyboard' })
+    await checkAccess(page, 'the list of keys')
+    await keys.getByLabel('Use these keys').uncheck()
+    await page.keyboard.press('Escape')
+    await keys.waitFor({ state: 'detached' })
+    await page.keyboard.type('gh')
+    await page.keyboard.press('?')
+    expect(await keys.getByLabel('Use these keys').isChecked()).toBe(false)
+    await keys.getByLabel('Use these keys').check()
+    await keys.getByRole('button', { name: 'Close' }).click()
+    expect(new URL(page.url()).pathname).toBe('/settings/tokens')
+    await page.keyboard.type('gh')
+    await page.waitForURL((url) => url.pathname === '/')
+  })
+
   for (const javaScriptEnabled of [false, true]) {
     it(`publishes a zip, ${javaScriptEnabled ? 'with progress' : 'without JavaScript'}`, async () => {
       const { page, repository } = await anAdmin({ javaScriptEnabled })

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../src/database/database.ts'
 import type { Role, Visibility } from '../../src/domain/permissions.ts'
 import type { Group } from '../../src/groups/groups.ts'
+import { aGroup } from './actors.ts'
 
 type Id = { id: string }
 
@@ -155,4 +156,17 @@ export async function documentTexts(db: Queryable, repository: Id): Promise<stri
 /** Counts the repositories that are not deleted. */
 export async function countLiveRepositories(db: Queryable): Promise<number> {
   return (await db.query('select from repository where group_id is not null')).rowCount ?? 0
+}
+
+/** Makes a group with a name that an earlier release allowed, and this one does not. */
+export async function anOlderGroup(db: Queryable, name: string): Promise<Group> {
+  const rule = 'group_name_is_not_the_first_segment_of_another_url'
+  const { rows } = await db.query<{ definition: string }>(
+    'select pg_get_constraintdef(oid) as definition from pg_constraint where conname = $1',
+    [rule],
+  )
+  await db.query(`alter table repository_group drop constraint ${rule}`)
+  const group = await aGroup(db, name)
+  await db.query(`alter table repository_group add constraint ${rule} ${rows[0]?.definition}`)
+  return group
 }

@@ -39,6 +39,7 @@ function signedOut({ invitation }: TourData): Stop[] {
     'sign-up-refused': ['/sign-up', (page) => submit(page, { Email: 'no' })],
     invitation: `/invitations?token=${invitation}`,
     'invitation-expired': '/invitations?token=x',
+    explore: '/explore',
     'public-repository': '/acme/open',
     'public-package': '/acme/open/packages/acme/money',
     'not-found-visitor': '/acme/php',

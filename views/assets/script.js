@@ -1,15 +1,50 @@
 /* Improves pages that also work without this file (CONTRACT 8.1). */
 
-/* The key / moves the focus to the search field, unless the focus is in a text field. */
+/*
+ * Keys: / moves the focus to the search field, g and a letter open a page, and ? shows them all. They do nothing while the
+ * focus is in a field, and a person can turn them off, because speech input may press single keys (WCAG 2.1.4).
+ */
+const places = { h: ['/', 'Home'], e: ['/explore', 'Explore'], t: ['/settings/tokens', 'Tokens'] }
+Object.assign(places, {
+  a: ['/settings/authorizations', 'Applications'],
+  s: ['/settings/account', 'Settings'],
+  d: ['/docs', 'Documentation'],
+})
+const keysAreOff = () => localStorage.getItem('keys') === 'off'
+let pressedG = 0
 document.addEventListener('keydown', (event) => {
-  const { target } = event
-  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return
+  const { target, key } = event
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return
   if (target instanceof HTMLElement && target.closest('input, textarea, select, [contenteditable]')) return
-  const field = document.querySelector('#find')
+  if (key === '?') return showKeys()
+  if (keysAreOff()) return
+  const isSecond = event.timeStamp - pressedG < 1500
+  pressedG = key === 'g' ? event.timeStamp : 0
+  if (isSecond && Object.hasOwn(places, key)) location.href = places[key][0]
+  const field = key === '/' && document.querySelector('#find')
   if (!field) return
   event.preventDefault()
   field.focus()
 })
+
+function showKeys() {
+  const dialog = document.createElement('dialog')
+  const row = (keys, words) =>
+    `<dt>${keys.map((key) => `<kbd>${key}</kbd>`).join(' then ')}</dt><dd>${words}</dd>`
+  const rows = Object.entries(places).map(([key, [, words]]) => row(['g', key], words))
+  dialog.innerHTML = `<form method="dialog"><h2 id="keys">Keyboard</h2>
+    <dl class="facts">${[row(['/'], 'Search'), ...rows, row(['?'], 'This list')].join('')}</dl>
+    <label class="choice"><input type="checkbox"${keysAreOff() ? '' : ' checked'}> Use these keys</label>
+    <p class="actions"><button>Close</button></p></form>`
+  dialog.setAttribute('aria-labelledby', 'keys')
+  dialog.querySelector('input').addEventListener('change', ({ target }) => {
+    if (target.checked) localStorage.removeItem('keys')
+    else localStorage.setItem('keys', 'off')
+  })
+  dialog.addEventListener('close', () => dialog.remove())
+  document.body.append(dialog)
+  dialog.showModal()
+}
 
 /*
  * Shows how long ago a time was, and the local time as a tooltip. In a sentence, the preposition is in the element too:

@@ -122,3 +122,39 @@ export async function listRecentPackageEvents(
   )
   return rows
 }
+
+/** The latest release of a package in a public repository. */
+export interface PublicRelease {
+  repositoryPath: string
+  packageName: string
+  version: string
+  description: string
+  publishedAt: Date
+}
+
+/**
+ * Lists the packages of public repositories that were published last, each with its latest publication among the last 2,000
+ * events of the site.
+ */
+export async function listPublicReleases(db: Queryable, limit: number): Promise<PublicRelease[]> {
+  const { rows } = await db.query<PublicRelease>(
+    `with recent as materialized (
+       select id, repository_id, package, version, action, happened_at
+         from event e where ${isRegistryEvent} order by id desc limit ${maxReadOfSite}
+     ), latest as (
+       select distinct on (p.id) e.id, e.version, e.happened_at, p.name, p.description,
+              g.name || '/' || r.name as path
+         from recent e
+         join repository r on r.id = e.repository_id and r.visibility = 'public'
+         join repository_group g on g.id = r.group_id
+         join package p on p.repository_id = r.id and p.name = e.package
+         join package_version v on v.package_id = p.id and v.version = e.version and v.is_listed
+        where e.action in ('publish', 'import')
+        order by p.id, e.id desc
+     )
+     select path as "repositoryPath", name as "packageName", version, description, happened_at as "publishedAt"
+       from latest order by id desc limit $1`,
+    [limit],
+  )
+  return rows
+}

@@ -7,6 +7,7 @@ import { PageError, pageNotFound, wrongMethod } from '../page-error.ts'
 import { pagePolicy, servePages, showError } from '../page-scope.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { docsRoutes } from './docs.ts'
+import { exploreRoutes } from './explore.ts'
 import { activityRoutes } from './group/activity.ts'
 import { deployTokenPageRoutes } from './group/deploy-tokens.ts'
 import { groupPageRoutes } from './group/group.ts'
@@ -48,6 +49,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   await refuseOtherMethods(app, wrongMethod, async () => {
     await homeRoutes(app, context)
     await searchPageRoutes(app, context)
+    await exploreRoutes(app, context)
     await newRoutes(app, context)
     await docsRoutes(app, context)
     await groupPageRoutes(app, context)

@@ -10,6 +10,7 @@ import type { ChosenDatabase } from '../../database/chosen-database.ts'
 import { noteServerUrls } from '../../database/installation.ts'
 import { builtInMigrations, migrate } from '../../database/migrate.ts'
 import { findMigrationsDir } from '../../database/operator-migrations.ts'
+import { listGroupsInTheWay } from '../../groups/groups.ts'
 import { enqueue } from '../../jobs/job.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../packages/documents/rerender.ts'
 import { buildApp } from './app.ts'
@@ -71,6 +72,11 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
     keys.map(({ id }) => id),
   )
   if (foreign > 0) log.error({ accounts: foreign }, explainMissingKey(config))
+  const groups = await listGroupsInTheWay(db)
+  if (groups.length > 0) {
+    const about = 'groups have the name of a page of svc, which their own page hides: rename them'
+    log.warn({ groups }, about)
+  }
   await openOwnStore(db, config)
 }
 

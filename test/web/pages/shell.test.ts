@@ -163,7 +163,7 @@ describe('GET /<group>', () => {
     expect(body).not.toContain(other.path)
   })
 
-  it.each(['new', 'search', 'admin', 'docs', 'invitations', 'password-reset'])(
+  it.each(['new', 'search', 'admin', 'docs', 'invitations', 'password-reset', 'explore', 'status', 'hooks'])(
     'cannot be called %s, the first segment of other URLs',
     async (name) => {
       await expect(aGroup(t.db, name)).rejects.toMatchObject({

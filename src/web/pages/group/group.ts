@@ -1,5 +1,6 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import type { Session } from '../../../accounts/sessions.ts'
 import type { GroupBytes } from '../../../archives/tables/archives.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
@@ -48,36 +49,14 @@ const RestoreForm = z.object({ name: text })
 
 /** `/<group>`: the repositories of a group that the visitor may see. Admins restore deleted ones. */
 export async function groupPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
-  const { config, db, room } = context
+  const { config, db } = context
 
   app.get<{ Params: { group: string } }>(
     '/:group',
     anybody(context, async (session, request, reply) => {
-      const accountId = session?.account.id ?? null
-      const group = await findVisibleGroup(db, request.params.group, accountId)
+      const group = await findVisibleGroup(db, request.params.group, session?.account.id ?? null)
       if (!group) throw pageNotFound()
-      const { after } = readQuery(GroupQuery, request)
-      const { rows: repositories, next } = await pageOf(
-        (part) => listRepositoriesOfGroup(db, accountReader(accountId), group.name, part),
-        { after, limit: repositoriesPerPage },
-        ({ path }) => path.slice(group.name.length + 1),
-      )
-      const isAdmin = isAtLeast(group.role, 'admin')
-      return groupPage(reply, session ?? nobody, {
-        group,
-        isAdmin,
-        admins: group.role && (await describeAdmins(db, { groupId: group.id })),
-        isMember:
-          session !== null && (await findGroupMember(db, group.id, session.account.username)) !== null,
-        deleted: isAdmin
-          ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted })
-          : [],
-        storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
-        repositories: await addContents(db, repositories),
-        maxCounted,
-        isContinued: after !== '',
-        next,
-      })
+      return showGroup(context, session, request, reply, group)
     }),
   )
 
@@ -95,4 +74,33 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
       },
     ),
   )
+}
+
+/** Shows the page of a group that the visitor may see. */
+export async function showGroup(
+  { config, db, room }: PagesContext,
+  session: Session | null,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  group: VisibleGroup,
+): Promise<FastifyReply> {
+  const { after } = readQuery(GroupQuery, request)
+  const { rows: repositories, next } = await pageOf(
+    (part) => listRepositoriesOfGroup(db, accountReader(session?.account.id ?? null), group.name, part),
+    { after, limit: repositoriesPerPage },
+    ({ path }) => path.slice(group.name.length + 1),
+  )
+  const isAdmin = isAtLeast(group.role, 'admin')
+  return groupPage(reply, session ?? nobody, {
+    group,
+    isAdmin,
+    admins: group.role && (await describeAdmins(db, { groupId: group.id })),
+    isMember: session !== null && (await findGroupMember(db, group.id, session.account.username)) !== null,
+    deleted: isAdmin ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted }) : [],
+    storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
+    repositories: await addContents(db, repositories),
+    maxCounted,
+    isContinued: after !== '',
+    next,
+  })
 }
