@@ -11,7 +11,7 @@ import { deleteOrphanedArchives, deleteUnnamedArchives, lockCollection } from '.
 import {
   countDueArchives,
   type DueArchives,
-  forgetArchives,
+  deleteStoredArchives,
   listDueArchives,
   markUnusedArchives,
   type RecordedArchive,
@@ -170,7 +170,7 @@ async function remove(
         }),
       )
       const removed = ended.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
-      await forgetArchives(
+      await deleteStoredArchives(
         tx,
         removed.map(({ sha256 }) => sha256),
       )

@@ -6,12 +6,12 @@ import type { Config } from '../config.ts'
 import { operator } from '../domain/principal.ts'
 import { openStorageRoom } from '../groups/storage-room.ts'
 import { prefetchLock } from '../packages/prefetch.ts'
-import { acceptArchives } from '../upstreams/accept-archives.ts'
 import { openArchiveMirror } from '../upstreams/archive-mirror.ts'
 import { openUpstreamClient, type UpstreamClient } from '../upstreams/client/fetch.ts'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../upstreams/configure.ts'
 import { decideContest } from '../upstreams/contested-names.ts'
 import { allowEarly } from '../upstreams/early-versions.ts'
+import { forgetArchives } from '../upstreams/forget-archives.ts'
 import { openMirror } from '../upstreams/mirror.ts'
 import { listRemovedUpstreams, type RemovedUpstream } from '../upstreams/tables/removed-upstreams.ts'
 import {
@@ -48,7 +48,7 @@ export function upstreamCommand(): Command {
     .addCommand(removeCommand())
     .addCommand(approveCommand())
     .addCommand(allowCommand())
-    .addCommand(acceptCommand())
+    .addCommand(forgetCommand())
     .addCommand(decideCommand())
     .addCommand(prefetchCommand())
 }
@@ -212,34 +212,34 @@ function allowCommand(): Command {
     })
 }
 
-function acceptCommand(): Command {
-  return new Command('accept')
-    .description('Accept that the archive of a version has changed at the upstream.')
+function forgetCommand(): Command {
+  return new Command('forget')
+    .description('Forget the stored archive of a version, when it has changed at the upstream.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<package>', 'such as monolog/monolog')
     .argument('<version>', 'such as 3.0.0')
     .addHelpText(
       'after',
-      '\nUse it after an alarm, when you know why the archive has changed. svc forgets the former bytes. The next\n' +
-        'request fetches what the upstream serves, and the bytes must match the checksum that it announces.\n' +
-        'Example:\n  svc upstream accept acme/php monolog/monolog 3.0.0',
+      '\nUse it after an alarm, when you know why the archive has changed. The next request fetches what the upstream\n' +
+        'serves, and the bytes must match the checksum that it announces.\n' +
+        'Example:\n  svc upstream forget acme/php monolog/monolog 3.0.0',
     )
     .addOption(forceOption())
     .addOption(jsonOption())
     .action(async (path: string, name: string, version: string, options: ForceOptions) => {
-      const accepted = await withRepository(path, async (db, change, client, config) => {
-        const forgotten = `${name} ${version}`
-        await confirm(`svc forgets the former bytes of ${forgotten} in ${path} for good.`, forgotten, options)
-        return acceptArchives({ config, db, client }, change, { packageName: name, version })
+      const forgotten = await withRepository(path, async (db, change, client, config) => {
+        const what = `${name} ${version}`
+        await confirm(`svc forgets the stored bytes of ${what} in ${path} for good.`, what, options)
+        return forgetArchives({ config, db, client }, change, { packageName: name, version })
       })
       printResult(
         options,
         {
           path,
           package: name,
-          accepted: accepted.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })),
+          forgotten: forgotten.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })),
         },
-        `Accepted. The next request for ${name} ${version} fetches what the upstream serves.`,
+        `Forgotten. The next request for ${name} ${version} fetches what the upstream serves.`,
       )
     })
 }

@@ -46,7 +46,7 @@ const acts = {
   // Other upstreams may then serve these names.
   releaseNames: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
-  acceptArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  forgetArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   decideContest: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   releaseVersion: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   withdrawAdvisory: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },

@@ -96,6 +96,8 @@ export const registryWords = {
   'drop-versions': 'the upstream no longer has versions of',
   'upstream-gone': 'the upstream no longer has',
   'archive-alarm': 'saw that an archive has changed',
+  'forget-archive': 'forgot the stored bytes of an archive',
+  // Events of earlier releases have this name.
   'accept-archive': 'accepted the new bytes of an archive',
   'contest-package': 'saw that another upstream has, too,',
   'decide-package': 'decided which upstream serves',

@@ -7,17 +7,15 @@ import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import type { Log } from '../domain/log.ts'
-import { background } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { singleFlight } from '../domain/single-flight.ts'
-import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
+import { raiseAlarms } from './archive-alarms.ts'
 import { startBytes } from './archive-start.ts'
 import { Consumer, inTime, late } from './arriving-archive.ts'
 import { fileStartsLikeArchive, findDifference, refuseDenied } from './check-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
-import { saveAlarms } from './tables/archive-alarms.ts'
 import {
   endFetchTurn,
   extendFetchTurn,
@@ -252,25 +250,19 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
 
   /** Stores an alarm. Returns the error for the client. */
   async function alarm(archive: MirroredArchive, reason: string): Promise<Error> {
-    const { id, repositoryId, packageName, version, upstreamName, url, sha256 } = archive
-    const isCurrent = await transaction(db, async (tx) => {
-      if ((await saveAlarms(tx, [{ id, alarm: reason }])) === 0)
-        return (await findFetchState(tx, id)) !== null
-      const details = { upstream: upstreamName, url, reason }
-      await insertEvent(tx, background, {
-        repositoryId,
-        packageName,
-        version,
-        action: 'archive-alarm',
-        details,
-      })
-      return true
-    })
-    // An administrator has accepted other bytes, or the upstream has released the name.
+    const { id, packageName, version, sha256 } = archive
+    const isCurrent = await transaction(
+      db,
+      async (tx) =>
+        (await raiseAlarms(tx, [{ ...archive, reason }])) > 0 || (await findFetchState(tx, id)) !== null,
+    )
+    // An admin has forgotten the archive, or the upstream has released the name.
     if (!isCurrent) return new UpstreamError('the archive was removed or replaced while svc fetched it')
     note(archive, 'alarm', 0)
     const advice =
-      sha256 === null ? '' : ' An admin of the repository can look into it and accept the new bytes.'
+      sha256 === null
+        ? ''
+        : ' An admin of the repository can look into it. After the stored bytes are forgotten, svc fetches the new ones.'
     return new Refusal(errcode.dataLoss, 'the archive of the upstream has changed', {
       status: 502,
       warning: `The archive of ${packageName} ${version} is not served: ${reason}.${advice}`,

@@ -5,9 +5,9 @@ import { background } from '../domain/principal.ts'
 import { limitConcurrency, makePause } from '../domain/time-slices.ts'
 import { insertEvents, type NewEvent } from '../events/events.ts'
 import { registryUrl } from '../groups/repositories.ts'
+import { keepShasums } from './archive-alarms.ts'
 import type { ContentSummary, PackedDocument } from './documents/packed-content.ts'
 import { renderPacked, summarizePacked } from './documents/run-task.ts'
-import { settleShasums } from './settle-shasums.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import {
   type BoundPackage,
@@ -168,7 +168,7 @@ async function renderAll(
     tx,
     listed.map((source, i) => ({ ...source, isAged: rules[i]?.minimumAgeHours !== 0 })),
   )
-  const shasums = await settleShasums(
+  const shasums = await keepShasums(
     tx,
     fixed.map((archive) => ({ ...archive, rules: rules[archive.place] as MirrorRules })),
   )

@@ -55,7 +55,7 @@ const irreversible = [
   ['version purge {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
   ['package purge {path} acme/lib', 'acme/lib'],
   ['upstream remove {path} satis --release', 'satis'],
-  ['upstream accept {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
+  ['upstream forget {path} acme/lib 1.0.0', 'acme/lib 1.0.0'],
   ['repository delete {path}', '{path}'],
   ['group delete {group} --with-repositories', '{group}'],
 ] as const

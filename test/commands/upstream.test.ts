@@ -94,31 +94,31 @@ describe('svc upstream', () => {
     await anUpstreamDocument(commands.db, 'public', 'psr/log')
     const dist = { type: 'zip', url: `${upstream.url}/log.zip`, reference: 'a1b2c3d4', shasum: '' }
     upstream.offer('psr/log', [{ version: '3.0.0', dist }])
-    const accept = (...words: string[]) =>
-      svc('upstream', 'accept', 'acme/php', 'psr/log', ...words, '--force')
-    const without = await accept('3.0.0')
+    const forget = (...words: string[]) =>
+      svc('upstream', 'forget', 'acme/php', 'psr/log', ...words, '--force')
+    const without = await forget('3.0.0')
     expect([without.code, without.stderr]).toEqual([
       1,
-      'svc: the archive of psr/log 3.0.0 has no alarm: no changed bytes wait for acceptance\n',
+      'svc: svc has no bytes of psr/log 3.0.0 to forget: the next request fetches what the upstream serves\n',
     ])
-    const unknown = await accept('4.0.0', '--json')
+    const unknown = await forget('4.0.0', '--json')
     expect([unknown.code, unknown.stderr]).toEqual([
       1,
       '{"error":"no upstream has offered an archive of psr/log 4.0.0"}\n',
     ])
     await raiseAlarm(commands.db, 'psr/log')
-    expect((await accept('3.0.0', '--json')).json()).toEqual({
+    expect((await forget('3.0.0', '--json')).json()).toEqual({
       path: 'acme/php',
       package: 'psr/log',
-      accepted: [{ version: '3.0.0', sha256: expect.any(String), alarm: 'other bytes' }],
+      forgotten: [{ version: '3.0.0', sha256: expect.any(String), alarm: 'other bytes' }],
     })
     await raiseAlarm(commands.db, 'psr/log')
-    const accepted = await accept('3.0.0')
-    expect([accepted.code, accepted.stdout]).toEqual([
+    const forgotten = await forget('3.0.0')
+    expect([forgotten.code, forgotten.stdout]).toEqual([
       0,
-      'Accepted. The next request for psr/log 3.0.0 fetches what the upstream serves.\n',
+      'Forgotten. The next request for psr/log 3.0.0 fetches what the upstream serves.\n',
     ])
-    expect((await svc('upstream', 'accept', '--help')).stdout).toContain('after an alarm')
+    expect((await svc('upstream', 'forget', '--help')).stdout).toContain('after an alarm')
     await bindName(commands.db, 'psr/log', null)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).code).toBe(0)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).stderr).toBe('svc: upstream not found\n')

@@ -64,7 +64,7 @@ const rules: Record<RepositoryAct, { scopes: string[]; least: Role; isForPeople?
   removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },
   releaseNames: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   makePublic: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
-  acceptArchives: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  forgetArchives: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   decideContest: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   releaseVersion: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   withdrawAdvisory: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },

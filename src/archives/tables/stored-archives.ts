@@ -208,8 +208,8 @@ export async function listDueArchives(
   return rows
 }
 
-/** Forgets archives whose files were removed. */
-export async function forgetArchives(db: Queryable, sha256s: readonly string[]): Promise<void> {
+/** Deletes the rows of archives whose files were removed. */
+export async function deleteStoredArchives(db: Queryable, sha256s: readonly string[]): Promise<void> {
   await db.query(
     `delete from stored_archive where sha256 in (select decode(hex, 'hex') from unnest($1::text[]) as hex)`,
     [sha256s],

@@ -207,33 +207,35 @@ export const AllowedVersions = z
   })
   .meta({ id: 'AllowedVersions' })
 
-/** The body of an acceptance of changed bytes. */
-export const Acceptance = z
+/** The body of a request to forget stored archives. */
+export const VersionToForget = z
   .strictObject({
     package: packageName,
-    version: z.string().min(1).max(200).meta({ description: 'A version with an alarm', example: '3.0.0' }),
+    version: z.string().min(1).max(200).meta({ description: 'A version of the package', example: '3.0.0' }),
   })
-  .meta({ id: 'Acceptance' })
+  .meta({ id: 'VersionToForget' })
 
-const AcceptedChange = z
+const ForgottenArchive = z
   .object({
     version: z.string().meta({ description: 'Version of the package', example: '3.0.0' }),
-    sha256: z.string().meta({ description: 'SHA-256 of the bytes before, in hex', example: 'ab'.repeat(32) }),
-    alarm: z.string().meta({
-      description: 'How the archive had changed',
+    sha256: z
+      .string()
+      .meta({ description: 'SHA-256 of the forgotten bytes, in hex', example: 'ab'.repeat(32) }),
+    alarm: z.string().nullable().meta({
+      description: 'How the archive had changed. Null when svc saw no change',
       example: 'its bytes differ from those of the first fetch',
     }),
   })
-  .meta({ id: 'AcceptedChange' })
+  .meta({ id: 'ForgottenArchive' })
 
-/** The result of an acceptance. */
-export const AcceptanceResult = z
+/** The forgotten archives. */
+export const ForgottenArchives = z
   .object({
-    accepted: z
-      .array(AcceptedChange)
-      .meta({ description: 'The archives of the version that had an alarm: one for each commit' }),
+    forgotten: z
+      .array(ForgottenArchive)
+      .meta({ description: 'The archives of the version: a development version has one for each commit' }),
   })
-  .meta({ id: 'AcceptanceResult' })
+  .meta({ id: 'ForgottenArchives' })
 
 /** The body of a decision about a package that several upstreams have. */
 export const ContestDecision = z

@@ -1,5 +1,4 @@
 import * as z from 'zod'
-import { acceptArchives } from '../../upstreams/accept-archives.ts'
 import {
   addUpstream,
   approvePackages,
@@ -9,6 +8,7 @@ import {
 } from '../../upstreams/configure.ts'
 import { decideContest } from '../../upstreams/contested-names.ts'
 import { allowEarly } from '../../upstreams/early-versions.ts'
+import { forgetArchives } from '../../upstreams/forget-archives.ts'
 import { type ListedMirror, listMirrors } from '../../upstreams/tables/mirrored-packages.ts'
 import { listUpstreams, type Upstream } from '../../upstreams/tables/upstreams.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
@@ -17,8 +17,6 @@ import { guardRepository, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 import {
-  Acceptance,
-  AcceptanceResult,
   Allowance,
   AllowedVersions,
   Approval,
@@ -26,12 +24,14 @@ import {
   ApprovalRequestState,
   ApprovedPackages,
   ContestDecision,
+  ForgottenArchives,
   MirroredPackageBody,
   ReleaseQuery,
   UpstreamBody,
   UpstreamDraft,
   UpstreamPath,
   UpstreamUpdate,
+  VersionToForget,
 } from './upstream-schemas.ts'
 
 /** Upstreams of a repository, and the packages from them: `…/upstreams`, `…/mirrored-packages`. */
@@ -42,7 +42,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   const mayRead = guardRepository('readSettings', context)
   const mayManage = guardRepository('manage', context)
   const mayRemove = guardRepository('removeUpstream', context)
-  const mayAccept = guardRepository('acceptArchives', context)
+  const mayForget = guardRepository('forgetArchives', context)
   const mayDecide = guardRepository('decideContest', context)
   const mayPull = guardRepository('pull', context)
 
@@ -168,23 +168,23 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   )
 
   app.post(
-    `${mirrorsUrl}/accept`,
-    endpoint(mayAccept, {
-      operationId: 'acceptArchives',
+    `${mirrorsUrl}/forget`,
+    endpoint(mayForget, {
+      operationId: 'forgetArchives',
       tag: 'Upstreams',
-      summary: 'Accept that the archive of a version has changed at the upstream',
+      summary: 'Forget the stored archive of a version, when it has changed at the upstream',
       description:
-        'svc forgets the bytes of the first fetch. The next request fetches what the upstream serves, and the bytes must match the checksum that the upstream announces.',
+        'The next request fetches what the upstream serves, and the bytes must match the checksum that the upstream announces. Archives that the upstream no longer offers stay stored, because lock files may need them.',
       params: RepositoryPath,
-      body: Acceptance,
-      response: { 200: AcceptanceResult },
+      body: VersionToForget,
+      response: { 200: ForgottenArchives },
     }),
     async (request) => {
       const { package: packageName, version } = request.body
-      const grant = mayAccept.granted(request)
+      const grant = mayForget.granted(request)
       const upstreams = { config, db, client: upstreamClient }
-      const accepted = await acceptArchives(upstreams, grant, { packageName, version })
-      return { accepted: accepted.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })) }
+      const forgotten = await forgetArchives(upstreams, grant, { packageName, version })
+      return { forgotten: forgotten.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })) }
     },
   )
 

@@ -125,11 +125,11 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/settings', { visibility: 'public', description: '', is_sure: 'yes' }],
     command: 'repository set',
   },
-  acceptArchives: {
+  forgetArchives: {
     kind: 'opens',
-    api: ['POST', `${R}/mirrored-packages/accept`, { package: 'acme/none', version: '1.0.0' }],
-    page: ['POST', '/{group}/{name}/-/upstreams/accept', { package: 'acme/none', version: '1.0.0' }],
-    command: 'upstream accept',
+    api: ['POST', `${R}/mirrored-packages/forget`, { package: 'acme/none', version: '1.0.0' }],
+    page: ['POST', '/{group}/{name}/-/upstreams/forget', { package: 'acme/none', version: '1.0.0' }],
+    command: 'upstream forget',
   },
   decideContest: {
     kind: 'opens',

@@ -89,8 +89,10 @@ describe('/<group>/<name>/-/upstreams', () => {
     }
     expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
     expect(body).toContain('0.9.0: the upstream offers it only as source, without an archive')
-    expect(body).toContain('An admin of this repository can look into it and accept the new bytes.')
-    expect(body).not.toContain('/accept"')
+    expect(body).toContain(
+      'An admin of this repository can look into it, and forget the stored archive if the change is right.',
+    )
+    expect(body).not.toContain('/forget"')
     expect(body).not.toContain(upstream.url)
     expect(body).not.toContain('id="add"')
     const admin = await onPage(caller.account, caller.repository)
@@ -147,7 +149,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     ['/remove', { name: 'public' }],
     ['/approve', { packages: 'a/b' }],
     ['/allow', { package: 'a/b' }],
-    ['/accept', { package: 'a/b', version: '1.0.0' }],
+    ['/forget', { package: 'a/b', version: '1.0.0' }],
     ['/decide', { package: 'a/b', upstream: 'public' }],
     ['/claim', { vendor: 'acme' }],
     ['/release', { vendor: 'acme' }],
@@ -285,7 +287,7 @@ describe('the alarm of a name that two upstreams have', () => {
 })
 
 describe('the alarm of a changed archive', () => {
-  it('has a form for admins, with which they accept the new bytes', async () => {
+  it('has a form for admins, with which they forget the stored archive', async () => {
     const name = 'alarm/lib'
     const caller = await aCaller(t)
     upstream.offer(name, ['1.0.0'])
@@ -298,8 +300,8 @@ describe('the alarm of a changed archive', () => {
     )
     const { body } = await open()
     expect(body).toContain('The changed archive of 1.0.0 is not served: other &lt;bytes&gt;.')
-    const [, form = ''] = body.split(`<form method="post" action="${url}/accept">`)
-    expect(form).toContain('Accept the new bytes')
+    const [, form = ''] = body.split(`<form method="post" action="${url}/forget">`)
+    expect(form).toContain('Forget the stored archive')
     const fields = Object.fromEntries(
       [...form.slice(0, form.indexOf('</form>')).matchAll(/name="(\w+)" value="([^"]*)"/g)].map(
         ([, field = '', value = '']) => [field, value],
@@ -307,22 +309,22 @@ describe('the alarm of a changed archive', () => {
     )
     expect(fields).toMatchObject({ package: name, version: '1.0.0' })
 
-    const refused = await send('/accept', { package: name, version: '2.0.0' })
+    const refused = await send('/forget', { package: name, version: '2.0.0' })
     expect([refused.statusCode, refused.body]).toEqual([
       404,
       expect.stringContaining('Nothing was changed: no upstream has offered an archive of alarm/lib 2.0.0.'),
     ])
-    const accepted = await post(t.app, `${url}/accept`, cookie, fields)
-    expect([accepted.statusCode, accepted.headers.location]).toEqual([303, url])
+    const forgotten = await post(t.app, `${url}/forget`, cookie, fields)
+    expect([forgotten.statusCode, forgotten.headers.location]).toEqual([303, url])
     expect(await lastEvent()).toMatchObject({
-      action: 'accept-archive',
+      action: 'forget-archive',
       accountId: caller.account.id,
       package: name,
       details: { sha256: expect.stringMatching(/^[0-9a-f]{64}$/), alarm: 'other <bytes>' },
     })
     expect((await open()).body).not.toContain('is not served')
-    const again = await send('/accept', { package: name, version: '1.0.0' })
-    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('has no alarm')])
+    const again = await send('/forget', { package: name, version: '1.0.0' })
+    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('svc has no bytes')])
   })
 
   it('is shown for each version, at most 20 of a package', async () => {
@@ -486,20 +488,20 @@ describe('the forms of vendors', () => {
       action: 'archive-alarm',
       details: { reason: 'other bytes' },
     })
-    await insertEvent(t.db, by, {
-      ...alarm,
-      action: 'accept-archive',
-      details: { upstream: 'public', alarm: 'other bytes' },
-    })
+    // The former release wrote the second one.
+    for (const action of ['forget-archive', 'accept-archive'] as const) {
+      await insertEvent(t.db, by, { ...alarm, action, details: { upstream: 'public', alarm: 'other bytes' } })
+    }
     const { body } = await look(`/${repository.path}/-/activity`, cookie)
     const told = body.slice(body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
     for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
       expect(told).toContain(sentence)
     }
     expect(told).toContain('saw that an archive has changed (other bytes) psr/log 1.0.0')
+    expect(told).toContain('forgot the stored bytes of an archive (the alarm was: other bytes) psr/log 1.0.0')
     expect(told).toContain('accepted the new bytes of an archive (the alarm was: other bytes) psr/log 1.0.0')
     expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(
-      Array(3).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
+      Array(4).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
     )
   })
 

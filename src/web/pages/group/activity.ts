@@ -70,6 +70,7 @@ const upstreamActions: readonly RegistryAction[] = [
   'drop-versions',
   'upstream-gone',
   'archive-alarm',
+  'forget-archive',
   'accept-archive',
   'contest-package',
   'decide-package',

@@ -5,7 +5,6 @@ import type { RepositoryAct } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
 import { errcode, Refusal } from '../../../domain/refusal.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
-import { acceptArchives } from '../../../upstreams/accept-archives.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../../upstreams/claims.ts'
 import {
   addUpstream,
@@ -16,6 +15,7 @@ import {
 } from '../../../upstreams/configure.ts'
 import { decideContest } from '../../../upstreams/contested-names.ts'
 import { allowEarly } from '../../../upstreams/early-versions.ts'
+import { forgetArchives } from '../../../upstreams/forget-archives.ts'
 import { findUpstream, upstreamModes } from '../../../upstreams/tables/upstreams.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
@@ -123,11 +123,11 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     })
   })
 
-  route('post', '/accept', 'acceptArchives', async (visit) => {
+  route('post', '/forget', 'forgetArchives', async (visit) => {
     const { package: packageName, version } = readForm(ArchiveForm, visit.request)
     return changing(visit, { form: 'other' }, async () => {
-      await acceptArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
-      return `The new bytes of ${packageName} ${version} are accepted. The next request fetches them.`
+      await forgetArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
+      return `The stored bytes of ${packageName} ${version} are forgotten. The next request fetches what the upstream serves.`
     })
   })
 

@@ -5,7 +5,7 @@ import { listArchivesAfter } from '../../src/archives/tables/archives.ts'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { changeRepositoryName } from '../../src/groups/group-lifecycle.ts'
-import { replaceAlarmedArchives } from '../../src/upstreams/tables/archive-alarms.ts'
+import { replaceArchives } from '../../src/upstreams/forget-archives.ts'
 import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archives.ts'
 import { aName } from '../support/actors.ts'
 import { aCaller, callApi } from '../support/api-actors.ts'
@@ -28,7 +28,7 @@ import { endRetryDelays, markStale } from '../support/upstream-rows.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
 const upstream = useUpstream()
-const below = '/mirrored-packages/accept'
+const below = '/mirrored-packages/forget'
 const hash = (algorithm: string, bytes: Buffer) => createHash(algorithm).update(bytes).digest('hex')
 const oldBytes = (name: string) => aPackageZip(name)
 const newBytes = (name: string) => aPackageZip(name, { description: 'was tagged again' })
@@ -64,11 +64,11 @@ async function aFetchedPackage(name: string, { hasShasum = true } = {}) {
   const collect = () => forgetFiles(t.db, name)
   const check = () => markStale(t.db, name)
   const row = async () => (await mirroredArchives(t.db, name))[0]
-  const accept = (version = '1.0.0') => call('POST', below, { package: name, version })
+  const forget = (version = '1.0.0') => call('POST', below, { package: name, version })
   const events = async (action: string) =>
     (await call('GET', '/events')).json().filter((event: { action: string }) => event.action === action)
   const alarms = async () => (await call('GET', '/mirrored-packages')).json()[0].alarms
-  return { ...caller, name, dist, shasum, collect, check, row, accept, events, alarms }
+  return { ...caller, name, dist, shasum, collect, check, row, forget, events, alarms }
 }
 
 /** A package whose archive was collected, has changed at the upstream, and was refused. */
@@ -81,13 +81,13 @@ async function aChangedPackage(name: string, about: { hasShasum?: boolean } = { 
 }
 
 describe('changed bytes of an archive', () => {
-  it('are served after an administrator accepted them, and are fixed then', async () => {
+  it('are served after an admin has forgotten the stored ones, and are fixed then', async () => {
     const name = 'acc/changed'
-    const { dist, accept, alarms, events, account, collect, row } = await aChangedPackage(name)
+    const { dist, forget, alarms, events, account, collect, row } = await aChangedPackage(name)
     const refused = await dist()
     expect([refused.statusCode, refused.json().warning]).toEqual([
       502,
-      expect.stringContaining('accept the new bytes'),
+      expect.stringContaining('After the stored bytes are forgotten'),
     ])
     const [{ version, reason }] = await alarms()
     const sha256 = hash('sha256', oldBytes(name))
@@ -95,13 +95,13 @@ describe('changed bytes of an archive', () => {
       '1.0.0',
       `its bytes differ from those of the first fetch (SHA-256 ${sha256})`,
     ])
-    const accepted = await accept()
-    expect([accepted.statusCode, accepted.json()]).toEqual([
+    const forgotten = await forget()
+    expect([forgotten.statusCode, forgotten.json()]).toEqual([
       200,
-      { accepted: [{ version: '1.0.0', sha256, alarm: reason }] },
+      { forgotten: [{ version: '1.0.0', sha256, alarm: reason }] },
     ])
     expect(await alarms()).toEqual([])
-    expect(await events('accept-archive')).toMatchObject([
+    expect(await events('forget-archive')).toMatchObject([
       {
         package: name,
         version: '1.0.0',
@@ -115,16 +115,16 @@ describe('changed bytes of an archive', () => {
     }
     expect(await row()).toMatchObject({ sha256: hash('sha256', newBytes(name)), alarm: null })
     expect(await events('archive-alarm')).toHaveLength(1)
-    // The next change needs another acceptance.
+    // The next change needs another decision.
     await collect()
     publish(name, aPackageZip(name, { description: 'once more' }), null)
     expect((await dist()).statusCode).toBe(502)
     expect(await alarms()).toHaveLength(1)
   })
 
-  it('are accepted while the bytes of the first fetch are still served', async () => {
+  it('are served after the stored ones, which were served until then, are forgotten', async () => {
     const name = 'acc/announced'
-    const { dist, accept, alarms, events, shasum, check } = await aFetchedPackage(name)
+    const { dist, forget, alarms, events, shasum, check } = await aFetchedPackage(name)
     publish(name, newBytes(name))
     await check()
     await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
@@ -133,7 +133,7 @@ describe('changed bytes of an archive', () => {
     const former = hash('sha256', oldBytes(name))
     const isNeeded = async () => (await listArchivesAfter(t.db, '')).some(({ sha256 }) => sha256 === former)
     expect(await isNeeded()).toBe(true)
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
     // Garbage collection may remove them now.
     expect(await isNeeded()).toBe(false)
     expect(await shasum()).toBe(hash('sha1', newBytes(name)))
@@ -143,16 +143,16 @@ describe('changed bytes of an archive', () => {
   })
 
   it.each(['with another reference', 'no more'])(
-    'cannot be accepted when the upstream offers the version %s: lock files may need the stored bytes',
+    'do not let the stored ones be forgotten when the upstream offers the version %s: lock files may need them',
     async (how) => {
       const name = `acc/${how.replaceAll(' ', '-')}`
-      const { dist, accept, alarms, shasum, check } = await aFetchedPackage(name)
+      const { dist, forget, alarms, shasum, check } = await aFetchedPackage(name)
       publish(name, newBytes(name))
       await check()
       await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
       if (how === 'no more') upstream.fail(`/p2/${name}.json`, (_, response) => response.writeHead(404).end())
       else publish(name, newBytes(name), newBytes(name), 'abcdef13')
-      const refused = await accept()
+      const refused = await forget()
       expect([refused.statusCode, refused.json()]).toMatchObject([
         400,
         { errcode: 9, errmsg: expect.stringContaining('no longer offers') },
@@ -161,35 +161,35 @@ describe('changed bytes of an archive', () => {
     },
   )
 
-  it('are accepted when nothing is stored any more, also from an archive that the upstream no longer offers', async () => {
+  it('are served when nothing was stored any more, also from an archive that the upstream no longer offers', async () => {
     const name = 'acc/collected'
-    const { dist, accept } = await aChangedPackage(name)
+    const { dist, forget } = await aChangedPackage(name)
     publish(name, newBytes(name), null, 'abcdef13')
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
     expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
   })
 
   it('are checked against the shasum of now, although no client has requested the document since', async () => {
     const name = 'acc/locked'
-    const { dist, accept, events } = await aChangedPackage(name, { hasShasum: true })
-    expect((await accept()).statusCode).toBe(200)
+    const { dist, forget, events } = await aChangedPackage(name, { hasShasum: true })
+    expect((await forget()).statusCode).toBe(200)
     expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
     expect(await events('archive-alarm')).toHaveLength(1)
   })
 
   it('are refused again when they are not those that the upstream announces', async () => {
     const name = 'acc/wrong'
-    const { dist, accept, alarms, row } = await aFetchedPackage(name).then(async (fetched) => {
+    const { dist, forget, alarms, row } = await aFetchedPackage(name).then(async (fetched) => {
       await fetched.collect()
       publish(name, newBytes(name), oldBytes(name))
       expect((await fetched.dist()).statusCode).toBe(502)
       return fetched
     })
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
     expect((await dist()).statusCode).toBe(502)
     expect(await alarms()).toMatchObject([{ reason: expect.stringContaining('its SHA-1 is') }])
     expect(await row()).toMatchObject({ sha256: null, isStored: false })
-    const again = await accept()
+    const again = await forget()
     expect([again.statusCode, again.json()]).toMatchObject([
       400,
       { errcode: 9, errmsg: expect.stringContaining('no bytes') },
@@ -201,15 +201,15 @@ describe('changed bytes of an archive', () => {
 
   it('are fetched at once although a process that was killed still has the turn', async () => {
     const name = 'acc/turn'
-    const { dist, accept, row } = await aChangedPackage(name)
+    const { dist, forget, row } = await aChangedPackage(name)
     await takeFetch(t.db, 60, (await row())?.id)
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
     expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
   })
 
   it('keep the time at which the archive was first seen, for the minimum age', async () => {
     const name = 'acc/age'
-    const { accept } = await aChangedPackage(name)
+    const { forget } = await aChangedPackage(name)
     const seen = async () => {
       const archives = await mirroredArchives(t.db, name)
       return archives.map(({ firstSeenAt, usedOn, wasDownloaded, upstreamId }) => {
@@ -218,13 +218,13 @@ describe('changed bytes of an archive', () => {
     }
     await ageFirstSights(t.db, 9 * 24)
     const before = await seen()
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
     expect(await seen()).toEqual(before)
   })
 
   it('leave the former bytes to another repository that has them', async () => {
     const name = 'acc/shared'
-    const { accept } = await aChangedPackage(name)
+    const { forget } = await aChangedPackage(name)
     publish(name, oldBytes(name), null)
     const other = await aCaller(t)
     await other.call('POST', '/upstreams', { url: upstream.url, name: 'public' })
@@ -232,27 +232,25 @@ describe('changed bytes of an archive', () => {
     const { url } = { ...(entry?.['dist'] as object) } as { url: string }
     const get = () => other.ask(url.slice(`http://svc.test${other.path}`.length))
     expect((await get()).statusCode).toBe(200)
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
     const requests = upstream.requests.length
     expect((await get()).rawPayload.equals(oldBytes(name))).toBe(true)
     expect(upstream.requests.slice(requests).filter((request) => request.includes('.zip'))).toEqual([])
   })
 })
 
-describe('POST …/mirrored-packages/accept', () => {
-  it('is 404 for an unknown package or version, and 400 for an archive without an alarm', async () => {
-    const { call, accept, name, row } = await aFetchedPackage('acc/unknown')
+describe('POST …/mirrored-packages/forget', () => {
+  it('is 404 for an unknown package or version, and does not request the upstream', async () => {
+    const { call, forget, name, row } = await aFetchedPackage('acc/unknown')
     const before = upstream.requests.length
     const answers = [
       await call('POST', below, { package: 'acc/nothing', version: '1.0.0' }),
-      await accept('9.9.9'),
-      await accept(),
+      await forget('9.9.9'),
     ]
     expect(answers.map((answer) => [answer.statusCode, answer.json().errcode, answer.json().errmsg])).toEqual(
       [
         [404, 5, 'no upstream has offered an archive of acc/nothing 1.0.0'],
         [404, 5, 'no upstream has offered an archive of acc/unknown 9.9.9'],
-        [400, 9, `the archive of ${name} 1.0.0 has no alarm: no changed bytes wait for acceptance`],
       ],
     )
     expect((await row())?.isStored).toBe(true)
@@ -260,28 +258,48 @@ describe('POST …/mirrored-packages/accept', () => {
     expect((await call('POST', below, { package: name })).statusCode).toBe(400)
   })
 
+  it('forgets an archive without an alarm, which svc would not request again', async () => {
+    const name = 'acc/corrected'
+    const { dist, forget, events, row } = await aFetchedPackage(name, { hasShasum: false })
+    publish(name, newBytes(name), null)
+    expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
+    const sha256 = hash('sha256', oldBytes(name))
+    expect((await forget()).json()).toEqual({ forgotten: [{ version: '1.0.0', sha256, alarm: null }] })
+    const [event] = await events('forget-archive')
+    expect(event.details).toEqual({ upstream: 'public', sha256, url: expect.any(String) })
+    const again = await forget()
+    expect([again.statusCode, again.json().errcode, again.json().errmsg]).toEqual([
+      400,
+      9,
+      `svc has no bytes of ${name} 1.0.0 to forget: the next request fetches what the upstream serves`,
+    ])
+    expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+    expect(await row()).toMatchObject({ isStored: true, alarm: null })
+    expect(await events('archive-alarm')).toEqual([])
+  })
+
   it('changes nothing when svc could not fetch the new bytes', async () => {
-    const { call, accept, check, alarms, shasum, dist, name } = await aFetchedPackage('acc/unavailable')
+    const { call, forget, check, alarms, shasum, dist, name } = await aFetchedPackage('acc/unavailable')
     publish(name, newBytes(name))
     await check()
     await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
     upstream.fail(`/p2/${name}.json`, 500)
-    const failed = await accept()
+    const failed = await forget()
     expect([failed.statusCode, failed.json().errcode]).toEqual([503, 14])
     expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
     upstream.fail(`/p2/${name}.json`, null)
     await endRetryDelays(t.db)
     for (const change of [{ mode: 'off' }, { mode: 'automatic', deny: ['acc/*'] }]) {
       await call('PATCH', '/upstreams/public', change)
-      const refused = await accept()
+      const refused = await forget()
       expect([refused.statusCode, refused.json().errmsg]).toEqual([400, `no upstream may offer ${name} now`])
     }
     await call('PATCH', '/upstreams/public', { deny: [] })
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
   })
 
   it('is for personal access tokens of admins with registry-manage:rw only', async () => {
-    const { repository, account, accept, row, name } = await aChangedPackage('acc/tokens')
+    const { repository, account, forget, row, name } = await aChangedPackage('acc/tokens')
     const scopes = ['registry-manage:rw', 'registry-package:rw']
     const payload = { package: name, version: '1.0.0' }
     const developer = await aCaller(t, { repository, role: 'developer', scopes })
@@ -294,19 +312,19 @@ describe('POST …/mirrored-packages/accept', () => {
     const url = `/api/repositories/${repository.path}${below}`
     // The application may manage the repository for this admin.
     const approval = { packages: ['acc/approved'] }
-    const approved = await callApi(t, access, 'POST', url.replace('/accept', '/approve'), approval)
+    const approved = await callApi(t, access, 'POST', url.replace('/forget', '/approve'), approval)
     expect(approved.statusCode).toBe(200)
     expect((await callApi(t, access, 'POST', url, payload)).statusCode).toBe(403)
     expect((await row())?.alarm).not.toBeNull()
-    expect((await accept()).statusCode).toBe(200)
+    expect((await forget()).statusCode).toBe(200)
   })
 
-  it('accepts the archives with an alarm only, of a version with several', async () => {
+  it('keeps the hash of an archive that the upstream no longer offers, of a version with several', async () => {
     const name = 'acc/several'
-    const { accept } = await aChangedPackage(name)
+    const { forget } = await aChangedPackage(name)
     const { sha256 = '' } = { ...(await mirroredArchives(t.db, name))[0] }
     await aMirroredArchive(t.db, name, { reference: 'fedcba98', sha256: sha256 ?? '' })
-    expect((await accept()).json().accepted).toHaveLength(1)
+    expect((await forget()).json().forgotten).toHaveLength(1)
     const archives = await mirroredArchives(t.db, name)
     expect(archives.map(({ reference, sha256 }) => [reference, sha256 === null])).toEqual([
       ['abcdef12', true],
@@ -315,28 +333,28 @@ describe('POST …/mirrored-packages/accept', () => {
   })
 })
 
-describe('an acceptance at the same moment as', () => {
+describe('forgetting at the same moment as', () => {
   it('others succeeds once, with one event', async () => {
-    const { accept, events } = await aChangedPackage('acc/twice')
-    const answers = await Promise.all([accept(), accept(), accept(), accept()])
+    const { forget, events } = await aChangedPackage('acc/twice')
+    const answers = await Promise.all([forget(), forget(), forget(), forget()])
     expect(answers.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)).toEqual([
       200, 400, 400, 400,
     ])
-    expect(await events('accept-archive')).toHaveLength(1)
+    expect(await events('forget-archive')).toHaveLength(1)
   })
 
   it.each(['the old', 'other'])(
     'a fetch of %s bytes: the fetch fixes nothing and raises no alarm',
     async (kind) => {
       const name = `acc/fetch-${kind.replace('the ', '')}`
-      const { accept, dist, alarms, events, row } = await aChangedPackage(name)
+      const { forget, dist, alarms, events, row } = await aChangedPackage(name)
       const source = `/archives/${name}/1.0.0.zip`
       const held = new Promise<ServerResponse>((resolve) => {
         upstream.fail(source, (_, response) => resolve(response))
       })
       const asked = dist()
       const response = await held
-      expect((await accept()).statusCode).toBe(200)
+      expect((await forget()).statusCode).toBe(200)
       upstream.fail(source, null)
       response.end(kind === 'other' ? aPackageZip(name, { description: 'of nobody' }) : oldBytes(name))
       expect((await asked).statusCode).toBe(503)
@@ -349,7 +367,7 @@ describe('an acceptance at the same moment as', () => {
     },
   )
 
-  it('the end of a fetch of the right bytes: exactly one of both changes the archive', async () => {
+  it('the end of a fetch of the right bytes: the bytes are forgotten, whichever is first', async () => {
     const name = 'acc/end'
     const { row } = await aChangedPackage(name)
     const bytes = oldBytes(name)
@@ -358,36 +376,34 @@ describe('an acceptance at the same moment as', () => {
       const { id = '' } = (await row()) ?? {}
       await changeBytes(t.db, id, digest.sha256)
       const save = () => saveFetchedArchives(t.db, [{ ...digest, id, isDownload: true }])
-      const replace = () => transaction(t.db, (tx) => replaceAlarmedArchives(tx, [id]))
+      const replace = () => transaction(t.db, (tx) => replaceArchives(tx, [id]))
       const [first, second] = round % 2 === 0 ? [save(), replace()] : [replace(), save()]
       const results = await Promise.all([first, second])
-      const [saved, replaced] = (round % 2 === 0 ? results : results.toReversed()) as [boolean[], unknown[]]
-      expect(saved).toEqual([replaced.length === 0])
-      expect(await row()).toMatchObject(
-        saved[0] ? { id, isStored: true, alarm: null } : { sha256: null, isStored: false, alarm: null },
-      )
+      const [, replaced] = (round % 2 === 0 ? results : results.toReversed()) as [boolean[], unknown[]]
+      expect(replaced).toHaveLength(1)
+      expect(await row()).toMatchObject({ sha256: null, isStored: false, alarm: null })
     }
   })
 
   it('a rename leaves no document with the old URLs', async () => {
     const name = 'acc/renamed'
-    const { accept, repository } = await aChangedPackage(name)
-    // The document is unchanged, so the transaction of the acceptance is the first that waits.
+    const { forget, repository } = await aChangedPackage(name)
+    // The document is unchanged, so the transaction that forgets is the first that waits.
     upstream.fail(`/p2/${name}.json`, 304)
     const waiting = () => countWaiting(t.db)
     const renamed = aName('renamed')
-    let accepted: Promise<{ statusCode: number }> | undefined
+    let forgotten: Promise<{ statusCode: number }> | undefined
     let rename: Promise<unknown> | undefined
     await transaction(t.db, async (tx) => {
       // The rename waits for this document.
       await lockMirroredDocuments(tx, repository)
       rename = changeRepositoryName(t.db, operator, repository.id, renamed)
       await expect.poll(waiting).toBe(1)
-      accepted = accept()
+      forgotten = forget()
       await expect.poll(waiting).toBe(2)
     })
     await rename
-    expect((await accepted)?.statusCode).toBe(200)
+    expect((await forgotten)?.statusCode).toBe(200)
     const documents = await mirroredDocuments(t.db, repository)
     expect(documents.map(({ text }) => text.includes(`/${renamed}/-/packages/`))).toEqual([true])
   })
