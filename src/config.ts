@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import * as z from 'zod'
 import { type BucketSettings, bucketOrigin, readBucket } from './domain/bucket.ts'
 import { type ProviderSettings, readProviders } from './domain/identity-provider.ts'
+import { plainText } from './domain/plain-text.ts'
 import {
   hostsIn,
   isHostAndPort,
@@ -12,6 +13,7 @@ import {
   urlHost,
   wholeNumberSetting,
 } from './domain/setting-formats.ts'
+import { maxSiteNameCharacters, type Site } from './domain/site.ts'
 
 /** The folder with `migrations/` and `views/`. It is the same for `src/` and `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
@@ -23,6 +25,8 @@ const secretKey = z.string().regex(/^[!-~]{32,1000}$/, {
 
 const lifetime = wholeNumberSetting(1, 10 * 365 * 86_400)
 const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+
+const emailAddress = z.string().regex(/^[^\s@;()]+@[^\s@;()]+$/, 'must be an email address')
 
 const trueOrFalse = z.enum(['true', 'false'], { error: 'must be true or false' })
 const hostList = z
@@ -96,10 +100,10 @@ const Environment = z.object({
   UPSTREAM_PRIVATE_HOSTS: hostList.default(''),
   UPSTREAM_FRESH_SECONDS: wholeNumberSetting(1, 86_400).default(60),
   UPSTREAM_KEEP_DAYS: wholeNumberSetting(1, 36_500).optional(),
-  UPSTREAM_CONTACT: z
-    .string()
-    .regex(/^[^\s@;()]+@[^\s@;()]+$/, 'must be an email address')
-    .optional(),
+  UPSTREAM_CONTACT: emailAddress.optional(),
+  SITE_NAME: plainText(maxSiteNameCharacters, 1).optional(),
+  SITE_LOGO: z.string().optional(),
+  SITE_CONTACT: emailAddress.optional(),
   SMTP_URL: z
     .string()
     .refine(
@@ -164,6 +168,7 @@ export interface Config {
   lifetimes: Lifetimes
   events: EventSettings
   upstreams: UpstreamConfig
+  site: Site
   /** The providers that people may sign in with: the variables `OIDC_<NAME>_…`. */
   providers: readonly ProviderSettings[]
   /** The people who may sign in with a password: everybody, nobody, or only site administrators. */
@@ -345,6 +350,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       freshSeconds: env.UPSTREAM_FRESH_SECONDS,
       keepDays: env.UPSTREAM_KEEP_DAYS ?? null,
       contact: env.UPSTREAM_CONTACT ?? null,
+    },
+    site: {
+      name: env.SITE_NAME ?? null,
+      logoFile: env.SITE_LOGO ? resolve(env.SITE_LOGO) : null,
+      contact: env.SITE_CONTACT ?? null,
     },
     mail: env.SMTP_URL && env.MAIL_FROM ? { smtpUrl: env.SMTP_URL, from: env.MAIL_FROM } : null,
     providers,

@@ -57,7 +57,7 @@ export interface PersonalToken {
  */
 export async function createPersonalToken(
   db: pg.Pool,
-  config: Pick<Config, 'limits'>,
+  config: Pick<Config, 'limits' | 'site'>,
   by: Principal,
   wanted: Omit<NewPersonalToken, 'tokenHash'>,
 ): Promise<{ token: string; expiresAt: Date | null }> {

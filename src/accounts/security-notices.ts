@@ -1,6 +1,7 @@
 import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { formatTime } from '../domain/formats.ts'
+import { anAdministrator } from '../domain/site.ts'
 import { describeBrowser, describeSubject } from '../events/event-words.ts'
 import {
   findIdentityEvent,
@@ -176,7 +177,7 @@ function adviseOn(action: string, config: Config, { hasPassword, isAdmin }: Addr
   const steps = [...new Set([first, last])].map(([what, path]) => `${what}: ${config.baseUrl}${path}`)
   return [
     'If this was you, there is nothing to do. If not:',
-    ...[...steps, 'Tell an administrator of the server.'].map((step, index) => `${index + 1}. ${step}`),
+    ...[...steps, `Tell ${anAdministrator(config.site)}.`].map((step, index) => `${index + 1}. ${step}`),
   ]
 }
 

@@ -115,8 +115,7 @@ export async function writing<T>(work: () => Promise<T>): Promise<T> {
       throw new Refusal(errcode.resourceExhausted, 'no space left for archives', options)
     }
     if (!unwritable.has(code)) throw cause
-    const warning =
-      'The server cannot write its archives at the moment. Try again later, or tell its operator.'
+    const warning = 'The server cannot write its archives at the moment. Its log says why. Try again later.'
     throw new Refusal(errcode.unavailable, 'the archive store cannot be written', { warning, cause })
   }
 }

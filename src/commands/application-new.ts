@@ -56,7 +56,8 @@ export function newCommand(): Command {
 }
 
 async function registerApplication(options: NewOptions): Promise<void> {
-  const { clientId, clientSecret, what, sql } = prepareRegistration({
+  const config = readConfig(process.env)
+  const { clientId, clientSecret, what, sql } = prepareRegistration(config, {
     name: options.name,
     description: options.description || null,
     website: options.website,
@@ -68,7 +69,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
   })
-  const path = await writeMigration(readConfig(process.env), what, sql)
+  const path = await writeMigration(config, what, sql)
   if (options.apply) await applyMigration(path)
   printResult(
     options,

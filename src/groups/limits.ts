@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Config, CountLimits } from '../config.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
+import { anAdministrator } from '../domain/site.ts'
 import { isOperator } from './operators.ts'
 
 /** Locks the owner, so that concurrent requests count each other's rows. */
@@ -56,7 +57,7 @@ const limited: Record<
  */
 export async function requireBelowLimit(
   tx: pg.PoolClient,
-  { limits }: Pick<Config, 'limits'>,
+  { limits, site }: Pick<Config, 'limits' | 'site'>,
   by: Principal,
   kind: keyof CountLimits,
   ownerId: string,
@@ -69,7 +70,7 @@ export async function requireBelowLimit(
   if ((rows[0]?.count ?? 0) < max) return
   throw new Refusal(
     errcode.resourceExhausted,
-    `the ${owner} has the maximum of ${max} ${things}: remove one, or ask a site administrator about ${setting}`,
+    `the ${owner} has the maximum of ${max} ${things}: remove one, or ask ${anAdministrator(site)} about ${setting}`,
     { status: 403 },
   )
 }

@@ -4,6 +4,7 @@ import type { AppContext } from '../context.ts'
 import { findDatabaseBytes } from '../database/installation.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { singleFlight } from '../domain/single-flight.ts'
+import { anAdministrator, type Site } from '../domain/site.ts'
 import { findGroupId } from './repositories.ts'
 
 /** Decides whether new archives may be stored: the size of the database, and the quota of each group. */
@@ -42,7 +43,8 @@ interface MeasuredGroup {
 
 /** Opens the storage room of a process. */
 export function openStorageRoom({ config, db }: AppContext): StorageRoom {
-  const { groupBytes, databaseBytes } = config.storage
+  const { site, storage } = config
+  const { groupBytes, databaseBytes } = storage
   const groups = new LRUCache<string, MeasuredGroup>({ max: maxGroups })
   const measurements = singleFlight<void>()
   let database = { bytes: 0, measuredAt: Number.NEGATIVE_INFINITY }
@@ -78,7 +80,7 @@ export function openStorageRoom({ config, db }: AppContext): StorageRoom {
     let group = await measure(groupId, reusedMilliseconds)
     if (usedBytes(group) + bytes > groupBytes) group = await measure(groupId, freshMilliseconds)
     const used = usedBytes(group)
-    if (used + bytes > groupBytes) throw groupIsFull(used, groupBytes)
+    if (used + bytes > groupBytes) throw groupIsFull(used, groupBytes, site)
     return group
   }
 
@@ -88,7 +90,7 @@ export function openStorageRoom({ config, db }: AppContext): StorageRoom {
       if (performance.now() - database.measuredAt > reusedMilliseconds) {
         database = { bytes: await findDatabaseBytes(db), measuredAt: performance.now() }
       }
-      if (database.bytes >= databaseBytes) throw databaseIsFull()
+      if (database.bytes >= databaseBytes) throw databaseIsFull(site)
     },
 
     requireGroupRoom: async (repositoryId, bytes) => void (await findRoom(repositoryId, bytes)),
@@ -118,17 +120,16 @@ function usedBytes({ measured, claims }: MeasuredGroup): number {
   return bytes
 }
 
-function groupIsFull(used: number, max: number): Refusal {
+function groupIsFull(used: number, max: number, site: Site): Refusal {
   return new Refusal(errcode.resourceExhausted, 'the group has no space left for archives', {
     status: 507,
-    warning: `The archives of the group have ${used} of at most ${max} bytes. Purge deleted versions, or ask a site administrator about GROUP_QUOTA_BYTES.`,
+    warning: `The archives of the group have ${used} of at most ${max} bytes. Purge deleted versions, or ask ${anAdministrator(site)} about GROUP_QUOTA_BYTES.`,
   })
 }
 
-function databaseIsFull(): Refusal {
+function databaseIsFull(site: Site): Refusal {
   return new Refusal(errcode.resourceExhausted, 'no space left in the database', {
     status: 507,
-    warning:
-      'The database has the size of DATABASE_MAX_BYTES. Only the operator of the server can change this.',
+    warning: `The database has the size of DATABASE_MAX_BYTES. Ask ${anAdministrator(site)} to change this.`,
   })
 }

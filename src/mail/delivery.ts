@@ -1,6 +1,7 @@
 import type { MailSettings } from '../config.ts'
+import { readSiteLogo, type Site, type SiteLogo } from '../domain/site.ts'
 import { FailedForGood } from '../jobs/job.ts'
-import { type Mail, renderHtml, renderText } from './mail.ts'
+import { type Mail, type MailSite, renderHtml, renderText } from './mail.ts'
 
 /** The time that one delivery may take, the connection included. */
 const maxDeliverySeconds = 60
@@ -13,7 +14,12 @@ const plainAddress = /^[^\s@<>()[\]\\,;:"\p{Cc}]+@[^\s@<>()[\]\\,;:"\p{Cc}]+$/u
  * Sends a mail through the mail server of SMTP_URL. Throws FailedForGood when the server permanently refuses the
  * recipient or the text (5xx, RFC 5321 §4.2.1); any other error is worth a retry. The errors contain no email address.
  */
-export async function deliver(settings: MailSettings, mail: Mail, signal: AbortSignal): Promise<void> {
+export async function deliver(
+  settings: MailSettings,
+  from: MailSite,
+  mail: Mail,
+  signal: AbortSignal,
+): Promise<void> {
   // A comma or an angle bracket could make two addresses of one.
   if (!plainAddress.test(mail.to.address))
     throw new FailedForGood('The address of a mail has special characters.')
@@ -29,6 +35,7 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
     disableFileAccess: true,
     disableUrlAccess: true,
   })
+  const logo = await readMailLogo(from.site)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(maxDeliverySeconds * 1000)])
   try {
     const sent = transport.sendMail({
@@ -36,8 +43,21 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
       // Pass an object: in a text, a name with a comma would become a second recipient.
       to: { name: mail.to.name, address: mail.to.address },
       subject: mail.subject,
-      text: renderText(mail),
-      html: renderHtml(mail),
+      ...(from.site.contact !== null && { replyTo: from.site.contact }),
+      text: renderText(mail, from),
+      html: renderHtml(mail, from, logo !== null),
+      attachments:
+        logo === null
+          ? []
+          : [
+              {
+                cid: 'logo',
+                filename: 'logo',
+                content: logo.bytes,
+                contentType: logo.type,
+                contentDisposition: 'inline',
+              },
+            ],
       // RFC 3834 §5: out-of-office programs do not reply.
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
       signal: limit,
@@ -49,6 +69,12 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
   } finally {
     transport.close()
   }
+}
+
+/** Returns the logo that mails contain. Null for formats that mail programs do not show, and when it cannot be read. */
+async function readMailLogo(site: Site): Promise<SiteLogo | null> {
+  const logo = await readSiteLogo(site).catch(() => null)
+  return logo !== null && /^image\/(?:png|jpeg|gif)$/.test(logo.type) ? logo : null
 }
 
 function rejectWhenAborted(signal: AbortSignal): Promise<never> {

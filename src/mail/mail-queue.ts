@@ -62,7 +62,7 @@ export function sendMailJob(kinds: readonly MailKind<never>[]): Job {
       const mail = await found.compose(context, data)
       if (mail === null) return
       signal.throwIfAborted()
-      await deliver(settings, mail, signal)
+      await deliver(settings, context.config, mail, signal)
       context.log.info({ mail: kind }, 'a mail was sent')
     },
   }

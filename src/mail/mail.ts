@@ -21,21 +21,31 @@ export function personOf(account: { username: string; displayName: string; email
   return { address: account.email, name: account.displayName || account.username }
 }
 
-/** Returns the name of this server in mails: host and port of its public URL. */
-export function siteOf({ baseUrl }: Pick<Config, 'baseUrl'>): string {
-  return new URL(baseUrl).host
+/** Returns the name of this server in mails: SITE_NAME, or host and port of its public URL. */
+export function siteOf({ baseUrl, site }: Pick<Config, 'baseUrl' | 'site'>): string {
+  return site.name ?? new URL(baseUrl).host
 }
 
 const eta = new Eta({ views: resolve(projectRoot, 'views/mail'), autoTrim: false, cache: true })
 
-/** Returns the text part of a mail. */
-export function renderText(mail: Mail): string {
-  return eta.render('./text', cleaned(mail))
+/** The settings that mails show. */
+export type MailSite = Pick<Config, 'baseUrl' | 'site'>
+
+/** Returns the text part of a mail. It ends with a signature: the name, URL and contact of the site. */
+export function renderText(mail: Mail, from: MailSite): string {
+  return eta.render('./text', { ...cleaned(mail), site: signatureOf(from) })
 }
 
-/** Returns the HTML part of a mail. It loads nothing: no image, font or style from elsewhere. */
-export function renderHtml(mail: Mail): string {
-  return eta.render('./html', cleaned(mail))
+/**
+ * Returns the HTML part of a mail, with the look of the site. It loads nothing from elsewhere: no image, font or style.
+ * With `hasLogo`, it shows the image that the mail contains as `logo`.
+ */
+export function renderHtml(mail: Mail, from: MailSite, hasLogo: boolean): string {
+  return eta.render('./html', { ...cleaned(mail), site: signatureOf(from), hasLogo })
+}
+
+function signatureOf({ baseUrl, site }: MailSite) {
+  return { name: site.name ?? 'svc', url: baseUrl, host: new URL(baseUrl).host, contact: site.contact }
 }
 
 /** The names and values in a mail come from people. A line end in one of them could imitate the rest of the mail. */

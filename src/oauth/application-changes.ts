@@ -87,7 +87,7 @@ export async function changeApplication(
   const before = await findApplicationByClientId(db, clientId)
   if (before === null) return null
   const after = { ...before, ...changes }
-  const mistakes = listMistakes({ ...after, logo: changes.logo ?? null })
+  const mistakes = listMistakes({ ...after, logo: changes.logo ?? null }, config)
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
   }
@@ -132,10 +132,10 @@ export interface PreparedRegistration {
  * Creates a client id, a client secret and the migration that adds a new application. Throws `UnacceptableChange` with
  * a sentence for each broken limit.
  */
-export function prepareRegistration(form: RegistrationForm): PreparedRegistration {
+export function prepareRegistration(config: Config, form: RegistrationForm): PreparedRegistration {
   const clientSecret = makeSecret('client')
   const application = { ...form, clientId: makeClientId(), secretHash: hashSecret(clientSecret) }
-  const mistakes = listMistakes(application)
+  const mistakes = listMistakes(application, config)
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be registered: ${mistakes.join('; ')}.`)
   }

@@ -1,6 +1,7 @@
 import { imageTypeOf } from '../domain/image-type.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { isScope } from '../domain/scopes.ts'
+import { isNameOfSite, type Site } from '../domain/site.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
 
 /** The parts of a registration that SPEC 2.1, 8 limit. */
@@ -19,20 +20,17 @@ export const registrationLimits = { name: 50, description: 350, website: 128 } a
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
-/** Returns a sentence for each limit of SPEC 2.1, 8 that the registration breaks. */
-export function listMistakes({
-  name,
-  description,
-  website,
-  redirectUri,
-  scopes,
-  logo,
-}: Registration): string[] {
+/** Returns a sentence for each limit of SPEC 2.1, 8 that the registration breaks, also for the name of the site. */
+export function listMistakes(
+  { name, description, website, redirectUri, scopes, logo }: Registration,
+  config: { baseUrl: string; site: Site },
+): string[] {
   const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
   return [
     name.trim() === '' && 'the name is empty',
     tooLong('name', name, registrationLimits.name),
     !isPlainText(name) && 'the name has control characters',
+    isNameOfSite(name, config) && 'the name is that of this site',
     description !== null && tooLong('description', description, registrationLimits.description),
     description !== null &&
       !isPlainText(description.replaceAll(/[\t\r\n]/g, '')) &&

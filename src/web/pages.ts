@@ -7,8 +7,9 @@ import { type Config, projectRoot } from '../config.ts'
 import { formatDay, formatSize, formatTime } from '../domain/formats.ts'
 import { mayCreateGroups } from '../domain/permissions.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
+import { anAdministrator } from '../domain/site.ts'
 import { version } from '../version.ts'
-import { type Assets, serveAssets } from './assets.ts'
+import { type Assets, serveAssets, serveLogo } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
 import { takeNotice } from './notice.ts'
 
@@ -61,6 +62,7 @@ export async function registerViews(
 ): Promise<void> {
   const assets: Assets = await serveAssets(app)
   app.decorate('assets', assets)
+  const { site } = config
   app.decorate('findVisitor', findVisitor)
   app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
   await app.register(view, {
@@ -70,6 +72,10 @@ export async function registerViews(
     viewExt: 'eta',
     defaultContext: {
       assets,
+      site: { ...site, name: site.name ?? 'svc', logo: await serveLogo(app, site, assets) },
+      linkContact: (text: string) => linkContact(text, site.contact),
+      /** The words of `anAdministrator`, as HTML. */
+      administrator: linkContact(anAdministrator(site), site.contact),
       mayCreateGroups: (account: { isAdmin: boolean }) => mayCreateGroups(config, account),
       isSignUpOpen: config.signUp === 'open' && config.passwordSignIn === 'on',
       formatDay,
@@ -83,6 +89,14 @@ export async function registerViews(
       version,
     },
   })
+}
+
+/** Returns a text as HTML, in which the email address of the administrators is a link. */
+function linkContact(text: string, contact: string | null): string {
+  const escape = (part: string) => part.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+  if (contact === null) return escape(text)
+  const link = `<a href="mailto:${escape(encodeURI(contact))}">${escape(contact)}</a>`
+  return text.split(contact).map(escape).join(link)
 }
 
 /**

@@ -406,7 +406,7 @@ describe('security notices', () => {
   const steps = (mail?: ReceivedMail) => mail?.text.match(/^\d\. .*$/gm)
   const changePassword =
     'Change your password, which ends all other sessions: https://svc.example.com/settings/account#password'
-  const tell = 'Tell an administrator of the server.'
+  const tell = 'Tell an administrator.'
 
   it.each<[string, string, string, object?]>([
     ['sign-in', 'End the sessions that you do not know', '/settings/sessions', { new_browser: true }],

@@ -63,7 +63,7 @@ describe('an account', () => {
     expect(created.find(({ statusCode }) => statusCode === 403)?.json()).toEqual({
       errcode: 8,
       errmsg:
-        'the account has the maximum of 2 groups that it created: remove one, or ask a site administrator about ACCOUNT_MAX_GROUPS',
+        'the account has the maximum of 2 groups that it created: remove one, or ask an administrator about ACCOUNT_MAX_GROUPS',
     })
     const refused = await send('/new/group', { name: aName('group') })
     expect(refused.statusCode).toBe(400)

@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
@@ -10,10 +13,12 @@ import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
 import { listStoredJobs, makeJobsDue } from '../support/job-rows.ts'
 import { useMailServer } from '../support/mail-server.ts'
+import { pixel } from '../support/oauth-actors.ts'
 import { countRows, dropRows } from '../support/rows.ts'
 
 const server = await useMailServer()
-const config = readConfig({ BASE_URL: 'https://svc.example.com', ...server.environment })
+const environment = { BASE_URL: 'https://svc.example.com', ...server.environment }
+const config = readConfig(environment)
 const database = useDatabase()
 
 const greeting: MailKind<Partial<Mail>> = {
@@ -61,12 +66,28 @@ describe('a queued mail', () => {
     expect(mail?.headers.get('subject')).toEqual(['=?UTF-8?Q?Gr=C3=BC=C3=9Fe?='])
     expect(mail?.headers.get('auto-submitted')).toEqual(['auto-generated'])
     expect(mail?.text.replaceAll('\r\n', '\n').trim()).toBe(
-      'First.\n\n<b>Second</b> & last.\n\n  Browser: Firefox on Linux\n\nOpen it:\nhttps://svc.example.com/x?a=1&b=2\n\nOr ignore this mail.',
+      'First.\n\n<b>Second</b> & last.\n\n  Browser: Firefox on Linux\n\nOpen it:\nhttps://svc.example.com/x?a=1&b=2\n\nOr ignore this mail.\n\n-- \nsvc\nhttps://svc.example.com',
     )
     expect(mail?.html).toContain('<p>&lt;b&gt;Second&lt;/b&gt; &amp; last.</p>')
-    expect(mail?.html).toContain('<a href="https://svc.example.com/x?a=1&amp;b=2">Open it</a>')
-    expect(mail?.html).not.toMatch(/<(?:img|link|script|style)\b|url\(/)
+    expect(mail?.html).toMatch(/<a href="https:\/\/svc\.example\.com\/x\?a=1&amp;b=2"[^>]*>Open it<\/a>/)
+    expect(mail?.html).not.toMatch(/<(?:img|link|script)\b|url\(|@import/)
     expect(await counted()).toEqual({ queued: 0, active: 0, failed: 0 })
+  })
+
+  it('has the name, logo and contact of the site, and replies go to the contact', async () => {
+    const logoFile = join(mkdtempSync(join(tmpdir(), 'svc-logo-')), 'logo.png')
+    writeFileSync(logoFile, pixel)
+    const site = { SITE_NAME: 'Acme Packages', SITE_LOGO: logoFile, SITE_CONTACT: 'help@acme.example' }
+    await queue()
+    await runDueJobs({ config: readConfig({ ...environment, ...site }), db: database.db }, [job], log)
+    const [mail] = server.received
+    expect(mail?.headers.get('reply-to')).toEqual(['help@acme.example'])
+    expect(mail?.text.replaceAll('\r\n', '\n')).toContain(
+      '-- \nAcme Packages\nhttps://svc.example.com\nQuestions? Write to help@acme.example\n',
+    )
+    expect(mail?.html).toContain('Acme Packages')
+    expect(mail?.html).toContain('cid:logo')
+    expect(mail?.html).toContain(pixel.toString('base64').slice(0, 60))
   })
 
   it('is not sent when the transaction rolls back', async () => {

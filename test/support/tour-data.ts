@@ -28,6 +28,7 @@ export const tourEnvironment = {
   // Nothing listens there: mails stay in the queue.
   SMTP_URL: 'smtp://127.0.0.1:9',
   MAIL_FROM: 'svc@example.com',
+  SITE_CONTACT: 'help@example.com',
 }
 
 const manifests: Record<string, { description: string } & Record<string, unknown>> = {

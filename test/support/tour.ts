@@ -20,7 +20,7 @@ export function tourOf(data: TourData): Stop[] {
   return [...signedOut(data), ...registries(), ...packages(), ...personal(data), ...administration(data)]
 }
 
-function signedOut({ invitation }: TourData): Stop[] {
+function signedOut({ application, invitation }: TourData): Stop[] {
   return by('visitor', {
     front: '/',
     login: '/login',
@@ -32,6 +32,7 @@ function signedOut({ invitation }: TourData): Stop[] {
         await press(page, 'Sign in')
       },
     ],
+    'login-application': `/oauth2/auth?${new URLSearchParams({ response_type: 'code', client_id: application.clientId })}`,
     'login-passkey': '/login/passkey',
     'password-reset': '/password-reset',
     'password-reset-expired': '/password-reset?token=x',

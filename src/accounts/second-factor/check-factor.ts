@@ -1,10 +1,12 @@
 import { verifySync } from 'otplib'
 import type pg from 'pg'
+import type { Config } from '../../config.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
 import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
 import type { Log } from '../../domain/log.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import type { Principal } from '../../domain/principal.ts'
+import { anAdministrator } from '../../domain/site.ts'
 import { countEvent } from '../../events/counted-events.ts'
 import type { SignInProof } from '../sessions.ts'
 import { findKnownOrigin, type SignInOrigin } from '../sign-in-origins.ts'
@@ -34,7 +36,7 @@ export interface FactorRefusal {
 
 /** What a check of a second factor needs: parts of the server, and the browser that sent the factor. */
 export interface FactorContext {
-  config: KeySettings
+  config: KeySettings & Pick<Config, 'site'>
   db: pg.Pool
   log: Log
   origin: SignInOrigin
@@ -75,7 +77,7 @@ async function countAndCheck(
       : await transaction(db, (tx) => spendRecoveryCode(tx, by, accountId, typed.recoveryCode), by)
   if (checked === 'no key') {
     await takeBackAttempt(db, limits)
-    return missingKey
+    return missingKey(context.config)
   }
   if (checked) {
     await takeBackAttempt(db, limits, limits)
@@ -147,11 +149,12 @@ export function explainMissingKey(config: KeySettings): string {
 }
 
 /** The refusal when the server does not have the key of a secret. */
-export const missingKey: FactorRefusal = {
-  status: 503,
-  headers: {},
-  problem:
-    'Codes of your authenticator app cannot be checked: this server does not have the key that its secret was encrypted with. Tell an administrator. The log of the server says what to do. A recovery code or a passkey still works.',
+export function missingKey({ site }: Pick<Config, 'site'>): FactorRefusal {
+  return {
+    status: 503,
+    headers: {},
+    problem: `Codes of your authenticator app cannot be checked: this server does not have the key that its secret was encrypted with. Tell ${anAdministrator(site)}. The log of the server says what to do. A recovery code or a passkey still works.`,
+  }
 }
 
 /**

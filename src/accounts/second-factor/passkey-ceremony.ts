@@ -9,7 +9,7 @@ import { findPasskey, listPasskeys, notePasskeyUse, type StoredPasskey } from '.
 
 /** The context of a ceremony. Passkeys belong to the host of `baseUrl`. */
 export interface CeremonyContext {
-  config: Pick<Config, 'baseUrl'>
+  config: Pick<Config, 'baseUrl' | 'site'>
   db: Queryable
 }
 
@@ -70,7 +70,7 @@ export async function startRegistration(
   const { generateRegistrationOptions } = await loadLibrary()
   const known = await listPasskeys(db, account.id)
   const options = await generateRegistrationOptions({
-    rpName: 'svc',
+    rpName: config.site.name ?? 'svc',
     challenge: await makeChallenge(db, owner),
     rpID: hostOf(config),
     userName: account.username,

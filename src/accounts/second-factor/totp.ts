@@ -1,6 +1,7 @@
 import { generateSecret, generateURI } from 'otplib'
 import type pg from 'pg'
 import qrcode from 'qrcode-generator'
+import type { Config } from '../../config.ts'
 import { transaction } from '../../database/database.ts'
 import { countAttempt, takeBackAttempt } from '../../database/failure-limit.ts'
 import type { Principal } from '../../domain/principal.ts'
@@ -40,7 +41,7 @@ export async function startEnrolment(
 
 /** Returns the secret of an app that is being set up. Null when there is none, or the server has lost its key. */
 export async function findEnrolment(
-  { db, config }: { db: pg.Pool; config: KeySettings & { baseUrl: string } },
+  { db, config }: { db: pg.Pool; config: KeySettings & Pick<Config, 'baseUrl' | 'site'> },
   account: { id: string; username: string },
 ): Promise<Enrolment | null> {
   const factor = await findTotpFactor(db, account.id)
@@ -48,7 +49,10 @@ export async function findEnrolment(
   const secret = openSecret(await readSecretKeys(config), account.id, factor)
   if (secret === null) return null
   // A colon separates issuer and username in the label, so neither may contain one.
-  const issuer = `svc ${new URL(config.baseUrl).hostname.replaceAll(/[^\w.-]/g, '')}`
+  const issuer = `${config.site.name ?? 'svc'} ${new URL(config.baseUrl).hostname}`.replaceAll(
+    /[^\p{L}\p{N} _.-]/gu,
+    '',
+  )
   const url = generateURI({ issuer, label: account.username, secret, period: periodSeconds })
   return { secret: secret.replace(/.{4}(?=.)/g, '$& '), url, qrCode: renderQrCode(url) }
 }
@@ -73,7 +77,7 @@ export async function confirmEnrolment(
   const factor = await findTotpFactor(db, accountId)
   if (!factor || factor.confirmedAt) return nothingToConfirm
   const timeStep = await timeStepOf(context, accountId, factor, code)
-  if (timeStep === 'no key') return missingKey
+  if (timeStep === 'no key') return missingKey(context.config)
   if (timeStep === null) {
     await noteFailedFactor(db, by, accountId, 'totp')
     return wrongCode

@@ -6,6 +6,7 @@ import { brokenConstraint } from '../../database/errors.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import type { Log } from '../../domain/log.ts'
 import type { Principal } from '../../domain/principal.ts'
+import { anAdministrator, type Site } from '../../domain/site.ts'
 import { releaseUnverifiedEmail } from '../accounts.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
@@ -32,7 +33,7 @@ export function givesAccounts(
   return signUp === 'open' || (signUp === 'invited' && allowedDomains.length > 0)
 }
 
-const disabled = 'Your account here is disabled. Ask an administrator.'
+const disabled = (site: Site) => `Your account here is disabled. Ask ${anAdministrator(site)}.`
 
 /** The result of a sign-in with a provider. `choose`: the account may be theirs, and they must say whether it is. */
 export type Entry =
@@ -45,6 +46,7 @@ export interface SingleSignOn {
   log: Log
   by: Principal
   provider: ProviderSettings
+  site: Site
 }
 
 /**
@@ -56,16 +58,16 @@ export async function enter(
   person: ProvenPerson,
   mayMakeAccount: boolean,
 ): Promise<Entry> {
-  const { db, provider } = about
+  const { db, provider, site } = about
   if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person)
   const { linked, similar } = await findAccountsOfPerson(db, person)
-  if (linked?.isDisabled) return refuse(disabled)
+  if (linked?.isDisabled) return refuse(disabled(site))
   if (linked) return { outcome: 'enter', account: linked }
-  if (similar?.isDisabled && similar.hasEmail) return refuse(disabled)
+  if (similar?.isDisabled && similar.hasEmail) return refuse(disabled(site))
   if (similar && !similar.isDisabled) return { outcome: 'choose', account: similar }
   if (!mayMakeAccount)
     return refuse(
-      'You have no account here, and your sign-in cannot create one. Ask an administrator for one.',
+      `You have no account here, and your sign-in cannot create one. Ask ${anAdministrator(site)} for one.`,
     )
   return makeAccount(about, person)
 }
@@ -75,7 +77,7 @@ export async function enter(
  * gets the email that the provider has verified, unless another account has verified it.
  */
 export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Promise<Entry> {
-  const { db, by, provider } = about
+  const { db, by, provider, site } = about
   const { displayName } = person
   let email = person.isEmailVerified ? person.email : null
   let username = person.username
@@ -106,7 +108,7 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
       } else throw error
     }
   }
-  return refuse('No free username was found for you. Ask an administrator.')
+  return refuse(`No free username was found for you. Ask ${anAdministrator(site)}.`)
 }
 
 /** Links a person to an account. Returns null, or the reason why this is not possible. */

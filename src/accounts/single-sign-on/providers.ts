@@ -1,8 +1,10 @@
 import * as oidc from 'openid-client'
+import type { Config } from '../../config.ts'
 import { isSecureUrl, type ProviderSettings } from '../../domain/identity-provider.ts'
 import type { Log } from '../../domain/log.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { singleFlight } from '../../domain/single-flight.ts'
+import { anAdministrator, type Site } from '../../domain/site.ts'
 import { type ProvenPerson, readPerson } from './person.ts'
 
 /** The time limit of a request to a provider, including its body. */
@@ -56,11 +58,14 @@ export interface Provider {
 /**
  * Opens the providers. It sends no request before somebody signs in, so the server also starts when a provider is down.
  */
-export function openProviders(all: readonly ProviderSettings[], log: Log): ReadonlyMap<string, Provider> {
-  return new Map(all.map((settings) => [settings.name, openProvider(settings, log)]))
+export function openProviders(
+  { providers, site }: Pick<Config, 'providers' | 'site'>,
+  log: Log,
+): ReadonlyMap<string, Provider> {
+  return new Map(providers.map((settings) => [settings.name, openProvider(settings, site, log)]))
 }
 
-function openProvider(settings: ProviderSettings, log: Log): Provider {
+function openProvider(settings: ProviderSettings, site: Site, log: Log): Provider {
   let known: { client: oidc.Configuration; readAt: number } | undefined
   const discoveries = singleFlight<oidc.Configuration>()
 
@@ -83,7 +88,7 @@ function openProvider(settings: ProviderSettings, log: Log): Provider {
     try {
       return await work()
     } catch (error) {
-      const explained = explain(settings.label, error)
+      const explained = explain(settings.label, site, error)
       // Do not log the error itself: it may contain tokens and claims.
       log.warn({ provider: settings.name, ...describe(error) }, 'a sign-in provider failed')
       throw explained
@@ -204,7 +209,7 @@ function describe(error: unknown): { reason: string; code: string | null } {
 }
 
 /** Explains an error to the person. Text of the provider is not shown, except its standard error codes. */
-function explain(label: string, error: unknown): ProviderError {
+function explain(label: string, site: Site, error: unknown): ProviderError {
   if (error instanceof oidc.AuthorizationResponseError) {
     if (error.error === 'access_denied') {
       return new ProviderError(
@@ -221,13 +226,13 @@ function explain(label: string, error: unknown): ProviderError {
     }
     const hint =
       error.error === 'invalid_client' ? 'It does not know this server’s client ID and secret. ' : ''
-    return new ProviderError(502, `${label} refused this server. ${hint}Tell an administrator.`)
+    return new ProviderError(502, `${label} refused this server. ${hint}Tell ${anAdministrator(site)}.`)
   }
   if (causesOf(error).some((cause) => cause instanceof UnreachableError)) {
     return new ProviderError(503, `${label} does not respond at the moment. Try again later.`)
   }
   return new ProviderError(
     502,
-    `${label} sent a response that this server does not trust, so you are not signed in. Tell an administrator.`,
+    `${label} sent a response that this server does not trust, so you are not signed in. Tell ${anAdministrator(site)}.`,
   )
 }

@@ -14,6 +14,7 @@ import type { Provider } from '../../../accounts/single-sign-on/providers.ts'
 import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
 import { hashSecret } from '../../../domain/secrets.ts'
+import { anAdministrator } from '../../../domain/site.ts'
 import { readCookie, setCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -77,7 +78,10 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const proofHash = hashSecret(proof)
     if (decision === 'new') {
       if (!givesAccounts(config, provider.settings)) {
-        throw new PageError(403, 'This sign-in cannot create an account. Ask an administrator for one.')
+        throw new PageError(
+          403,
+          `This sign-in cannot create an account. Ask ${anAdministrator(config.site)} for one.`,
+        )
       }
       if (!(await deleteProof(db, proofHash))) throw proofIsGone(provider)
       const made = await makeAccount(singleSignOnOf(context, request, provider, null), person)

@@ -26,7 +26,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
   await app.register(async (scope) => {
     // After a sign-in, an earlier consent may redirect the browser to the application at once.
     await servePages(scope, context.config, leavingPagePolicy)
-    const providers = openProviders(context.config.providers, scope.log)
+    const providers = openProviders(context.config, scope.log)
     await refuseOtherMethods(scope, wrongMethod, async () => {
       await loginRoutes(scope, context)
       await secondStepRoutes(scope, context)

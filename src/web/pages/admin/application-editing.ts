@@ -67,7 +67,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
     const registered = await orProblem(async () => {
       const { logo } = form
       if (!logo) throw new UnacceptableChange('The application cannot be registered: the logo is missing.')
-      const prepared = prepareRegistration({ ...form, logo, description: form.description || null })
+      const prepared = prepareRegistration(config, { ...form, logo, description: form.description || null })
       return {
         ...prepared,
         path: await writeAndApplyMigration(db, config, byOf(request), prepared.what, prepared.sql),

@@ -14,6 +14,7 @@ import { policyOfOneScript } from '../../page-scope.ts'
 import { page } from '../../pages.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { anybody, redirectToSignIn, withReturn } from '../../visit.ts'
+import { type Destination, findDestination } from './destination.ts'
 import {
   checkSignIn,
   completeSignIn,
@@ -34,6 +35,7 @@ interface LoginForm {
 
 const loginPage = page<
   LoginForm & {
+    destination: Destination | null
     providers: readonly { name: string; label: string }[]
     passwordSignIn: Config['passwordSignIn']
     /** Null where browsers do not allow passkeys. */
@@ -122,6 +124,7 @@ export async function showLogin(
     { account: null, csrfToken: browser },
     {
       ...form,
+      destination: await findDestination(context, form.returnId),
       providers,
       passwordSignIn,
       passkeyUrl: hasPasskeys ? withReturn('/login/passkey', form.returnId) : null,

@@ -12,6 +12,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
 import { passkeySenderOf } from '../../sign-in-origin.ts'
 import { anybody, withReturn } from '../../visit.ts'
+import { type Destination, findDestination } from './destination.ts'
 import { finishStep } from './second-step.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'
 import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
@@ -19,6 +20,7 @@ import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
 const passkeyPage = page<{
   /** The account in the second step of a sign-in. Null when the passkey replaces the password. */
   username: string | null
+  destination: Destination | null
   /** Whether the second step also links the account with a provider. */
   isLink: boolean
   /** The options for the browser's passkey API, as JSON. */
@@ -86,6 +88,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       { account: null, csrfToken: browser },
       {
         username: waiting?.step.username ?? null,
+        destination: await findDestination(context, returnId),
         isLink: (waiting?.step.proofHash ?? null) !== null,
         options: await startUse(context, ownerOf(browser, waiting)),
         returnId,

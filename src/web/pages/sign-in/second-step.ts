@@ -17,12 +17,14 @@ import { page } from '../../pages.ts'
 import { browserOf } from '../../principal.ts'
 import { factorContextOf } from '../../sign-in-origin.ts'
 import { withReturn } from '../../visit.ts'
+import { type Destination, findDestination } from './destination.ts'
 import { linkAfterSecondStep } from './link-with-password.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'
 import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
 
 const stepPage = page<{
   username: string
+  destination: Destination | null
   factors: FactorSummary
   /** The page that asks for a passkey; null where browsers allow none. */
   passkeyUrl: string | null
@@ -86,16 +88,19 @@ export async function finishStep(
 }
 
 async function show(
-  { config, db }: AppContext,
+  context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   { accountId, username, proofHash }: SignInStep,
   { returnId, problem, typed }: { returnId: string; problem: string | null; typed?: TypedFactor },
 ): Promise<FastifyReply> {
+  const { config, db } = context
   const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
   const usesRecovery = typed !== undefined && typed.recoveryCode !== ''
   const factors = await findFactors(db, accountId)
   const passkeyUrl = allowsPasskeys(config) ? withReturn('/login/passkey', returnId) : null
   const isLink = proofHash !== null
-  return stepPage(reply, visitor, { username, factors, passkeyUrl, returnId, problem, usesRecovery, isLink })
+  const destination = await findDestination(context, returnId)
+  const content = { username, destination, factors, passkeyUrl, returnId, problem, usesRecovery, isLink }
+  return stepPage(reply, visitor, content)
 }

@@ -147,12 +147,12 @@ export function theProvider({ providers }: SingleSignOnContext, { params }: Prov
 
 /** Returns the context of a change of identities. The acting account is known only after the sign-in. */
 export function singleSignOnOf(
-  { db }: AppContext,
+  { config, db }: AppContext,
   request: FastifyRequest,
   { settings }: Pick<Provider, 'settings'>,
   accountId: string | null,
 ): SingleSignOn {
-  return { db, log: request.log, by: browserOf(request, accountId), provider: settings }
+  return { db, log: request.log, by: browserOf(request, accountId), provider: settings, site: config.site }
 }
 
 /**
