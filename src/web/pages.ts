@@ -93,10 +93,10 @@ export async function registerViews(
 
 /** Returns a text as HTML, in which the email address of the administrators is a link. */
 function linkContact(text: string, contact: string | null): string {
-  const escape = (part: string) => part.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
-  if (contact === null) return escape(text)
-  const link = `<a href="mailto:${escape(encodeURI(contact))}">${escape(contact)}</a>`
-  return text.split(contact).map(escape).join(link)
+  const escapeHtml = (part: string) => part.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+  if (contact === null) return escapeHtml(text)
+  const link = `<a href="mailto:${escapeHtml(encodeURI(contact))}">${escapeHtml(contact)}</a>`
+  return text.split(contact).map(escapeHtml).join(link)
 }
 
 /**

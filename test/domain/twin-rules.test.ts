@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { isPackageName, isVendorName } from '../../src/composer/package-name.ts'
+import { readConfig } from '../../src/config.ts'
 import { isEmail } from '../../src/domain/email.ts'
 import { imageTypeOf } from '../../src/domain/image-type.ts'
 import { nameShape } from '../../src/domain/names.ts'
@@ -166,14 +167,17 @@ describe('rules that TypeScript and SQL both have', () => {
     )
     const stored = websites.map((_, i) => verdicts.every((verdict) => verdict[i]))
     const isWebsite = (website: string) =>
-      listMistakes({
-        name: 'Bot',
-        description: null,
-        website,
-        redirectUri: 'https://a/',
-        scopes: allScopes,
-        logo: null,
-      }).length === 0
+      listMistakes(
+        {
+          name: 'Bot',
+          description: null,
+          website,
+          redirectUri: 'https://a/',
+          scopes: allScopes,
+          logo: null,
+        },
+        readConfig({}),
+      ).length === 0
     expect(
       differences(websites, isWebsite, stored).filter((url) => URL.canParse(url) || isWebsite(url)),
     ).toEqual([])
