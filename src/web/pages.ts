@@ -11,7 +11,9 @@ import { anAdministrator } from '../domain/site.ts'
 import { version } from '../version.ts'
 import { type Assets, serveAssets, serveLogo } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
+import { escapeMarkup } from './escape-markup.ts'
 import { takeNotice } from './notice.ts'
+import { pictureOf } from './pictures.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -73,6 +75,7 @@ export async function registerViews(
     defaultContext: {
       assets,
       site: { ...site, name: site.name ?? 'svc', logo: await serveLogo(app, site, assets) },
+      pictureOf,
       linkContact: (text: string) => linkContact(text, site.contact),
       /** The words of `anAdministrator`, as HTML. */
       administrator: linkContact(anAdministrator(site), site.contact),
@@ -93,10 +96,9 @@ export async function registerViews(
 
 /** Returns a text as HTML, in which the email address of the administrators is a link. */
 function linkContact(text: string, contact: string | null): string {
-  const escapeHtml = (part: string) => part.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
-  if (contact === null) return escapeHtml(text)
-  const link = `<a href="mailto:${escapeHtml(encodeURI(contact))}">${escapeHtml(contact)}</a>`
-  return text.split(contact).map(escapeHtml).join(link)
+  if (contact === null) return escapeMarkup(text)
+  const link = `<a href="mailto:${escapeMarkup(encodeURI(contact))}">${escapeMarkup(contact)}</a>`
+  return text.split(contact).map(escapeMarkup).join(link)
 }
 
 /**

@@ -37,6 +37,7 @@ import { accounts } from '../pages/account/plugin.ts'
 import { administration } from '../pages/admin/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { registerViews } from '../pages.ts'
+import { pictureRoutes } from '../pictures.ts'
 import { startInTurn } from '../pipelined-requests.ts'
 import { requestIdOf, traceparentOf } from '../request-id.ts'
 import { readSession } from '../visit.ts'
@@ -109,6 +110,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     scope.setNotFoundHandler(sendUnmatched)
   })
   await app.register(healthRoutes, context)
+  await app.register(pictureRoutes)
   await app.register(accounts, context)
   await app.register(oauthPages, context)
   await app.register(oauth, { ...context, db: pools.pull, lastUse })

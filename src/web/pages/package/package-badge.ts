@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../../context.ts'
 import { hasTag } from '../../conditional-requests.ts'
+import { escapeMarkup } from '../../escape-markup.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { readManifest } from '../manifest.ts'
 import { findPackageView, findShownVersion, type PackageRoute, packagePath } from './package-view.ts'
@@ -55,9 +56,9 @@ function drawBadge(label: string, fullValue: string): string {
     number,
   ]
   const width = left + right
-  const text = (x: number, content: string) => `<text x="${x}" y="14">${escapeXml(content)}</text>`
+  const text = (x: number, content: string) => `<text x="${x}" y="14">${escapeMarkup(content)}</text>`
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="20" role="img" aria-label="${escapeXml(`${label}: ${value}`)}">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="20" role="img" aria-label="${escapeMarkup(`${label}: ${value}`)}">`,
     `<rect width="${width}" height="20" rx="4" fill="#2a55c9"/>`,
     `<path d="M4 0h${left - 4}v20H4a4 4 0 0 1-4-4V4a4 4 0 0 1 4-4z" fill="#3a3d45"/>`,
     '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">',
@@ -65,9 +66,4 @@ function drawBadge(label: string, fullValue: string): string {
     text(left + right / 2, value),
     '</g></svg>',
   ].join('')
-}
-
-function escapeXml(text: string): string {
-  const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
-  return text.replace(/[&<>"]/g, (character) => entities[character] ?? '')
 }
