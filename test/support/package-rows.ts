@@ -263,7 +263,7 @@ export async function anAdvisory(
 ): Promise<void> {
   await db.query(
     `insert into advisory (advisory_id, package_id, title, affected_versions)
-     select 'SVC-' || id, id, $2, $3 from package where repository_id = $1`,
+     select 'SVC-' || id || '-' || (select count(*) from advisory), id, $2, $3 from package where repository_id = $1`,
     [repository.id, title, affectedVersions],
   )
 }

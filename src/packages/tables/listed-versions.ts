@@ -11,6 +11,8 @@ export interface ListedVersion {
   version: string
   /** The version in Composer's terms. It is `dev-<version>` if Composer cannot parse the version. */
   composer: string
+  /** Composer's normalized form of it. */
+  normalized: string
   isDev: boolean
   /** Lower-case hex. */
   sha256: string
@@ -38,7 +40,7 @@ export interface DescribedVersion extends ListedVersion {
   metadata: JsonObject
 }
 
-const columns = `v.id, v.version, v.composer, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
+const columns = `v.id, v.version, v.composer, v.normalized, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
   encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${uploaderName} as uploader, ${deployTokenName} as "deployToken", v.published_at as "publishedAt",
   v.deleted_at as "deletedAt", v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt",
   v.quarantine_reason as "quarantineReason",
@@ -73,6 +75,20 @@ export async function listVersions(
       order by ${newestFirst}
       limit $3`,
     [packageId, choice, limit, ...(last ? [last.isRelease, last.sortKey, last.publishedAt, last.id] : [])],
+  )
+  return rows
+}
+
+/** A stable version that Composer can install. */
+export type Release = Pick<ListedVersion, 'version' | 'normalized'>
+
+/** Lists the newest stable versions of a package that Composer can install, the newest first. */
+export async function listReleases(db: Queryable, packageId: string, limit: number): Promise<Release[]> {
+  const { rows } = await db.query<Release>(
+    `select version, normalized from package_version
+      where package_id = $1 and is_listed and not is_dev and is_stable(is_dev, normalized)
+      order by sort_key desc, published_at desc, id desc limit $2`,
+    [packageId, limit],
   )
   return rows
 }

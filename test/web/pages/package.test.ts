@@ -222,11 +222,42 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect((await look()).body).toContain(`<a href="/${repository.path}/-/upstreams?q=psr%2Flog">psr/log</a>`)
   })
 
-  it('has a badge for its advisories', async () => {
+  it('warns of the advisories that affect the version, names the release that fixes them, and nothing else', async () => {
     const { repository, look } = await aPackage()
-    expect((await look()).body).not.toContain('advisory</span>')
-    await anAdvisory(t.db, repository, { title: 'Counts twice', affectedVersions: '<2' })
-    expect((await look()).body).toContain('<span class="badge caution">1 advisory</span>')
+    expect((await look()).body).not.toContain('vulnerability')
+    await anAdvisory(t.db, repository, { title: 'Counts twice', affectedVersions: '<1.1' })
+    const { body } = await look('?version=1.0.0')
+    expect(body).toContain('Version 1.0.0 has a known vulnerability.')
+    expect(body).toMatch(/Fixed in <a href="[^"]*\?version=1\.1\.0">1\.1\.0<\/a>/)
+    expect(body).toContain('<li>Counts twice')
+    expect(body).toContain('<span class="badge caution">1 advisory</span>')
+    for (const version of ['1.1.0', '2.0.0-foo']) {
+      const other = (await look(`?version=${version}`)).body
+      expect(other).not.toContain('1 advisory')
+      expect(other).not.toContain('vulnerabilit')
+    }
+    const advisories = (await look('/-/advisories')).body
+    expect(advisories).toMatch(/<dt>Fixed in<\/dt><dd><a href="[^"]*">1\.1\.0<\/a><\/dd>/)
+  })
+
+  it('marks the affected versions in the list, with the release that fixes them', async () => {
+    const { repository, look } = await aPackage()
+    await anAdvisory(t.db, repository, { title: 'Counts twice', affectedVersions: '<1.1' })
+    const { body } = await look('/-/versions')
+    expect(body.match(/1 advisory/g)).toHaveLength(1)
+    expect(body.slice(body.indexOf('>1.0.0</a>'))).toMatch(
+      /1 advisory<\/a>[\s\S]*fixed in <a href="[^"]*">1\.1\.0</,
+    )
+  })
+
+  it('names the number of advisories when there are too many to compare', async () => {
+    const { repository, look } = await aPackage()
+    const affectedVersions = Array.from({ length: 1000 }, () => '<1').join('|')
+    for (let number = 0; number < 110; number += 1)
+      await anAdvisory(t.db, repository, { title: `Advisory ${number}`, affectedVersions })
+    const { body } = await look()
+    expect(body).toMatch(/This package has <a href="[^"]*\/-\/advisories">110 security advisories<\/a>/)
+    expect((await look('/-/versions')).statusCode).toBe(200)
   })
 
   it('is not there for somebody who may not see the repository', async () => {

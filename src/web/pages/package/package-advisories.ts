@@ -3,6 +3,7 @@ import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
+import { findFixes } from '../../../packages/affected-versions.ts'
 import { readAdvisory } from '../../../packages/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../../../packages/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
@@ -20,6 +21,8 @@ const advisoriesPage = page<{
   repository: VisibleRepository
   about: PackageSummary
   advisories: Advisory[]
+  /** The releases that fix each advisory, by its id. Null when there are too many advisories to compare. */
+  fixes: Map<string, string[]> | null
   severities: readonly string[]
   mayAdvise: boolean
   mayWithdraw: boolean
@@ -127,12 +130,14 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
     about: PackageSummary,
     shown: { form: z.output<typeof AdvisoryForm>; problem: string | null },
   ): Promise<FastifyReply> {
+    const advisories = await listAdvisories(db, about.id)
     return advisoriesPage(reply, session ?? nobody, {
       ...shown,
       session,
       repository,
       about,
-      advisories: await listAdvisories(db, about.id),
+      advisories,
+      fixes: await findFixes(db, about.id, advisories),
       severities,
       mayAdvise: may(repository, session, 'push'),
       mayWithdraw: may(repository, session, 'withdrawAdvisory'),

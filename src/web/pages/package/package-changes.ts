@@ -6,6 +6,7 @@ import { pageOf } from '../../../domain/paging.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
+import { type AffectedVersion, findAffectedVersions } from '../../../packages/affected-versions.ts'
 import {
   maxQuarantineReasonCharacters,
   QuarantineReason,
@@ -15,6 +16,7 @@ import { deleteVersion, restoreVersion } from '../../../packages/lifecycle/delet
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../../../packages/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
+import { listAdvisories } from '../../../packages/tables/package-warnings.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
@@ -29,6 +31,8 @@ const versionsPerPage = 60
 const versionsPage = page<
   PackageView & {
     versions: ListedVersion[]
+    /** By the ids of the versions. Null when there are too many advisories to compare. */
+    affected: Map<string, AffectedVersion> | null
     mayPush: boolean
     mayDelete: boolean
     mayManage: boolean
@@ -216,6 +220,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     return versionsPage(reply, session ?? nobody, {
       ...view,
       versions,
+      affected: await findAffectedVersions(db, about.id, versions, await listAdvisories(db, about.id)),
       mayPush,
       mayDelete: may(repository, session, 'deletePackage'),
       mayManage: may(repository, session, 'manage'),

@@ -2,13 +2,14 @@ import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import { openArchiveStore } from '../../../archives/store-owner.ts'
 import type { AppContext } from '../../../context.ts'
+import { type AffectedVersion, findAffectedVersions } from '../../../packages/affected-versions.ts'
 import { resolveFiles } from '../../../packages/readmes/file-links.ts'
 import { loadReadme, type ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
 import type { FoundRequirement } from '../../../packages/tables/dependencies.ts'
 import { listRequirementPlaces } from '../../../packages/tables/dependencies.ts'
 import { listPackageDays } from '../../../packages/tables/downloads.ts'
 import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
-import { countAdvisories } from '../../../packages/tables/package-warnings.ts'
+import { listAdvisories } from '../../../packages/tables/package-warnings.ts'
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import { readQuery, text } from '../../forms.ts'
 import { linkToFeed, nobody, page } from '../../pages.ts'
@@ -39,7 +40,10 @@ const packagePage = page<
     shown: DescribedVersion
     offered: ListedVersion[]
     manifest: ManifestSummary
-    advisories: number
+    /** The advisories that affect the version. Null when it has none. */
+    affected: AffectedVersion | null
+    /** The number of advisories of the package when there are too many to say which affect the version, otherwise 0. */
+    uncheckedAdvisories: number
     /** The requirements that are shown, and how many more there are. */
     requires: ManifestSummary['requires']
     moreRequires: number
@@ -74,6 +78,8 @@ export async function packagePageRoutes(
     const readme = await loadReadme({ db, archives, readmes }, shown)
     const manifest = readManifest(shown.metadata)
     const requires = manifest.requires.slice(0, shownRequires)
+    const advisories = await listAdvisories(db, view.about.id)
+    const affected = await findAffectedVersions(db, view.about.id, [shown], advisories)
     linkToFeed(reply, `/${view.repository.path}/packages/${view.about.name}/-/feed.atom`)
     return packagePage(reply, view.session ?? nobody, {
       ...view,
@@ -85,7 +91,8 @@ export async function packagePageRoutes(
       manifest,
       requires,
       moreRequires: manifest.requires.length - requires.length,
-      advisories: await countAdvisories(db, view.about.id),
+      affected: affected?.get(shown.id) ?? null,
+      uncheckedAdvisories: affected === null ? advisories.length : 0,
       places: await findPlaces(view, [...requires.map(([name]) => name), view.about.replacement]),
       readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
     })
