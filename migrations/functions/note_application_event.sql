@@ -1,9 +1,10 @@
 -- Trigger function: writes events about the registration and changes of an application. It also writes them for
--- applications that a migration adds. The details name the changed columns, not their values, because a logo may be
--- large.
+-- applications that a migration adds. The details have the changed values and, under "from", the former ones, except
+-- those of a logo, which may be large.
 create or replace function note_application_event() returns trigger language plpgsql as $$
 declare
   changed text[];
+  details jsonb;
 begin
   if tg_op = 'INSERT' then
     perform note_identity_event('application-registered', null, new.id,
@@ -17,7 +18,13 @@ begin
   changed := array(select n.key from jsonb_each(to_jsonb(new) - 'status' - 'status_reason') n join jsonb_each(to_jsonb(old)) o using (key)
                     where n.value <> o.value order by 1);
   if cardinality(changed) > 0 then
-    perform note_identity_event('application-changed', null, new.id, jsonb_build_object('changed', changed));
+    select jsonb_object_agg(n.key, n.value) || jsonb_build_object('from', jsonb_object_agg(n.key, o.value))
+      into details
+      from jsonb_each(to_jsonb(new) - 'logo') n join jsonb_each(to_jsonb(old)) o using (key)
+     where n.key = any (changed)
+    having count(*) > 0;
+    perform note_identity_event('application-changed', null, new.id,
+                                jsonb_build_object('changed', changed) || coalesce(details, '{}'));
   end if;
   return null;
 end

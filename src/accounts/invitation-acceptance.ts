@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Principal } from '../domain/principal.ts'
 import { insertEvent } from '../events/events.ts'
-import { raiseGroupMember } from '../groups/members.ts'
+import { lockRole, raiseGroupMember } from '../groups/members.ts'
 import {
   type Credentials,
   insertAccount,
@@ -65,8 +65,9 @@ async function settle(
 ): Promise<void> {
   await noteAcceptance(tx, by, id, account.id)
   if (groupId === null || role === null) return
+  const former = await lockRole(tx, { groupId }, account.id)
   if (!(await raiseGroupMember(tx, groupId, account.id, role))) return
-  const about = { repositoryId: null, groupId, packageName: null, version: null }
-  const details = { username: account.username, role }
-  await insertEvent(tx, { ...by, accountId: account.id }, { ...about, action: 'set-group-member', details })
+  const from = former !== null && { from: { role: former } }
+  const details = { username: account.username, role, ...from, by_invitation: true }
+  await insertEvent(tx, { ...by, accountId: account.id }, { action: 'set-group-member', groupId, details })
 }

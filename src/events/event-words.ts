@@ -1,4 +1,5 @@
 import { formatTime } from '../domain/formats.ts'
+import { shortenText } from '../domain/plain-text.ts'
 import { identityWords, registryWords } from './actions.ts'
 import type { IdentityEvent } from './identity-events.ts'
 import type { RegistryEvent } from './registry-events.ts'
@@ -9,16 +10,22 @@ export function describeAction(action: string): string {
 }
 
 /** Names the subject of an event in a few words, such as a token's name. Empty when there is nothing to add. */
-export function describeSubject({ application, details }: IdentityEvent): string {
+export function describeSubject({
+  application,
+  details: all,
+}: Pick<IdentityEvent, 'application' | 'details'>): string {
+  const { changes, others: details } = splitChanges(all)
   const parts = [
     application,
     details['group'],
+    details['role'],
     kindOf(details),
     details['name'],
     proofOf(details) || details['provider'],
     rangeOf(details),
     attemptsOf(details),
     listOf(details['scopes']),
+    ...changes,
     listOf(details['changed']),
     details['reason'],
     listOf(details['added'], 'added'),
@@ -116,21 +123,100 @@ export function describeActor({ actor, via, application }: IdentityEvent): strin
   return via === 'command' ? 'command line' : ''
 }
 
-/** Describes an event, such as `published` or `gave a role in the group: ann is admin`. */
-export function describeRegistryEvent({
-  action,
-  details,
-}: Pick<RegistryEvent, 'action' | 'details'>): string {
+/** An event in words, such as `changed a role in the group` and `ann: guest → developer`. */
+export interface EventWords {
+  /** What was done. It follows the name of the account, except for identity events. */
+  said: string
+  /** More about it, such as the old and the new value. It may be empty. */
+  more: string
+}
+
+/** Describes an event. The names of its repository, package and version are not part of the words. */
+export function describeEvent(
+  event: Pick<RegistryEvent, 'details'> & { action: string; application?: string | null },
+): EventWords {
+  const { action, details, application = null } = event
+  if (action in identityWords) {
+    return { said: describeAction(action), more: describeSubject({ application, details }) }
+  }
   const said = (registryWords as Record<string, string>)[action] ?? action.replaceAll('-', ' ')
-  const { username, role, reason, from, to, title, name, upstream, vendor, alarm } = details as Partial<
-    Record<string, string>
-  >
-  if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
-  if (name && action.endsWith('deploy-token')) return `${said}: ${name}`
-  if (upstream && action.endsWith('-upstream')) return `${said} ${upstream}`
-  if (vendor) return `${said} ${vendor}`
-  if (from && to) return `${said}: ${from} is now ${to}`
-  if (reason) return `${said} (${reason})`
-  if (alarm) return `${said} (the alarm was: ${alarm})`
-  return title ? `${said} (${title})` : said
+  if (typeof details['username'] === 'string') return wordsOfRole(said, details)
+  return { said, more: describeMore(details) }
+}
+
+function wordsOfRole(said: string, details: Details): EventWords {
+  const { username = '', role, provider } = textsOf(details)
+  const { from, by_invitation: isInvited } = details
+  const { role: former } = isRecord(from) ? textsOf(from) : {}
+  const change = former !== undefined ? `: ${former} → ${role ?? 'no role'}` : role ? ` is ${role}` : ''
+  const more = `${username}${change}${provider ? `, from the groups of ${provider}` : ''}`
+  if (isInvited === true) return { said: 'joined the group by invitation', more }
+  return { said: former !== undefined && role ? said.replace('gave', 'changed') : said, more }
+}
+
+/** The details that are shown, in this order. `path` and `name` of a repository or group are shown as its name. */
+function describeMore(details: Details): string {
+  const { changes, others } = splitChanges(details)
+  const { name, right, upstream, vendor, replacement, from, to, title, reason, alarm, visibility } =
+    textsOf(others)
+  const { count } = others
+  return [
+    right ? `${name} (${right})` : name,
+    upstream,
+    vendor,
+    from && to && `${from} → ${to}`,
+    ...changes,
+    visibility,
+    typeof count === 'number' && `${count} ${count === 1 ? 'version' : 'versions'}`,
+    replacement && `use ${replacement}`,
+    title,
+    reason,
+    alarm && `the alarm was: ${alarm}`,
+  ]
+    .filter((part) => typeof part === 'string' && part !== '')
+    .join(', ')
+}
+
+/** Returns the details that are texts. */
+function textsOf(details: Details): Partial<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(details).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+  )
+}
+
+type Details = Record<string, unknown>
+
+function isRecord(value: unknown): value is Details {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/**
+ * Takes the changed settings out of the details of an event (see `detailsOfChange`): `visibility: private → public`. The
+ * event of an application names under `changed` also those whose values it does not have.
+ */
+function splitChanges(details: Details): { changes: string[]; others: Details } {
+  const { from, ...others } = details
+  if (!isRecord(from) || 'to' in details) return { changes: [], others: details }
+  const changes = Object.entries(from).map(
+    ([name, former]) => `${settingName(name)}: ${settingValue(former)} → ${settingValue(others[name])}`,
+  )
+  const kept = Object.entries(others).filter(([name]) => !(name in from))
+  const { changed } = others
+  const rest = Array.isArray(changed) && { changed: changed.filter((name) => !(name in from)) }
+  return { changes, others: { ...Object.fromEntries(kept), ...rest } }
+}
+
+/** Returns the name of a setting in words: `minimum age hours`. */
+function settingName(name: string): string {
+  return name.replaceAll('_', ' ').replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+}
+
+/** The longest value of a setting that is shown completely. */
+const maxValueCharacters = 80
+
+function settingValue(value: unknown): string {
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (typeof value === 'number') return String(value)
+  const shown = typeof value === 'string' ? value : listOf(value)
+  return shown === '' ? 'none' : shortenText(shown, maxValueCharacters)
 }

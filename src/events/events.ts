@@ -37,6 +37,24 @@ export async function insertEvents(db: Queryable, by: Principal, events: readonl
   })
 }
 
+/**
+ * Returns the details of an event about changed settings: the new values, and under `from` the former values of the same
+ * names. Settings that are null, missing or unchanged are left out. Returns null when nothing changed.
+ */
+export function detailsOfChange<Settings extends object>(
+  former: Settings,
+  changes: { [Name in keyof Settings]?: Settings[Name] | null | undefined },
+): Record<string, unknown> | null {
+  const changed = (Object.keys(changes) as (keyof Settings & string)[]).filter((name) => {
+    const value = changes[name] ?? null
+    return value !== null && JSON.stringify(value) !== JSON.stringify(former[name])
+  })
+  if (changed.length === 0) return null
+  const valuesOf = (settings: object) =>
+    Object.fromEntries(changed.map((name) => [name, (settings as Record<string, unknown>)[name]]))
+  return { ...valuesOf(changes), from: valuesOf(former) }
+}
+
 function rowOf({
   action,
   accountId,

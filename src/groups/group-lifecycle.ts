@@ -7,7 +7,7 @@ import type { Visibility } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { RegistryAction } from '../events/actions.ts'
-import { insertEvent } from '../events/events.ts'
+import { detailsOfChange, insertEvent } from '../events/events.ts'
 import { enqueue, type Job } from '../jobs/job.ts'
 import {
   hideRepository,
@@ -82,8 +82,8 @@ export async function addRepository(
 }
 
 /**
- * Changes description and visibility. A null value is not changed. Writes the event. Returns null when the repository
- * does not exist.
+ * Changes description and visibility. A null value is not changed. Writes an event if something is another value then.
+ * Returns null when the repository does not exist.
  */
 export async function setRepository(
   db: pg.Pool,
@@ -92,11 +92,11 @@ export async function setRepository(
   changes: { description: string | null; visibility: Visibility | null },
 ): Promise<(Repository & { createdAt: Date }) | null> {
   return transaction(db, async (tx) => {
-    const repository = await changeRepository(tx, repositoryId, changes)
-    if (!repository) return null
-    const given = Object.entries(changes).filter(([, value]) => value !== null)
-    await note(tx, by, { repositoryId }, 'change-repository', Object.fromEntries(given))
-    return repository
+    const changed = await changeRepository(tx, repositoryId, changes)
+    if (!changed) return null
+    const details = detailsOfChange(changed.former, changes)
+    if (details) await note(tx, by, { repositoryId }, 'change-repository', details)
+    return changed.repository
   })
 }
 
@@ -208,7 +208,10 @@ export async function requireFactorOfMembers(
 ): Promise<void> {
   await transaction(db, async (tx) => {
     if (!(await setFactorRequired(tx, group.id, isRequired))) return
-    await note(tx, by, { groupId: group.id }, 'set-group', { requires_second_factor: isRequired })
+    await note(tx, by, { groupId: group.id }, 'set-group', {
+      requires_second_factor: isRequired,
+      from: { requires_second_factor: !isRequired },
+    })
   })
 }
 

@@ -32,6 +32,28 @@ const lockedAdmins = `locked as materialized (
 const anotherAdmin = 'exists (select from admins where account_id <> $2 and is_active)'
 
 /**
+ * Finds the role that an account has on a group or repository itself. Null for none. Its role there does not change until
+ * the transaction ends.
+ */
+export async function lockRole(
+  tx: pg.PoolClient,
+  place: { groupId: string } | { repositoryId: string },
+  accountId: string,
+): Promise<Role | null> {
+  const isGroup = 'groupId' in place
+  const placeId = isGroup ? place.groupId : place.repositoryId
+  // Every change of a group's members locks the group before a member. Another order would cause deadlocks.
+  if (isGroup) await tx.query('select from repository_group where id = $1 for no key update', [placeId])
+  const { rows } = await tx.query<{ role: Role }>(
+    isGroup
+      ? 'select role from group_member where group_id = $1 and account_id = $2'
+      : 'select role from repository_member where repository_id = $1 and account_id = $2 for no key update',
+    [placeId, accountId],
+  )
+  return rows[0]?.role ?? null
+}
+
+/**
  * Makes the account a member of the group, or changes its role. Refuses to demote the group's last admin, unless
  * forced.
  */

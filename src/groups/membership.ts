@@ -8,6 +8,7 @@ import {
   changeGroupRole,
   changeRepositoryRole,
   type GroupMemberOutcome,
+  lockRole,
   removeGroupMember,
   removeRepositoryMember,
   setGroupMember,
@@ -27,7 +28,7 @@ export interface MemberChange {
 }
 
 /**
- * Grants, changes or removes a role, and writes the event. Returns `unchanged` when there was no membership to remove
+ * Grants, changes or removes a role, and writes the event if the role is another one. Returns `unchanged` when there was no membership to remove
  * or to change. Returns `last-admin` when the group would lose its last admin. `force` allows this, because site administrators can
  * still manage the group.
  */
@@ -37,8 +38,9 @@ export async function changeMember(
   change: MemberChange,
 ): Promise<GroupMemberOutcome> {
   return transaction(db, async (tx) => {
+    const former = await lockRole(tx, change.place, change.account.id)
     const outcome = await applyChange(tx, change)
-    if (outcome === 'changed') await insertEvent(tx, by, eventOf(change))
+    if (outcome === 'changed' && change.role !== former) await insertEvent(tx, by, eventOf(change, former))
     return outcome
   })
 }
@@ -63,7 +65,7 @@ async function applyChange(
   return 'changed'
 }
 
-function eventOf({ place, account: { username }, role }: MemberChange) {
+function eventOf({ place, account: { username }, role }: MemberChange, former: Role | null) {
   const isGroup = 'groupId' in place
   const verb = role === 'none' ? 'remove' : 'set'
   const action: RegistryAction = isGroup ? `${verb}-group-member` : `${verb}-member`
@@ -72,6 +74,10 @@ function eventOf({ place, account: { username }, role }: MemberChange) {
     packageName: null,
     version: null,
     action,
-    details: role === 'none' ? { username } : { username, role },
+    details: {
+      username,
+      ...(role !== 'none' && { role }),
+      ...(former !== null && { from: { role: former } }),
+    },
   }
 }

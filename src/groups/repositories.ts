@@ -45,21 +45,28 @@ export async function findRepository(
   return rows[0] ?? null
 }
 
-/** Changes the values that are not null. Null when the repository was deleted. */
+/** The settings of a repository. */
+export type RepositorySettings = Pick<Repository, 'description' | 'visibility'>
+
+/** Changes the values that are not null. Returns the settings before, too. Null when the repository was deleted. */
 export async function changeRepository(
   db: Queryable,
   id: string,
-  { description, visibility }: { description: string | null; visibility: Visibility | null },
-): Promise<(Repository & { createdAt: Date }) | null> {
-  const { rows } = await db.query<Repository & { createdAt: Date }>(
+  { description, visibility }: { [Name in keyof RepositorySettings]: RepositorySettings[Name] | null },
+): Promise<{ repository: Repository & { createdAt: Date }; former: RepositorySettings } | null> {
+  const { rows } = await db.query<Repository & { createdAt: Date; former: RepositorySettings }>(
     `update repository r
         set description = coalesce($2, r.description), visibility = coalesce($3, r.visibility)
-       from repository_group g
-      where r.id = $1 and g.id = r.group_id
-      returning ${columns}, r.created_at as "createdAt"`,
+       from repository_group g,
+            (select id, description, visibility from repository where id = $1 for no key update) former
+      where r.id = former.id and g.id = r.group_id
+      returning ${columns}, r.created_at as "createdAt",
+                jsonb_build_object('description', former.description, 'visibility', former.visibility) as former`,
     [id, description, visibility],
   )
-  return rows[0] ?? null
+  if (!rows[0]) return null
+  const { former, ...repository } = rows[0]
+  return { repository, former }
 }
 
 const packagesAtOnce = 2_000

@@ -37,8 +37,9 @@ export async function claimVendorByHand(
         `${cutOff} packages of ${vendor} come from upstreams and would become unavailable: add exceptions, or use force`,
       )
     }
-    const claim = await claimVendor(tx, group.id, vendor, exceptions)
-    await note(tx, by, group, { action: 'claim-vendor', details: { vendor, exceptions } })
+    const { claim, formerExceptions } = await claimVendor(tx, group.id, vendor, exceptions)
+    const from = formerExceptions !== null && { from: { exceptions: formerExceptions } }
+    await note(tx, by, group, { action: 'claim-vendor', details: { vendor, exceptions, ...from } })
     return claim
   })
 }

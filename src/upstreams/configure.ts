@@ -8,7 +8,7 @@ import { noteListingChange } from '../documents/listing.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { isHostAndPort } from '../domain/setting-formats.ts'
-import { insertEvent } from '../events/events.ts'
+import { detailsOfChange, insertEvent } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
 import { isOperator } from '../groups/operators.ts'
 import { sharePathLock } from '../groups/path-locks.ts'
@@ -27,6 +27,7 @@ import {
 } from './tables/removed-upstreams.ts'
 import {
   changeUpstream,
+  findUpstream,
   insertUpstream,
   listUpstreams,
   lockUpstream,
@@ -127,7 +128,7 @@ export async function addUpstream(
 }
 
 /**
- * Changes the given settings of an upstream. Throws errcode 3 for invalid settings, and 5 when there is no such
+ * Changes the given settings of an upstream, and writes an event if something is another value then. Throws errcode 3 for invalid settings, and 5 when there is no such
  * upstream.
  */
 export async function setUpstream(
@@ -143,10 +144,14 @@ export async function setUpstream(
     explainRule(async () => {
       await tx.query(sharePathLock('id = $1'), [repositoryId])
       await lockUpstream(tx, repositoryId, name)
+      const former = await findUpstream(tx, repositoryId, name)
       const changed = await changeUpstream(tx, repositoryId, name, change)
-      if (!changed) throw noUpstream()
-      const details = { upstream: name, ...change }
-      await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'set-upstream', details })
+      if (!former || !changed) throw noUpstream()
+      const settings = detailsOfChange<UpstreamSettings & UpstreamRights>(former, change)
+      if (settings) {
+        const details = { upstream: name, ...settings }
+        await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'set-upstream', details })
+      }
       return changed
     }),
   )

@@ -66,8 +66,8 @@ describe('svc group, repository and member', () => {
     const repository = await findRepositoryByPath(svc.db, 'noted/php')
     const events = await listEvents(svc.db, repository?.id ?? '', { after: null, limit: 10 })
     expect(events.map(({ action, details }) => [action, details])).toEqual([
-      ['remove-group-member', { username: 'bob' }],
-      ['remove-member', { username: 'bob' }],
+      ['remove-group-member', { username: 'bob', from: { role: 'guest' } }],
+      ['remove-member', { username: 'bob', from: { role: 'developer' } }],
       ['set-member', { username: 'bob', role: 'developer' }],
       ['set-group-member', { username: 'bob', role: 'guest' }],
       ['create-repository', { path: 'noted/php', visibility: 'private' }],
@@ -142,7 +142,14 @@ describe('svc group, repository and member', () => {
     expect(await svc.fail('repository', 'list', 'many')).toContain('There is no group "many".')
     const events = await eventsOf(svc.db, { repositoryId: id }, ['action', 'details'])
     expect(events.slice(-2)).toEqual([
-      { action: 'change-repository', details: { visibility: 'public', description: 'Open' } },
+      {
+        action: 'change-repository',
+        details: {
+          visibility: 'public',
+          description: 'Open',
+          from: { visibility: 'private', description: '' },
+        },
+      },
       { action: 'delete-repository', details: { path: 'many/a' } },
     ])
   })

@@ -348,7 +348,16 @@ describe('identity events', () => {
     expect(events.reverse().map(({ action, via, details }) => [action, via, details])).toEqual([
       ['application-registered', null, { name: 'Package Mirror', status: 'pending' }],
       ['application-approved', 'command', { from: 'pending' }],
-      ['application-changed', null, { changed: ['exact_redirect', 'name'] }],
+      [
+        'application-changed',
+        null,
+        {
+          changed: ['exact_redirect', 'name'],
+          exact_redirect: true,
+          name: 'Other',
+          from: { exact_redirect: false, name: 'Package Mirror' },
+        },
+      ],
       ['application-secret-rotated', null, {}],
     ])
   })

@@ -46,7 +46,11 @@ export async function syncGroups(
       continue
     }
     if (wantedRole === role || (role !== null && givenRole === null)) continue
-    const details = { username: account.username, provider: source.name }
+    const details = {
+      username: account.username,
+      provider: source.name,
+      ...(role !== null && { from: { role } }),
+    }
     const event = { repositoryId: null, groupId, packageName: null, version: null }
     if (wantedRole === null) {
       await removeGroupMember(tx, groupId, account.id, { force: true })

@@ -86,7 +86,10 @@ export async function setAbandoned(
     const changed = { ...held, abandoned }
     for (const isDev of [false, true]) await relinkNewest(tx, changed, isDev, change.baseUrl)
     await renderBothDocuments(tx, changed, change.baseUrl)
-    const details = typeof abandoned === 'string' ? { replacement: abandoned } : {}
+    const details = {
+      ...(typeof abandoned === 'string' && { replacement: abandoned }),
+      ...(typeof held.abandoned === 'string' && { from: { replacement: held.abandoned } }),
+    }
     return { action: abandoned === null ? 'unabandon' : 'abandon', version: null, details }
   })
 }

@@ -14,21 +14,25 @@ export interface VendorClaim {
 
 const columns = `vendor, exceptions, by_hand as "byHand", claimed_at as "claimedAt"`
 
-/** Claims a vendor for a group by hand, or changes the exceptions of its claim. */
+/**
+ * Claims a vendor for a group by hand, or changes the exceptions of its claim. Returns the former exceptions, too: null
+ * when the group had no claim on the vendor.
+ */
 export async function claimVendor(
   db: Queryable,
   groupId: string,
   vendor: string,
   exceptions: readonly string[],
-): Promise<VendorClaim> {
-  const { rows } = await db.query<VendorClaim>(
+): Promise<{ claim: VendorClaim; formerExceptions: string[] | null }> {
+  const { rows } = await db.query<VendorClaim & { formerExceptions: string[] | null }>(
     `insert into vendor_claim (group_id, vendor, exceptions, by_hand) values ($1, $2, $3, true)
      on conflict (group_id, vendor) do update set exceptions = excluded.exceptions, by_hand = true
-     returning ${columns}, judge_replacements_again(group_id, vendor)`,
+     returning ${columns}, judge_replacements_again(group_id, vendor),
+               (select exceptions from vendor_claim where group_id = $1 and vendor = $2) as "formerExceptions"`,
     [groupId, vendor, exceptions],
   )
-  const { vendor: claimed, byHand, claimedAt } = rows[0] as VendorClaim
-  return { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }
+  const { vendor: claimed, byHand, claimedAt, formerExceptions } = rows[0] as (typeof rows)[0]
+  return { claim: { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }, formerExceptions }
 }
 
 /**

@@ -5,7 +5,7 @@ import { hasLiveToken, listExpiringTokens } from '../../accounts/personal-tokens
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { pageOf } from '../../domain/paging.ts'
-import { describeRegistryEvent } from '../../events/event-words.ts'
+import { describeEvent } from '../../events/event-words.ts'
 import {
   type AccessibleGroup,
   type AccessibleRepository,
@@ -121,7 +121,7 @@ async function showDashboard(
     groups: groups.rows,
     contentOfGroups: list.next === null ? sumByGroup(list.repositories) : null,
     hasMoreGroups: groups.next !== null,
-    events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
+    events: events.map((event) => ({ ...event, sentence: describeEvent(event).said })),
     expiring,
     expiringDeployTokens,
     hasToken,

@@ -181,7 +181,7 @@ describe('GET …/events', () => {
     expect(told).toEqual([
       ['publish', 'acme/lib', '1.0.0', expect.objectContaining({ sha256: expect.any(String) })],
       ['abandon', 'acme/lib', null, { replacement: 'acme/new' }],
-      ['unabandon', 'acme/lib', null, {}],
+      ['unabandon', 'acme/lib', null, { from: { replacement: 'acme/new' } }],
       ['advise', 'acme/lib', null, expect.objectContaining({ advisory_id, title: 'x' })],
       ['withdraw', 'acme/lib', null, { advisory_id }],
       ['quarantine', 'acme/lib', '1.0.0', { reason: 'bad' }],
@@ -192,8 +192,8 @@ describe('GET …/events', () => {
       ['restore', 'acme/lib', null, { count: 1, versions }],
       ['purge', 'acme/lib', '1.0.0', {}],
       ['set-member', null, null, { username: bob.username, role: 'guest' }],
-      ['remove-member', null, null, { username: bob.username }],
-      ['change-repository', null, null, { description: 'new' }],
+      ['remove-member', null, null, { username: bob.username, from: { role: 'guest' } }],
+      ['change-repository', null, null, { description: 'new', from: { description: '' } }],
     ])
     const part = await call('GET', '/events?limit=1')
     const next = /<http:\/\/svc\.test.*(\/events.*)>/.exec(String(part.headers.link))?.[1]

@@ -135,7 +135,7 @@ it('writes one event when a group is created, one when a repository is, and none
   ])
   const { body } = await open(`/${group}/php/-/activity`)
   expect(body).toContain('created the repository')
-  expect(body).toContain(`created the group: ${account.username} is admin`)
+  expect(body).toContain(`created the group <span class="muted">${account.username} is admin`)
 })
 
 describe('/<group>/<name>/-/members', () => {
@@ -394,7 +394,9 @@ describe('the management pages of a repository', () => {
     const stranger = await aVisitor()
     expect((await stranger.open(url)).statusCode).toBe(404)
     const { body } = await open(`/${newPath}/-/activity`)
-    expect(body).toContain(`renamed the repository: ${repository.path.split('/')[1]} is now renamed`)
+    expect(body).toContain(
+      `renamed the repository <span class="muted">${repository.path.split('/')[1]} → renamed`,
+    )
   })
 
   it('delete the repository after its path is typed', async () => {

@@ -497,9 +497,10 @@ describe('the forms of vendors', () => {
     for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
       expect(told).toContain(sentence)
     }
-    expect(told).toContain('saw that an archive has changed (other bytes) psr/log 1.0.0')
-    expect(told).toContain('forgot the stored bytes of an archive (the alarm was: other bytes) psr/log 1.0.0')
-    expect(told).toContain('accepted the new bytes of an archive (the alarm was: other bytes) psr/log 1.0.0')
+    expect(told).toContain('saw that an archive has changed psr/log 1.0.0 other bytes')
+    for (const act of ['accepted the new', 'forgot the stored']) {
+      expect(told).toContain(`${act} bytes of an archive psr/log 1.0.0 public, the alarm was: other bytes`)
+    }
     expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(
       Array(4).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
     )

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import { pageOf } from '../../../domain/paging.ts'
 import type { RegistryAction } from '../../../events/actions.ts'
-import { describeRegistryEvent } from '../../../events/event-words.ts'
+import { describeEvent, type EventWords } from '../../../events/event-words.ts'
 import { listEvents, type SeenEvent } from '../../../events/registry-events.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { readQuery, text } from '../../forms.ts'
@@ -14,8 +14,7 @@ import { permittedRepository } from '../permit.ts'
 const eventsPerPage = 50
 
 /** An event with its texts. */
-export interface ShownRegistryEvent extends SeenEvent {
-  sentence: string
+export interface ShownRegistryEvent extends SeenEvent, EventWords {
   /** The URL of the package below that of the repository. Null for an event of the whole repository. */
   packagePath: string | null
   /** How the change was made. Empty for the command line. */
@@ -85,8 +84,7 @@ function packagePathOf({ action, packageName }: SeenEvent): string | null {
 
 /** Adds the texts of an event. The name of a personal access token is for the account that has it. */
 export function showRegistryEvent(event: SeenEvent): ShownRegistryEvent {
-  const sentence = describeRegistryEvent(event)
-  return { ...event, sentence, packagePath: packagePathOf(event), means: describeMeans(event) }
+  return { ...event, ...describeEvent(event), packagePath: packagePathOf(event), means: describeMeans(event) }
 }
 
 function describeMeans({ tokenKind, ownTokenName, username }: SeenEvent): string {

@@ -1,0 +1,69 @@
+import { describe, expect, it } from 'vitest'
+import { describeEvent } from '../../src/events/event-words.ts'
+
+describe('the words of an event', () => {
+  it.each([
+    ['set-member', { username: 'ann', role: 'guest' }, 'gave a role in the repository', 'ann is guest'],
+    [
+      'set-group-member',
+      { username: 'ann', role: 'developer', from: { role: 'guest' } },
+      'changed a role in the group',
+      'ann: guest → developer',
+    ],
+    [
+      'set-group-member',
+      { username: 'ann', role: 'developer', by_invitation: true },
+      'joined the group by invitation',
+      'ann is developer',
+    ],
+    [
+      'set-group-member',
+      { username: 'ann', role: 'admin', provider: 'okta' },
+      'gave a role in the group',
+      'ann is admin, from the groups of okta',
+    ],
+    [
+      'remove-member',
+      { username: 'ann', from: { role: 'admin' } },
+      'took away a role in the repository',
+      'ann: admin → no role',
+    ],
+    ['remove-member', { username: 'ann' }, 'took away a role in the repository', 'ann'],
+    [
+      'change-repository',
+      { visibility: 'public', description: '', from: { visibility: 'private', description: 'Our packages' } },
+      'changed the settings of the repository',
+      'visibility: private → public, description: Our packages → none',
+    ],
+    [
+      'set-group',
+      { requires_second_factor: true, from: { requires_second_factor: false } },
+      'changed the settings of the group',
+      'requires second factor: no → yes',
+    ],
+    [
+      'set-upstream',
+      {
+        upstream: 'packagist',
+        minimumAgeHours: 72,
+        allow: ['acme/*'],
+        from: { minimumAgeHours: 0, allow: [] },
+      },
+      'changed the upstream',
+      'packagist, minimum age hours: 0 → 72, allow: none → acme/*',
+    ],
+    ['rename-repository', { from: 'php', to: 'lib' }, 'renamed the repository', 'php → lib'],
+    ['delete', { versions: ['1.0.0'], count: 1 }, 'deleted', '1 version'],
+    ['quarantine', { reason: 'malware' }, 'quarantined', 'malware'],
+    [
+      'application-changed',
+      { changed: ['logo', 'name'], name: 'New', from: { name: 'Old' } },
+      'Application changed',
+      'name: Old → New, logo',
+    ],
+    ['application-changed', { changed: ['logo', 'name'] }, 'Application changed', 'logo name'],
+    ['invent-something', {}, 'invent something', ''],
+  ])('%s %j', (action, details, said, more) => {
+    expect(describeEvent({ action, details })).toEqual({ said, more })
+  })
+})
