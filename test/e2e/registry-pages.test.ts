@@ -37,11 +37,15 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     it(`deletes a version after a question, ${javaScriptEnabled ? 'in a dialog' : 'without JavaScript'}`, async () => {
       const { page } = await anAdmin({ javaScriptEnabled })
       await page.getByRole('link', { name: 'Versions', exact: true }).click()
+      const menu = page.getByLabel('Acts on 1.0.0')
+      await menu.click()
       await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
       const dialog = page.getByRole('dialog')
       if (javaScriptEnabled) {
         await dialog.getByRole('link', { name: 'Cancel' }).click()
         await dialog.waitFor({ state: 'detached' })
+        await menu.and(page.locator(':focus')).waitFor()
+        await menu.click()
         await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
       }
       const question = javaScriptEnabled ? dialog : page
@@ -84,6 +88,26 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(new URL(page.url()).pathname).toBe('/settings/tokens')
     await page.keyboard.type('gh')
     await page.waitForURL((url) => url.pathname === '/')
+  })
+
+  it('closes the menu of a row on Escape, which returns to its button, and on a click elsewhere', async () => {
+    const { page, repository } = await anAdmin()
+    await page.setViewportSize({ width: 375, height: 400 })
+    await page.goto(`/${repository.path}/packages/acme/lib/-/versions`)
+    const button = page.getByLabel('Acts on 1.0.0')
+    const last = page.getByRole('link', { name: 'Delete 1.0.0' })
+    await button.focus()
+    await page.keyboard.press('Enter')
+    // The menu is below the last row, and scrolls into view.
+    await expect.poll(async () => ((await last.boundingBox())?.y ?? 1000) < 400).toBe(true)
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Escape')
+    await last.waitFor({ state: 'hidden' })
+    await button.and(page.locator(':focus')).waitFor()
+    await page.keyboard.press('Enter')
+    await last.waitFor()
+    await page.getByRole('heading', { name: 'acme/lib' }).click()
+    await last.waitFor({ state: 'hidden' })
   })
 
   for (const javaScriptEnabled of [false, true]) {

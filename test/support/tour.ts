@@ -145,10 +145,15 @@ function packages(): Stop[] {
     'package-prerelease': `${own}/billing?version=2.1.0-beta.1`,
     'package-abandoned': `${own}/mailer?version=1.0.0`,
     versions: `${own}/mailer/-/versions`,
+    'versions-menu': [
+      `${own}/mailer/-/versions`,
+      (page) => page.locator('details.acts summary').last().click(),
+    ],
     'version-quarantine': `${own}/billing/-/versions/quarantine?version=1.0.0`,
     'version-delete-dialog': [
       `${own}/billing/-/versions`,
       async (page) => {
+        await page.getByLabel('Acts on 1.0.0').click()
         await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
         await page.getByRole('dialog').waitFor()
       },

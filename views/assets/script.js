@@ -145,7 +145,10 @@ for (const source of document.querySelectorAll('[data-confirm]')) {
   source.addEventListener(isForm ? 'submit' : 'click', async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return
     event.preventDefault()
-    const opener = isForm ? event.submitter : source
+    const chosen = isForm ? event.submitter : source
+    // The menu of a row closes when one of its acts is chosen.
+    const menu = chosen.closest('details.acts')
+    const opener = menu?.querySelector('summary') ?? chosen
     const url = isForm ? `${source.action}?${new URLSearchParams(new FormData(source))}` : source.href
     try {
       const response = await fetch(url)
@@ -153,7 +156,7 @@ for (const source of document.querySelectorAll('[data-confirm]')) {
       const question = page.querySelector('[data-question]')
       if (!response.ok || !question) throw new Error('no question')
       const dialog = document.createElement('dialog')
-      dialog.setAttribute('aria-label', opener.textContent.trim())
+      dialog.setAttribute('aria-label', chosen.textContent.trim())
       dialog.append(document.adoptNode(question))
       dialog.querySelector('[data-cancel]')?.addEventListener('click', (cancel) => {
         cancel.preventDefault()
@@ -164,6 +167,7 @@ for (const source of document.querySelectorAll('[data-confirm]')) {
         opener.focus()
       })
       document.body.append(dialog)
+      if (menu) menu.open = false
       dialog.showModal()
     } catch {
       location.href = url
@@ -228,8 +232,7 @@ document.addEventListener('click', (event) => {
   for (const menu of menus) if (!menu.contains(event.target)) menu.open = false
 })
 document.addEventListener('keydown', (event) => {
-  // A dialog that a menu opened closes first.
-  if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return
+  if (event.key !== 'Escape') return
   for (const menu of menus) {
     if (!menu.open) continue
     menu.open = false

@@ -246,7 +246,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     const { body } = await look('/-/versions')
     expect(body.match(/1 advisory/g)).toHaveLength(1)
     expect(body.slice(body.indexOf('>1.0.0</a>'))).toMatch(
-      /1 advisory<\/a>[\s\S]*fixed in <a href="[^"]*">1\.1\.0</,
+      /1 advisory<\/a>[\s\S]*Fixed in <a href="[^"]*">1\.1\.0</,
     )
   })
 
