@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import * as z from 'zod'
 import { type BucketSettings, bucketOrigin, readBucket } from './domain/bucket.ts'
+import { maxGraceDays } from './domain/grace-period.ts'
 import { type ProviderSettings, readProviders } from './domain/identity-provider.ts'
 import { plainText } from './domain/plain-text.ts'
 import {
@@ -58,6 +59,11 @@ const Environment = z.object({
   SECRET_KEY: secretKey.optional(),
   SECRET_KEY_PREVIOUS: secretKey.optional(),
   REQUIRE_SECOND_FACTOR: z.enum(factorRules, { error: `must be ${factorRules.join(', ')}` }).default('off'),
+  REQUIRE_SECOND_FACTOR_FROM: z
+    .union([z.iso.date(), z.iso.datetime({ offset: true })], {
+      error: 'must be a day or a time, such as 2027-01-31 or 2027-01-31T08:00:00Z',
+    })
+    .optional(),
   TRUST_PROXY: z
     .string()
     .refine(
@@ -146,7 +152,7 @@ export interface Config {
   /** The previous key. svc decrypts with it until `svc rekey` has run. */
   previousSecretKey: string | null
   /** The people who must have a second factor. Groups may also require it from their members. */
-  requireSecondFactor: FactorRule
+  requireSecondFactor: SiteFactorRule
   /** The folder of the operator's migrations. */
   migrationsDir: string
   /** True when the environment sets the folder. Then the folder must exist. */
@@ -219,6 +225,12 @@ export interface MailSettings {
 /** Nobody, site administrators, or everybody. */
 export type FactorRule = (typeof factorRules)[number]
 
+/** Of whom the site requires a second factor. Before `from` it only asks for one; null: it requires one now. */
+export interface SiteFactorRule {
+  of: FactorRule
+  from: Date | null
+}
+
 /** How long events are kept. */
 export interface EventSettings {
   /** Days after which an event is removed. */
@@ -288,6 +300,13 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     mistakes.push('METRICS_PORT must not be PORT: it is a separate port that only your monitoring reaches')
   }
   if (typeof archiveStore === 'string') mistakes.push(`ARCHIVE_STORE ${archiveStore}`)
+  if (read.data?.REQUIRE_SECOND_FACTOR_FROM !== undefined) {
+    const { REQUIRE_SECOND_FACTOR: of, REQUIRE_SECOND_FACTOR_FROM: from } = read.data
+    if (of === 'off') mistakes.push('REQUIRE_SECOND_FACTOR_FROM needs REQUIRE_SECOND_FACTOR=admins or all')
+    if (Date.parse(from) > Date.now() + maxGraceDays * 86_400_000) {
+      mistakes.push(`REQUIRE_SECOND_FACTOR_FROM must be within the next ${maxGraceDays} days`)
+    }
+  }
   if (given['SMTP_URL'] !== undefined && given['MAIL_FROM'] === undefined) {
     mistakes.push('MAIL_FROM must be set with SMTP_URL: it is the sender of the mails')
   }
@@ -313,7 +332,10 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     trustProxy: readTrustProxy(env.TRUST_PROXY),
     secretKey: env.SECRET_KEY ?? null,
     previousSecretKey: env.SECRET_KEY_PREVIOUS ?? null,
-    requireSecondFactor: env.REQUIRE_SECOND_FACTOR,
+    requireSecondFactor: {
+      of: env.REQUIRE_SECOND_FACTOR,
+      from: env.REQUIRE_SECOND_FACTOR_FROM === undefined ? null : new Date(env.REQUIRE_SECOND_FACTOR_FROM),
+    },
     migrationsDir: resolve(env.MIGRATIONS_DIR ?? join(env.DATA_DIR, 'migrations')),
     isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,

@@ -2,6 +2,6 @@
 create or replace view counted_repository_member as
 select m.repository_id, m.account_id, m.role
   from repository_member m
- where not (select g.requires_second_factor from repository r join repository_group g on g.id = r.group_id
+ where not (select is_factor_due(g.requires_second_factor, g.second_factor_from) from repository r join repository_group g on g.id = r.group_id
              where r.id = m.repository_id)
     or has_second_factor(m.account_id);

@@ -8,7 +8,7 @@ returns table (role member_role)
 language sql stable parallel safe as $$
   select case
     when held.role is null then null
-    when not (select requires_second_factor from repository_group where id = the_group_id)
+    when not (select is_factor_due(requires_second_factor, second_factor_from) from repository_group where id = the_group_id)
       or has_second_factor(the_account_id)
     then held.role
   end

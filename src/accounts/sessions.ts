@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import type pg from 'pg'
-import type { FactorRule } from '../config.ts'
+import type { SiteFactorRule } from '../config.ts'
 import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { describePrincipal, type Principal } from '../domain/principal.ts'
@@ -26,6 +26,8 @@ export interface Session {
   isConfirmed: boolean
   /** Whether the site or a group requires a second factor that the account does not have. */
   lacksFactor: boolean
+  /** When the site or a group begins to require a second factor that the account does not have. Null for never. */
+  factorDueAt: Date | null
 }
 
 export interface SessionAccount {
@@ -117,10 +119,12 @@ export async function findSession(
   db: Queryable,
   id: string,
   network: string | null = null,
-  factorRule: FactorRule = 'off',
+  site: SiteFactorRule = { of: 'off', from: null },
 ): Promise<Session | null> {
   const idHash = hashSecret(id)
-  const { rows } = await db.query<SessionAccount & Pick<Session, 'isConfirmed' | 'lacksFactor'>>({
+  const { rows } = await db.query<
+    SessionAccount & Pick<Session, 'isConfirmed' | 'lacksFactor' | 'factorDueAt'>
+  >({
     name: 'find-session',
     text: `with running as (
              select s.id_hash, s.last_seen_at, s.proved_at, a.id, a.username, a.display_name, a.is_admin
@@ -135,16 +139,22 @@ export async function findSession(
            )
            select id, username, display_name as "displayName", is_admin as "isAdmin",
                   proved_at > now() - make_interval(secs => $5) as "isConfirmed",
-                  case when $4 = 'all' or ($4 = 'admins' and is_admin)
-                         or exists (select from required_second_factor where account_id = r.id)
-                       then not has_second_factor(r.id) else false end as "lacksFactor"
-             from running r`,
-    values: [idHash, idleLifetimeSeconds, network, factorRule, proofSeconds],
+                  coalesce(lacked.since <= now(), false) as "lacksFactor",
+                  case when lacked.since > now() then lacked.since end as "factorDueAt"
+             from running r
+            cross join lateral (
+              select least((select min(required_from) from second_factor_requirement where account_id = r.id),
+                           case when $4 = 'all' or ($4 = 'admins' and is_admin)
+                                then coalesce($6::timestamptz, '-infinity') end) as since) required
+            cross join lateral (
+              select case when required.since is null then null
+                          when not has_second_factor(r.id) then required.since end as since) lacked`,
+    values: [idHash, idleLifetimeSeconds, network, site.of, proofSeconds, site.from],
   })
   const [found] = rows
   if (!found) return null
-  const { isConfirmed, lacksFactor, ...account } = found
-  return { idHash, account, csrfToken: csrfTokenOf(id), isConfirmed, lacksFactor }
+  const { isConfirmed, lacksFactor, factorDueAt, ...account } = found
+  return { idHash, account, csrfToken: csrfTokenOf(id), isConfirmed, lacksFactor, factorDueAt }
 }
 
 /** Returns the form token of the browser with this cookie. Computing it requires the cookie. */

@@ -1,10 +1,20 @@
 import { Command, Option } from 'commander'
+import { formatTime } from '../domain/formats.ts'
+import { maxGraceDays } from '../domain/grace-period.ts'
 import { operator } from '../domain/principal.ts'
-import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../groups/group-lifecycle.ts'
-import { type ListedGroup, listGroups } from '../groups/groups.ts'
+import { countMembersWithoutFactor, requireFactorOfMembers } from '../groups/factor-requirement.ts'
+import { addGroup, changeGroupName, removeGroup } from '../groups/group-lifecycle.ts'
+import { findGroupSettings, type ListedGroup, listGroups } from '../groups/groups.ts'
 import { rerenderDocuments } from '../packages/documents/rerender.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
-import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
+import {
+  type JsonOptions,
+  jsonOption,
+  type SearchOptions,
+  searchOption,
+  wholeNumber,
+  withListOptions,
+} from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
 const reservedName = 'take the name also if it is reserved, because another group had it'
@@ -65,25 +75,54 @@ function listCommand(): Command {
     )
 }
 
+interface SetOptions extends JsonOptions {
+  requireSecondFactor: 'on' | 'off'
+  graceDays?: number
+}
+
 function setCommand(): Command {
   const rule = new Option(
     '--require-second-factor <on|off>',
     'members without a second factor have no role until they add one',
   )
+  const grace = new Option(
+    '--grace-days <days>',
+    `for how long members without one keep their roles, 0 to ${maxGraceDays}; mails tell them (default: 0)`,
+  )
   return new Command('set')
     .description('Change the settings of a group.')
     .argument('<group>', 'the name of the group')
     .addOption(rule.choices(['on', 'off']).makeOptionMandatory())
+    .addOption(grace.argParser(wholeNumber('days', 0, maxGraceDays)))
     .addOption(jsonOption())
-    .action(async (name: string, options: { requireSecondFactor: 'on' | 'off' } & JsonOptions) => {
-      const isRequired = options.requireSecondFactor === 'on'
-      await withDatabase(async (db) =>
-        requireFactorOfMembers(db, operator, await theGroup(db, name), isRequired),
-      )
+    .addHelpText(
+      'after',
+      '\nFirst see who has none:\n  svc member list acme --without-second-factor\nExample:\n  svc group set acme --require-second-factor on --grace-days 14',
+    )
+    .action(async (name: string, { requireSecondFactor, graceDays, ...options }: SetOptions) => {
+      const isRequired = requireSecondFactor === 'on'
+      if (!isRequired && graceDays !== undefined)
+        throw new Error('Use --grace-days only with --require-second-factor on.')
+      const choice = isRequired ? { isRequired, graceDays } : { isRequired }
+      const { settings, withoutFactor } = await withDatabase(async (db) => {
+        const group = await theGroup(db, name)
+        await requireFactorOfMembers(db, operator, group, choice)
+        const { withoutFactor } = await countMembersWithoutFactor(db, group.id)
+        return { settings: await findGroupSettings(db, group.id), withoutFactor }
+      })
+      const from = settings?.secondFactorFrom ?? null
+      const rule = `${name} ${isRequired ? 'requires' : 'does not require'} a second factor of its members`
+      const start = from === null ? '' : ` from ${formatTime(from)} on`
+      const without = isRequired ? ` Members without one: ${withoutFactor}.` : ''
       printResult(
         options,
-        { group: name, requires_second_factor: isRequired },
-        `${name} ${isRequired ? 'requires' : 'does not require'} a second factor of its members.`,
+        {
+          group: name,
+          requires_second_factor: isRequired,
+          second_factor_from: from,
+          members_without_second_factor: withoutFactor,
+        },
+        `${rule}${start}.${without}`,
       )
     })
 }

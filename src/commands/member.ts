@@ -2,6 +2,7 @@ import { Argument, Command } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { operator } from '../domain/principal.ts'
+import { listMembersWithoutFactor, type MemberWithoutFactor } from '../groups/factor-requirement.ts'
 import { type GroupMember, listGroupMembers, listMembers, type Member } from '../groups/members.ts'
 import { changeMember, type MemberChange } from '../groups/membership.ts'
 import { inviteMemberCommand } from './invitation.ts'
@@ -25,10 +26,12 @@ function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the members of a group or of a repository, by username.')
     .argument('<path>', 'a whole group (acme), or one repository (acme/php) with the members of its group')
-    .action(async (path: string, options: ListOptions) =>
+    .option('--without-second-factor', 'only the members of a group and its repositories who have none')
+    .action(async (path: string, options: ListOptions & { withoutSecondFactor?: boolean }) =>
       withDatabase(async (db) => {
         const none = `${path} has no members.`
         const place = await findPlace(db, path)
+        if (options.withoutSecondFactor) return printWithoutFactor(db, path, place, options)
         if ('groupId' in place) {
           return printList<GroupMember>(options, {
             list: (part) => listGroupMembers(db, place.groupId, part),
@@ -53,6 +56,22 @@ function listCommand(): Command {
         })
       }),
     )
+}
+
+function printWithoutFactor(
+  db: Queryable,
+  path: string,
+  place: MemberChange['place'],
+  options: ListOptions,
+): Promise<void> {
+  if (!('groupId' in place)) throw new Error('Use --without-second-factor with a group, such as acme.')
+  return printList<MemberWithoutFactor>(options, {
+    list: (part) => listMembersWithoutFactor(db, place.groupId, part),
+    keyOf: ({ username }) => username,
+    describe: ({ username, displayName, groupRole }) => ({ username, name: displayName, role: groupRole }),
+    line: ({ username, groupRole }) => `${(groupRole ?? 'in repositories').padEnd(15)}  ${username}`,
+    none: `All members of ${path} and of its repositories have a second factor.`,
+  })
 }
 
 function setCommand(): Command {

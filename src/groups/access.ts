@@ -45,6 +45,8 @@ export interface Access {
   scopes: string[]
   resourceScope: TokenGrant['resourceScope']
   repositoryIds: string[]
+  /** Whether the account is a member without a role, because the group requires a second factor that it does not have. */
+  isRoleWithheld: boolean
 }
 
 /** The result of a permission check that passed. */
@@ -67,7 +69,9 @@ export const accessTable = 'registry_access(group_name => $1, repository_name =>
 export const accessJson = `json_build_object(
   'repositoryId', a.repository_id::text, 'visibility', a.visibility, 'role', a.role, 'tokenKind', a.token_kind,
   'tokenId', a.token_id::text, 'accountId', a.account_id::text, 'authorizationId', a.authorization_id::text,
-  'scopes', a.scopes, 'resourceScope', a.resource_scope, 'repositoryIds', a.repository_ids::text[])`
+  'scopes', a.scopes, 'resourceScope', a.resource_scope, 'repositoryIds', a.repository_ids::text[],
+  'isRoleWithheld', case when a.role is null and a.account_id is not null
+                         then is_role_withheld(a.account_id, coalesce(a.repository_id, 0)) else false end)`
 
 /** The part of a request that decides its access. */
 type AccessTarget = Pick<RegistryRequest, 'group' | 'name'> & { token: Pick<RequestToken, 'hash'> | null }
@@ -92,9 +96,14 @@ export async function findAccess(db: Queryable, target: AccessTarget): Promise<A
  * with 403 for an act that the token may not do.
  * Without credentials, a private repository gets the same response as an unknown one. So Composer asks for credentials,
  * and nobody learns which repositories exist. An upload to a hidden repository gets the body of SPEC 7 for a missing
- * permission, with status 404.
+ * permission, with status 404. A member who lacks a second factor that the group requires learns so, with status 403.
  */
-export function requireAccess(target: RegistryRequest, access: Access, act: RepositoryAct): GrantedAccess {
+export function requireAccess(
+  target: RegistryRequest,
+  access: Access,
+  act: RepositoryAct,
+  baseUrl: string,
+): GrantedAccess {
   const by = target.principalOf(usedTokenOf(access), access.accountId)
   if (target.token && !by.token) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
   const { repositoryId, visibility, role } = access
@@ -105,8 +114,22 @@ export function requireAccess(target: RegistryRequest, access: Access, act: Repo
   if (repositoryId !== null && verdict === 'allowed') return { repositoryId, by }
   if (!by.token)
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
+  if (needsFactor(access, act))
+    throw notAuthorized({ status: 403, warning: describeMissingFactor(target.group, baseUrl) })
   if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
+}
+
+/** Returns whether a refused act would be allowed with the role that the account lacks without a second factor. */
+export function needsFactor(access: Access, act: RepositoryAct): boolean {
+  const { isRoleWithheld, repositoryId: id, visibility } = access
+  if (!isRoleWithheld || id === null) return false
+  return decideAccess(grantOf(access), { id, visibility, role: 'admin' }, act) === 'allowed'
+}
+
+/** Tells a member why there is no access, and where to set up a second factor. */
+export function describeMissingFactor(group: string, baseUrl: string): string {
+  return `The group ${group} requires a second factor, and the account of this token has none. Set one up at ${baseUrl}/settings/second-factor and try again.`
 }
 
 /** Returns the permissions of the token of a request. Null without a live token. */

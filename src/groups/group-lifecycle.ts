@@ -15,14 +15,7 @@ import {
   removeExpiredRepository,
   unhideRepository,
 } from './deleted-repositories.ts'
-import {
-  deleteGroup,
-  type Group,
-  insertGroup,
-  releaseGroupName,
-  renameGroup,
-  setFactorRequired,
-} from './groups.ts'
+import { deleteGroup, type Group, insertGroup, releaseGroupName, renameGroup } from './groups.ts'
 import { requireBelowLimit } from './limits.ts'
 import { isOperator } from './operators.ts'
 import { changePaths, lockTenancy } from './path-locks.ts'
@@ -196,22 +189,6 @@ export async function changeGroupName(
     )
     await enqueue(tx, renderOutdated, undefined)
     await note(tx, by, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
-  })
-}
-
-/** Sets whether a group requires a second factor of its members, and writes the event. */
-export async function requireFactorOfMembers(
-  db: pg.Pool,
-  by: Principal,
-  group: { id: string },
-  isRequired: boolean,
-): Promise<void> {
-  await transaction(db, async (tx) => {
-    if (!(await setFactorRequired(tx, group.id, isRequired))) return
-    await note(tx, by, { groupId: group.id }, 'set-group', {
-      requires_second_factor: isRequired,
-      from: { requires_second_factor: !isRequired },
-    })
   })
 }
 

@@ -85,29 +85,19 @@ export async function insertGroup(
 export interface GroupSettings extends Group {
   createdAt: Date
   requiresSecondFactor: boolean
+  /** When it begins to take the roles of members without one. Null when it does so already, or is not required. */
+  secondFactorFrom: Date | null
 }
 
 /** Finds the settings of a group. Null when it was deleted. */
 export async function findGroupSettings(db: Queryable, groupId: string): Promise<GroupSettings | null> {
   const { rows } = await db.query<GroupSettings>(
-    `select id, name, created_at as "createdAt", requires_second_factor as "requiresSecondFactor"
+    `select id, name, created_at as "createdAt", requires_second_factor as "requiresSecondFactor",
+            case when requires_second_factor and second_factor_from > now() then second_factor_from end as "secondFactorFrom"
        from repository_group where id = $1`,
     [groupId],
   )
   return rows[0] ?? null
-}
-
-/** Sets whether a group requires a second factor of its members. Returns false when nothing changed. */
-export async function setFactorRequired(
-  tx: pg.PoolClient,
-  groupId: string,
-  isRequired: boolean,
-): Promise<boolean> {
-  const { rowCount } = await tx.query(
-    'update repository_group set requires_second_factor = $2 where id = $1 and requires_second_factor <> $2',
-    [groupId, isRequired],
-  )
-  return rowCount === 1
 }
 
 /** A group with details for the operator. */

@@ -32,6 +32,8 @@ export interface Visitor {
   account: { username: string; displayName: string; isAdmin: boolean } | null
   /** The token that csrf.ts reads from every form. */
   csrfToken: string
+  /** When a second factor is required that the account does not have. Null for never. */
+  factorDueAt?: Date | null
 }
 
 /** A visitor who is not signed in, on a page without forms. The page needs no cookie. */

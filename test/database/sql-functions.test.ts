@@ -260,6 +260,7 @@ const ofEarlierReleases = [
   'note_failed_sign_in',
   'queue_event_for_log',
   'registry_event',
+  'required_second_factor',
   'sweep_identity_events',
 ]
 

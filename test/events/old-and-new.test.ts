@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { requireFactorOfMembers, setRepository } from '../../src/groups/group-lifecycle.ts'
+import { requireFactorOfMembers } from '../../src/groups/factor-requirement.ts'
+import { setRepository } from '../../src/groups/group-lifecycle.ts'
 import { changeMember } from '../../src/groups/membership.ts'
 import { claimVendorByHand } from '../../src/upstreams/claims.ts'
 import { setUpstream } from '../../src/upstreams/configure.ts'
@@ -43,12 +44,26 @@ describe('the events of a change have the old and the new value', () => {
     const { id, group } = await aRepository(t.db)
     await setRepository(t.db, operator, id, { visibility: 'private', description: null })
     await setRepository(t.db, operator, id, { visibility: 'public', description: '' })
-    for (const isRequired of [false, true]) await requireFactorOfMembers(t.db, operator, group, isRequired)
+    for (const isRequired of [false, true, false])
+      await requireFactorOfMembers(t.db, operator, group, { isRequired })
+    for (const graceDays of [14, 0])
+      await requireFactorOfMembers(t.db, operator, group, { isRequired: true, graceDays })
     expect(await detailsOf({ repositoryId: id })).toEqual([
       { visibility: 'public', from: { visibility: 'private' } },
     ])
     expect(await detailsOf({ groupId: group.id })).toEqual([
       { requires_second_factor: true, from: { requires_second_factor: false } },
+      { requires_second_factor: false, from: { requires_second_factor: true } },
+      {
+        requires_second_factor: true,
+        second_factor_from: expect.any(String),
+        from: { requires_second_factor: false, second_factor_from: null },
+      },
+      {
+        requires_second_factor: true,
+        second_factor_from: expect.any(String),
+        from: { second_factor_from: expect.any(String) },
+      },
     ])
   })
 

@@ -170,3 +170,22 @@ export async function anOlderGroup(db: Queryable, name: string): Promise<Group> 
   await db.query(`alter table repository_group add constraint ${rule} ${rows[0]?.definition}`)
   return group
 }
+
+/** Lets the grace period of a group end now. */
+export async function endGrace(db: Queryable, { id }: { id: string }): Promise<void> {
+  await db.query('update repository_group set second_factor_from = now() where id = $1', [id])
+}
+
+/** Moves the grace period of a group, and the mails about it, into the past. */
+export async function moveGrace(db: Queryable, { id }: { id: string }, by: string): Promise<void> {
+  await db.query(
+    `update second_factor_notice
+        set announced_at = announced_at - $2::interval, required_from = required_from - $2::interval
+      where group_id = $1`,
+    [id, by],
+  )
+  await db.query(
+    'update repository_group set second_factor_from = second_factor_from - $2::interval where id = $1',
+    [id, by],
+  )
+}

@@ -78,6 +78,7 @@ function registries(): Stop[] {
       'group-invitations': '/acme/-/invitations',
       'group-invitation-made': ['/acme/-/invitations', (page) => press(page, 'Invite')],
       'group-settings': '/acme/-/settings',
+      'group-second-factor': '/acme/-/settings/second-factor',
       'group-leave': '/acme/-/leave',
       'group-deploy-tokens': '/acme/-/deploy-tokens',
       'group-deploy-tokens-refused': ['/acme/-/deploy-tokens', (page) => submit(page, { Name: 'ci' })],
@@ -237,6 +238,7 @@ function personal({ application }: TourData): Stop[] {
         },
       ],
       'second-factor-on': '/settings/second-factor',
+      'group-second-factor-choice': `${longGroup}/-/settings/second-factor`,
       'passkey-new': '/settings/second-factor/passkeys/new',
     }),
     ...by('visitor', {
@@ -251,6 +253,8 @@ function personal({ application }: TourData): Stop[] {
     }),
   ]
 }
+
+const longGroup = '/a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars'
 
 function administration({ application, pending }: TourData): Stop[] {
   return by('root', {
@@ -273,8 +277,7 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-application-edit': `/admin/applications/${application.clientId}/edit`,
     'admin-groups': '/admin/groups',
     'admin-group': '/admin/groups?group=acme',
-    'admin-group-long':
-      '/admin/groups?group=a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars',
+    'admin-group-long': `/admin/groups?group=${longGroup.slice(1)}`,
     'admin-repositories': '/admin/repositories',
     'admin-events': '/admin/events',
     'admin-events-refused': '/admin/events?since=yesterday',

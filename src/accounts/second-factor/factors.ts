@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { FactorRule } from '../../config.ts'
+import type { FactorRule, SiteFactorRule } from '../../config.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { lockAccount } from '../single-sign-on/identities.ts'
@@ -32,31 +32,32 @@ export function hasFactor({ totpSince, passkeys }: FactorSummary): boolean {
   return totpSince !== null || passkeys > 0
 }
 
-/** Why an account must have a second factor. */
+/** Who requires a second factor of an account. */
 export interface FactorRequirement {
-  isRequired: boolean
-  /** Whether the whole site requires it. */
-  bySite: boolean
-  /** The groups that require it of the account, at most 20. */
-  groups: string[]
+  /** The name of the group. Null for the whole site. */
+  group: string | null
+  /** The end of the grace period. Null when it is required already. */
+  dueAt: Date | null
 }
 
-/** Returns whether an account must have a second factor, and who requires it. */
-export async function findRequirement(
+/** Lists who requires a second factor of an account, now or after a grace period: the site first, then at most 20 groups. */
+export async function listRequirements(
   db: Queryable,
   { id, isAdmin }: { id: string; isAdmin: boolean },
-  rule: FactorRule,
-): Promise<FactorRequirement> {
-  const { rows } = await db.query<{ name: string }>(
-    `select distinct group_name as name from required_second_factor where account_id = $1
-      order by group_name limit 20`,
-    [id],
+  site: SiteFactorRule,
+): Promise<FactorRequirement[]> {
+  const { rows } = await db.query<FactorRequirement>(
+    `select by as "group", case when since > now() then since end as "dueAt"
+       from (select null as by, coalesce($3::timestamptz, '-infinity') as since where $2
+              union
+             select group_name, required_from from second_factor_requirement where account_id = $1) required
+      order by by nulls first limit 21`,
+    [id, isRequiredBySite(site.of, isAdmin), site.from],
   )
-  const bySite = isRequiredBySite(rule, isAdmin)
-  return { isRequired: bySite || rows.length > 0, bySite, groups: rows.map(({ name }) => name) }
+  return rows
 }
 
-/** Returns whether the whole site requires a second factor of an account. */
+/** Returns whether the whole site requires a second factor of an account, now or after the grace period. */
 export function isRequiredBySite(rule: FactorRule, isAdmin: boolean): boolean {
   return rule === 'all' || (rule === 'admins' && isAdmin)
 }

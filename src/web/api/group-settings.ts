@@ -1,21 +1,21 @@
 import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
-import { findFactors, hasFactor } from '../../accounts/second-factor/factors.ts'
+import { maxGraceDays } from '../../domain/grace-period.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import {
-  addGroup,
-  addRepository,
-  changeGroupName,
-  removeGroup,
+  listMembersWithoutFactor,
+  type MemberWithoutFactor,
   requireFactorOfMembers,
-} from '../../groups/group-lifecycle.ts'
+  requireOwnFactor,
+} from '../../groups/factor-requirement.ts'
+import { addGroup, addRepository, changeGroupName, removeGroup } from '../../groups/group-lifecycle.ts'
 import { findGroup, findGroupSettings, type GroupSettings } from '../../groups/groups.ts'
 import { findGroupMember, type GroupMember, listGroupMembers } from '../../groups/members.ts'
 import { changeMember } from '../../groups/membership.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { type ApiError, conflict, keepingRules, notFound } from './errors.ts'
+import { type ApiError, conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import {
   type ApiContext,
@@ -34,6 +34,10 @@ const Settings = z
     requires_second_factor: z.boolean().meta({
       description: 'Members without a second factor have no role until they add one',
     }),
+    second_factor_from: Moment.nullable().meta({
+      description:
+        'The end of the grace period, after which members without a second factor have no role; else null',
+    }),
     created_at: Moment.meta({ description: 'When the group was created' }),
   })
   .meta({ id: 'GroupSettings' })
@@ -50,6 +54,11 @@ const GroupUpdate = z
       description: 'A new name. Only site administrators can change it, with an admin token',
     }),
     requires_second_factor: Settings.shape.requires_second_factor,
+    second_factor_grace_days: z.int().min(0).max(maxGraceDays).meta({
+      description:
+        'With requires_second_factor: for how many days members without one keep their roles. They get a mail now, and one before the end. The default is none. It can only end a running grace period earlier',
+      example: 14,
+    }),
   })
   .partial()
   .meta({ id: 'GroupUpdate', description: 'Missing members keep their values' })
@@ -80,6 +89,15 @@ const Member = z
     role: z.enum(roles).meta({ description: 'Role in the group and all its repositories' }),
   })
   .meta({ id: 'GroupMember' })
+const Unprotected = z
+  .object({
+    username: z.string().meta({ description: 'Username of the member', example: 'alice' }),
+    name: z.string().meta({ description: 'Display name', example: 'Alice Doe' }),
+    role: z.enum(roles).nullable().meta({
+      description: 'Role in the group; null for a member of single repositories',
+    }),
+  })
+  .meta({ id: 'MemberWithoutSecondFactor' })
 const MemberUpdate = z
   .strictObject({ role: z.enum(roles).meta({ description: 'Role in the group and all its repositories' }) })
   .meta({ id: 'GroupMemberUpdate' })
@@ -146,17 +164,25 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     async (request) => {
       const grant = mayManage.granted(request)
       const { groupId, name, accountId, by } = grant
-      const { name: newName, requires_second_factor: isRequired } = request.body
+      const {
+        name: newName,
+        requires_second_factor: isRequired,
+        second_factor_grace_days: graceDays,
+      } = request.body
       if (newName !== undefined) requireOnSite(grant, 'renameGroup')
       if (isRequired === false) requireOnGroup(grant, 'waiveSecondFactor')
-      if (isRequired && !hasFactor(await findFactors(db, accountId))) {
-        throw conflict('add a second factor to your own account first, to keep your role in the group')
+      if (graceDays !== undefined && isRequired !== true) {
+        throw invalidArgument('second_factor_grace_days needs requires_second_factor: true')
       }
+      if (isRequired) await requireOwnFactor(db, accountId)
       // Rename first: if the name is rejected, nothing else may change.
       if (newName !== undefined && newName !== name) {
         await keepingRules(() => changeGroupName(db, by, { id: groupId, name }, newName))
       }
-      if (isRequired !== undefined) await requireFactorOfMembers(db, by, { id: groupId }, isRequired)
+      if (isRequired !== undefined) {
+        const choice = isRequired ? { isRequired, graceDays } : { isRequired }
+        await requireFactorOfMembers(db, by, { id: groupId }, choice)
+      }
       return settingsOf(groupId)
     },
   )
@@ -225,6 +251,27 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
         (part) => listGroupMembers(db, groupId, part),
         ({ username }) => username,
         describeMember,
+      )
+    },
+  )
+
+  app.get(
+    `${url}/members-without-second-factor`,
+    endpoint(mayRead, {
+      operationId: 'listMembersWithoutSecondFactor',
+      tag,
+      summary: 'List the members of a group and of its repositories who have no second factor',
+      params: GroupPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Unprotected) },
+    }),
+    async (request, reply) => {
+      const { groupId } = mayRead.granted(request)
+      return readPage(
+        { request, reply, config },
+        (part) => listMembersWithoutFactor(db, groupId, part),
+        ({ username }) => username,
+        describeUnprotected,
       )
     },
   )
@@ -323,9 +370,23 @@ function lastAdmin(): ApiError {
 function describeSettings({
   name,
   requiresSecondFactor,
+  secondFactorFrom,
   createdAt,
 }: GroupSettings): z.input<typeof Settings> {
-  return { name, requires_second_factor: requiresSecondFactor, created_at: createdAt.toISOString() }
+  return {
+    name,
+    requires_second_factor: requiresSecondFactor,
+    second_factor_from: secondFactorFrom?.toISOString() ?? null,
+    created_at: createdAt.toISOString(),
+  }
+}
+
+function describeUnprotected({
+  username,
+  displayName,
+  groupRole,
+}: MemberWithoutFactor): z.input<typeof Unprotected> {
+  return { username, name: displayName, role: groupRole }
 }
 
 function describeMember({ username, displayName, role }: GroupMember): z.input<typeof Member> {

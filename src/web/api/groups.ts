@@ -8,7 +8,7 @@ import {
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
-import { guardToken } from './guards.ts'
+import { guardToken, requireFactorIn } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { describeRepository, RepositoryBody } from './repositories.ts'
 
@@ -65,7 +65,10 @@ export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<v
     async (request, reply) => {
       const { group } = request.params
       const holder = mayRead.granted(request)
-      if (!(await isGroupVisible(db, holder, group))) throw notFound('group not found')
+      if (!(await isGroupVisible(db, holder, group))) {
+        await requireFactorIn(group, holder.accountId, context)
+        throw notFound('group not found')
+      }
       return readPage(
         { request, reply, config },
         (part) => listRepositoriesOfGroup(db, holder, group, part),

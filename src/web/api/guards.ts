@@ -21,7 +21,8 @@ import type { Principal } from '../../domain/principal.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
-import { type Access, findAccess, grantOf } from '../../groups/access.ts'
+import { type Access, describeMissingFactor, findAccess, grantOf, needsFactor } from '../../groups/access.ts'
+import { lacksRequiredFactor } from '../../groups/factor-requirement.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
@@ -121,6 +122,8 @@ export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant
     // A deploy token does not belong to a person.
     if (accountId === null) throw notFound('group not found')
     const found = await findVisibleGroup(context.db, group, accountId, { asSiteAdmin: holder.isSiteAdmin })
+    const isAllowed = found !== null && decideOnGroup(holder, found.role, act) === 'allowed'
+    if (!isAllowed && holder.resourceScope === 'all') await requireFactorIn(group, accountId, context)
     if (!found) throw notFound('group not found')
     requireAllowed(decideOnGroup(holder, found.role, act), holder, act)
     return {
@@ -191,6 +194,7 @@ export function guardRepository(
     lastUse.note(by)
     const verdict =
       repositoryId === null ? 'hidden' : decideAccess(grant, { ...access, id: repositoryId }, act)
+    if (verdict !== 'allowed' && needsFactor(access, act)) throw lacksFactor(group, config)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
     requireScopes(grant.scopes, act)
     requireAllowed(verdict, grant, act)
@@ -274,6 +278,20 @@ function requireScopes(granted: readonly string[], act: Act): void {
  */
 function hasSecondToken({ query, body }: FastifyRequest): boolean {
   return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
+}
+
+/** Throws the error of a member who lacks the second factor that a group requires. */
+export async function requireFactorIn(
+  group: string,
+  accountId: string | null,
+  { config, db }: ApiContext,
+): Promise<void> {
+  if (accountId !== null && (await lacksRequiredFactor(db, group, accountId)))
+    throw lacksFactor(group, config)
+}
+
+function lacksFactor(group: string, { baseUrl }: { baseUrl: string }): ApiError {
+  return forbidden(describeMissingFactor(group, baseUrl))
 }
 
 /** Returns the error for a token whose role does not allow the request, or that does not include the repository. */

@@ -2,10 +2,10 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type pg from 'pg'
 import type { ArchiveStore } from '../../archives/archive-store.ts'
 import type { AppContext } from '../../context.ts'
-import type { Visibility } from '../../domain/permissions.ts'
+import type { RepositoryAct, Visibility } from '../../domain/permissions.ts'
 import { errcode, notAuthorized, Refusal } from '../../domain/refusal.ts'
 import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
-import type { RegistryRequest, RequestToken, requireAccess } from '../../groups/access.ts'
+import type { Access, GrantedAccess, RegistryRequest, RequestToken } from '../../groups/access.ts'
 import type { StorageRoom } from '../../groups/storage-room.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
@@ -31,7 +31,7 @@ export interface RegistryContext extends AppContext {
   archiveMirror: ArchiveMirror
   upstreamQueries: UpstreamQueries
   /** `requireAccess` of access.ts. It also stores that the token was used. */
-  requireAccess: typeof requireAccess
+  requireAccess: (target: RegistryRequest, access: Access, act: RepositoryAct) => GrantedAccess
 }
 
 /** Reads the repository and the token of a request. Throws errcode 16 for credentials that cannot be valid. */

@@ -58,7 +58,7 @@ export async function registry(
     archiveMirror,
     upstreamQueries: openUpstreamQueries({ db, client }, app.log),
     requireAccess(target, access, act) {
-      const granted = requireAccess(target, access, act)
+      const granted = requireAccess(target, access, act, given.config.baseUrl)
       given.lastUse.note(granted.by)
       return granted
     },

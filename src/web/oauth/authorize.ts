@@ -27,7 +27,10 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
     if (session && !session.lacksFactor)
       return await redirectOrAsk(context, request, reply, session, link, asked)
     if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, reply, request.url)
-    throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
+    const reason = session
+      ? `The account needs a second factor. Set one up at ${context.config.baseUrl}/settings/second-factor.`
+      : 'Nobody is signed in.'
+    throw new AuthorizationError(link.target, 'login_required', reason)
   })
 }
 

@@ -20,6 +20,11 @@ import { scrubArchivesJob } from '../../archives/scrub-archives.ts'
 import { deleteExpiredAttempts } from '../../database/failure-limit.ts'
 import { deleteFormerCounts } from '../../events/counted-events.ts'
 import { sweepEventsJob } from '../../events/sweep-events.ts'
+import {
+  deleteFormerFactorNotices,
+  noteRequiredFactorsJob,
+  requiredFactorMail,
+} from '../../groups/factor-requirement.ts'
 import { removeExpiredRepositoriesJob } from '../../groups/group-lifecycle.ts'
 import { sweepJob } from '../../jobs/expired-rows.ts'
 import type { Job } from '../../jobs/job.ts'
@@ -72,6 +77,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredInvitations,
     deleteExpiredAttempts,
     deleteFormerCounts,
+    deleteFormerFactorNotices,
     deleteExpiredMisses,
     deleteOldDownloads,
     deleteExpiredUploads,
@@ -100,12 +106,14 @@ export const jobs: readonly Job[] = [
   requestPasswordResetJob as Job,
   requestSignUpJob as Job,
   noteExpiringTokensJob,
+  noteRequiredFactorsJob,
   sendMailJob([
     verificationMail,
     confirmationMail,
     passwordResetMail,
     securityNotice,
     tokenExpiryMail,
+    requiredFactorMail,
     invitationMail,
     knownAddressMail,
   ]),

@@ -3,7 +3,8 @@ import { acceptInvitation } from '../../../src/accounts/invitation-acceptance.ts
 import { invite } from '../../../src/accounts/invite.ts'
 import { removeTotp } from '../../../src/accounts/second-factor/factors.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { findVisibleGroup } from '../../../src/groups/groups.ts'
+import { listMembersWithoutFactor, requireFactorOfMembers } from '../../../src/groups/factor-requirement.ts'
+import { findGroupSettings, findVisibleGroup } from '../../../src/groups/groups.ts'
 import { listRecentPackageEvents } from '../../../src/packages/tables/dashboard.ts'
 import { listDependents } from '../../../src/packages/tables/dependencies.ts'
 import { searchAllPackages } from '../../../src/packages/tables/found-packages.ts'
@@ -25,7 +26,7 @@ import {
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
 import { aPersonWithTotp, codeOf, enrol, halfSignIn, secretIn } from '../../support/factor-actors.ts'
-import { becomeDeveloper } from '../../support/group-rows.ts'
+import { becomeDeveloper, endGrace } from '../../support/group-rows.ts'
 import { countWaiting, lockWholeRow, openTransaction } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
@@ -219,8 +220,8 @@ describe('a group that requires a second factor', () => {
     })
     const url = `/${group.name}/-/settings`
     const csrf_token = csrfTokenIn(await t.app.inject({ url, headers: { cookie: admin.cookie } }))
-    const rule = (second_factor: string) =>
-      post(t.app, `${url}/second-factor`, admin.cookie, { csrf_token, second_factor })
+    const rule = (second_factor: string, days = '') =>
+      post(t.app, `${url}/second-factor`, admin.cookie, { csrf_token, second_factor, days })
     const statuses = async () => {
       const headers = { authorization: `Bearer ${token}` }
       const urls = [`/${repository.path}/-/packages/packages.json`, `/api/repositories/${repository.path}`]
@@ -233,7 +234,7 @@ describe('a group that requires a second factor', () => {
         ...lists.map(({ body }) => body.includes(group.name)),
       ]
     }
-    return { group, repository, admin, member, rule, statuses, url }
+    return { group, repository, admin, member, token, rule, statuses, url }
   }
 
   it.each(['group', 'repository'] as const)(
@@ -242,8 +243,8 @@ describe('a group that requires a second factor', () => {
       const { group, member, rule, statuses, url, admin } = await aStrictGroup(of)
       const cookie = await signIn(t.app, member)
       expect(await statuses()).toEqual([200, 200, true, true])
-      expect((await rule('required')).headers.location).toBe(url)
-      expect(await statuses()).toEqual([404, 404, false, false])
+      expect((await rule('now')).headers.location).toBe(url)
+      expect(await statuses()).toEqual([403, 403, false, false])
       const led = await t.app.inject({ url: '/', headers: { cookie } })
       const page = await t.app.inject({ url: String(led.headers.location), headers: { cookie } })
       expect(page.body).toContain(`${group.name} requires a second factor`)
@@ -251,10 +252,114 @@ describe('a group that requires a second factor', () => {
       await enrol(t, member, cookie)
       expect(await statuses()).toEqual([200, 200, true, true])
       expect((await t.app.inject({ url: '/', headers: { cookie } })).statusCode).toBe(200)
-      const shown = await t.app.inject({ url, headers: { cookie: admin.cookie } })
+      const shown = await t.app.inject({ url: `${url}/second-factor`, headers: { cookie: admin.cookie } })
       expect(shown.body).toContain('Do not require it')
     },
   )
+
+  it('names itself in the errors of its members, and where to set one up', async () => {
+    const { group, repository, token, member, rule } = await aStrictGroup('repository')
+    await rule('now')
+    const words = `The group ${group.name} requires a second factor, and the account of this token has none. Set one up at ${t.config.baseUrl}/settings/second-factor and try again.`
+    const ask = (url: string, bearer = token) =>
+      t.app.inject({ url, headers: { authorization: `Bearer ${bearer}` } })
+    const registry = `/${repository.path}/-/packages`
+    for (const url of [`${registry}/packages.json`, `${registry}/p2/acme/lib.json`]) {
+      const refused = await ask(url)
+      expect([refused.statusCode, refused.json().warning]).toEqual([403, words])
+    }
+    const scopes = ['group-manage:r', 'group-resource:r']
+    const groupToken = await aPersonalToken(t.db, member, { scopes })
+    for (const [url, bearer] of [
+      [`/api/repositories/${repository.path}`, token],
+      [`/api/groups/${group.name}`, groupToken],
+      [`/api/groups/${group.name}/repositories`, groupToken],
+    ] as const) {
+      const refused = await ask(url, bearer)
+      expect([url, refused.statusCode, refused.json().errmsg]).toEqual([url, 403, words])
+    }
+    // Nobody else learns that the repository exists, and a token for other repositories does not either.
+    const stranger = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['registry-package:r'] })
+    const narrow = await aPersonalToken(t.db, member, {
+      resourceScope: 'public',
+      scopes: ['registry-package:r'],
+    })
+    for (const other of [stranger, narrow]) {
+      expect((await ask(`${registry}/packages.json`, other)).statusCode).toBe(404)
+    }
+    const cookie = await signIn(t.app, member)
+    const { clientId } = await anApplication(t.db)
+    const silent = await t.app.inject({
+      url: authorizeLink({ clientId }, { prompt: 'none' }),
+      headers: { cookie },
+    })
+    expect(new URL(String(silent.headers.location)).searchParams.get('error_description')).toBe(
+      `The account needs a second factor. Set one up at ${t.config.baseUrl}/settings/second-factor.`,
+    )
+  })
+
+  it('keeps the roles during a grace period, and takes them when it ends', async () => {
+    const { group, member, rule, statuses, url } = await aStrictGroup()
+    const cookie = await signIn(t.app, member)
+    const home = async () => t.app.inject({ url: '/', headers: { cookie } })
+    expect((await rule('later', '14')).headers.location).toBe(url)
+    expect(await statuses()).toEqual([200, 200, true, true])
+    expect((await home()).body).toMatch(/You need a second factor\s+<time/)
+    await endGrace(t.db, group)
+    expect(await statuses()).toEqual([403, 403, false, false])
+    expect((await home()).headers.location).toBe('/settings/second-factor')
+  })
+
+  it('keeps the last factor of a member also during the grace period', async () => {
+    const { group, rule } = await aStrictGroup()
+    const person = await aPersonWithTotp(t)
+    await aGroupMember(t.db, person, group, 'guest')
+    await rule('later', '14')
+    expect(await removeTotp(t.db, operator, person.id, 'off')).toBe('required')
+  })
+
+  it.each(['0', '91', '', '1.5', 'x'])('has no grace period of “%s” days', async (days) => {
+    const { rule, statuses } = await aStrictGroup()
+    const refused = await rule('later', days)
+    expect([refused.statusCode, refused.body.includes('must have 1 to 90 days')]).toEqual([400, true])
+    expect(await statuses()).toEqual([200, 200, true, true])
+  })
+
+  it('can be required earlier than chosen, but not later', async () => {
+    const { group, rule, statuses } = await aStrictGroup()
+    const days = async () => {
+      const from = (await findGroupSettings(t.db, group.id))?.secondFactorFrom
+      return from ? Math.round((from.getTime() - Date.now()) / 86_400_000) : null
+    }
+    // Of all choices that are made at the same time, the earliest holds.
+    await Promise.all(['30', '10', '20'].map((one) => rule('later', one)))
+    expect(await days()).toBe(10)
+    await requireFactorOfMembers(t.db, operator, group, { isRequired: true })
+    expect(await days()).toBe(10)
+    await rule('now')
+    expect(await statuses()).toEqual([403, 403, false, false])
+    await rule('later', '20')
+    expect(await statuses()).toEqual([403, 403, false, false])
+  })
+
+  it('shows its admins first who has none', async () => {
+    const { group, repository, admin, member, url } = await aStrictGroup()
+    const ofRepository = await anAccount(t.db)
+    await aMember(t.db, ofRepository, repository, 'guest')
+    const page = await t.app.inject({ url: `${url}/second-factor`, headers: { cookie: admin.cookie } })
+    expect(page.body).toContain('2 of 3 members have none')
+    const listed = await listMembersWithoutFactor(t.db, group.id, { after: null, limit: 10 })
+    expect(listed).toEqual(
+      [
+        { username: member.username, groupRole: 'developer' },
+        { username: ofRepository.username, groupRole: null },
+      ]
+        .toSorted((one, other) => (one.username < other.username ? -1 : 1))
+        .map((one) => expect.objectContaining(one)),
+    )
+    for (const { username } of listed) expect(page.body).toContain(`<th scope="row">${username}</th>`)
+    expect(page.body).not.toContain(`<th scope="row">${admin.username}</th>`)
+  })
 
   it('lists none of its repositories to a member of a repository without one', async () => {
     const { group, repository, member, rule } = await aStrictGroup('repository')
@@ -269,7 +374,7 @@ describe('a group that requires a second factor', () => {
       (await listDependents(t.db, about, { after: null, limit: 10 })).length > 0,
     ]
     expect(await seen()).toEqual([true, true, true, true])
-    await rule('required')
+    await rule('now')
     expect(await seen()).toEqual([false, false, false, false])
   })
 
@@ -277,7 +382,7 @@ describe('a group that requires a second factor', () => {
     const { repository, rule, group } = await aStrictGroup()
     const person = await aPersonWithTotp(t)
     await aMember(t.db, person, repository, 'guest')
-    await rule('required')
+    await rule('now')
     expect(await removeTotp(t.db, operator, person.id, 'off')).toBe('required')
     const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } })
     expect(page.body).toContain(`A second factor is required by ${group.name}.`)
@@ -295,7 +400,7 @@ describe('a group that requires a second factor', () => {
     const token = new URL(url ?? '').searchParams.get('token') ?? ''
     const guest = await anAccount(t.db)
     const cookie = await signIn(t.app, inviter)
-    await rule('required')
+    await rule('now')
     expect((await t.app.inject(`/invitations?token=${token}`)).statusCode).toBe(410)
     expect(await acceptInvitation(t.db, operator, token, guest)).toBeNull()
     await enrol(t, inviter, cookie)
@@ -305,7 +410,7 @@ describe('a group that requires a second factor', () => {
 
   it('no longer requires it after its admin changed the setting', async () => {
     const { rule, statuses } = await aStrictGroup()
-    await rule('required')
+    await rule('now')
     await rule('optional')
     expect(await statuses()).toEqual([200, 200, true, true])
     expect((await rule('perhaps')).statusCode).toBe(400)
@@ -319,13 +424,14 @@ describe('a group that requires a second factor', () => {
     const csrf_token = csrfTokenIn(await t.app.inject({ url, headers: { cookie } }))
     const refused = await post(t.app, `${url}/second-factor`, cookie, {
       csrf_token,
-      second_factor: 'required',
+      second_factor: 'now',
     })
     expect(refused.statusCode).toBe(409)
+    expect(refused.body).toContain('Add a second factor to your own account first')
     await becomeDeveloper(t.db, other)
     const denied = await post(t.app, `${url}/second-factor`, cookie, {
       csrf_token,
-      second_factor: 'required',
+      second_factor: 'now',
     })
     expect(denied.statusCode).toBe(403)
     expect(await statuses()).toEqual([200, 200, true, true])

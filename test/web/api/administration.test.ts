@@ -320,7 +320,7 @@ describe('/api/groups', () => {
     const made = await call('POST', '/groups', { name })
     expect([made.statusCode, made.json()]).toEqual([
       201,
-      { name, requires_second_factor: false, created_at: expect.any(String) },
+      { name, requires_second_factor: false, second_factor_from: null, created_at: expect.any(String) },
     ])
     expect((await call('POST', '/groups', { name })).statusCode).toBe(409)
     const former = await aGroup(t.db)
@@ -366,7 +366,22 @@ describe('/api/groups', () => {
     // The admin would lose the role.
     expect((await require()).statusCode).toBe(409)
     await enrol(t, account, await signIn(t.app, account))
-    expect((await require()).json()).toMatchObject({ requires_second_factor: true })
+    const rule = (body: object) => call('PATCH', `/groups/${name}`, body)
+    const days = { second_factor_grace_days: 14 }
+    for (const wrong of [days, { ...days, requires_second_factor: false }]) {
+      expect((await rule(wrong)).statusCode).toBe(400)
+    }
+    const later = await rule({ ...days, requires_second_factor: true })
+    expect(later.json()).toMatchObject({
+      requires_second_factor: true,
+      second_factor_from: expect.any(String),
+    })
+    // Who sends the setting again does not end the grace period.
+    expect((await require()).json()).toEqual(later.json())
+    const lacking = await call('GET', `/groups/${name}/members-without-second-factor`)
+    expect([lacking.statusCode, lacking.json()]).toEqual([200, []])
+    const now = await rule({ requires_second_factor: true, second_factor_grace_days: 0 })
+    expect(now.json()).toMatchObject({ requires_second_factor: true, second_factor_from: null })
     const { id: groupId } = (await storedGroup(t.db, name)) ?? expect.fail()
     const changes = await eventsOf(t.db, { groupId }, ['action', 'actorId', 'tokenKind'])
     expect(changes.at(-1)).toEqual({ action: 'set-group', actorId: account.id, tokenKind: 'personal' })
@@ -391,6 +406,7 @@ describe('/api/groups', () => {
       ['PATCH', '', { requires_second_factor: true }],
       ['DELETE', ''],
       ['GET', '/members'],
+      ['GET', '/members-without-second-factor'],
       ['PUT', `/members/${account.username}`, { role: 'admin' }],
       ['DELETE', `/members/${account.username}`],
       ['POST', '/repositories', { name: 'x' }],
@@ -403,7 +419,7 @@ describe('/api/groups', () => {
       return found
     }
     // Only site administrators delete groups: everybody else gets 403, whether the group exists or not.
-    expect(await statuses()).toEqual([404, 404, 403, 404, 404, 404, 404])
+    expect(await statuses()).toEqual([404, 404, 403, 404, 404, 404, 404, 404])
     expect((await call('DELETE', '/groups/nothing')).statusCode).toBe(403)
     await aGroupMember(t.db, account, group, 'developer')
     expect(await statuses()).toEqual(acts.map(() => 403))

@@ -144,6 +144,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
         { name: 'ci', scope: 'registry-package:rw', resource_scope: 'all', lifetime_in_days: '30' },
       ]),
     ),
+    '/:group/-/settings/second-factor': { second_factor: 'optional' },
     '/:group/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
     '/:group/:name/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
     '/:group/:name/packages/:vendor/:package/-/versions/delete': { version: '1.0.0' },

@@ -5,8 +5,8 @@ import {
   type FactorRequirement,
   type FactorSummary,
   findFactors,
-  findRequirement,
   hasFactor,
+  listRequirements,
   removeTotp,
 } from '../../../accounts/second-factor/factors.ts'
 import { allowsPasskeys } from '../../../accounts/second-factor/passkey-ceremony.ts'
@@ -37,7 +37,8 @@ const factorPage = page<{
   passkeys: Passkey[]
   /** Whether browsers allow passkeys on this host. */
   allowsPasskeys: boolean
-  requirement: FactorRequirement
+  /** Who requires a second factor, now or after a grace period. */
+  requirements: FactorRequirement[]
   /** False for an account that was created by a sign-in with a provider. */
   hasPassword: boolean
   /** Whether the person must add a second factor before they can open other pages. */
@@ -137,7 +138,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
           refused.problem,
         )
       const { id } = session.account
-      const outcome = await removeTotp(db, by, id, config.requireSecondFactor)
+      const outcome = await removeTotp(db, by, id, config.requireSecondFactor.of)
       if (outcome === 'required') {
         return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
       }
@@ -205,7 +206,7 @@ export async function showFactors(
     factors: await findFactors(db, session.account.id),
     passkeys: await listPasskeys(db, session.account.id),
     allowsPasskeys: allowsPasskeys(config),
-    requirement: await findRequirement(db, session.account, config.requireSecondFactor),
+    requirements: await listRequirements(db, session.account, config.requireSecondFactor),
     hasPassword: (await findConfirmationWays(db, session.account.id)).hasPassword,
     mustEnrol: session.lacksFactor,
     returnId,

@@ -104,7 +104,7 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
       await confirm()
       const { id } = readForm(RemovalForm, request)
       const accountId = session.account.id
-      const rule = config.requireSecondFactor
+      const rule = config.requireSecondFactor.of
       const outcome = await removePasskey(db, by, accountId, id, config, rule)
       if (outcome === 'unknown') throw pageNotFound()
       if (outcome === 'required') {

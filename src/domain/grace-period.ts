@@ -1,0 +1,2 @@
+/** The maximum number of days before a second factor that was announced is required. */
+export const maxGraceDays = 90
