@@ -296,3 +296,29 @@ export async function listGroupsOnlyAdministeredBy(
   )
   return rows
 }
+
+/** A group whose members have no role there until they set up a second factor. */
+export interface GroupOfUnprotected {
+  group: string
+  members: number
+}
+
+/** Lists the groups that the account administers, with the members whose role waits for a second factor, by name. */
+export async function listGroupsOfUnprotected(
+  db: Queryable,
+  accountId: string,
+  limit: number,
+): Promise<GroupOfUnprotected[]> {
+  const { rows } = await db.query<GroupOfUnprotected>(
+    `select g.name as "group", lacking.count as members
+       from counted_group_member own
+       join repository_group g on g.id = own.group_id and g.requires_second_factor
+      cross join lateral (
+        select count(*)::int from group_member m join account a on a.id = m.account_id and a.disabled_at is null
+         where m.group_id = g.id and not has_second_factor(m.account_id)) as lacking (count)
+      where own.account_id = $1 and own.role = 'admin' and lacking.count > 0
+      order by g.name limit $2`,
+    [accountId, limit],
+  )
+  return rows
+}

@@ -4,6 +4,7 @@ import { listSiteAdministrators } from '../../accounts/accounts.ts'
 import { hasLiveToken, listExpiringTokens } from '../../accounts/personal-tokens.ts'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
+import { formatCount } from '../../domain/formats.ts'
 import { pageOf } from '../../domain/paging.ts'
 import { describeEvent } from '../../events/event-words.ts'
 import {
@@ -14,6 +15,7 @@ import {
   listAccessibleRepositories,
 } from '../../groups/accessible-repositories.ts'
 import { listExpiringDeployTokens } from '../../groups/deploy-tokens.ts'
+import { type GroupOfUnprotected, listGroupsOfUnprotected } from '../../groups/members.ts'
 import {
   addContents,
   listRecentPackageEvents,
@@ -21,13 +23,18 @@ import {
   type PackageEvent,
   type RepositoryContent,
 } from '../../packages/tables/dashboard.ts'
+import { listWaitingDecisions } from '../../upstreams/tables/waiting-decisions.ts'
 import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
 import { anybody } from '../visit.ts'
+import { type Need, needsOf } from './needs.ts'
 
 const repositoriesPerPage = 50
 const maxGroups = 12
-const maxEvents = 10
+const maxPackages = 10
+/** The latest events from which the recent packages are taken. */
+const maxEvents = 50
+const maxNeeds = 10
 /** The page shows tokens that expire within this many days, so that people can replace them in time. */
 const expiryDays = 14
 const maxTokens = 5
@@ -42,6 +49,8 @@ const dashboardPage = page<
     contentOfGroups: Map<string, RepositoryContent> | null
     hasMoreGroups: boolean
     events: (PackageEvent & { sentence: string })[]
+    /** What waits for the account as an admin. */
+    needs: Need[]
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
     /** Deploy tokens of the groups that the account administers. */
     expiringDeployTokens: { group: string; name: string; expiresAt: Date; isExpired: boolean }[]
@@ -104,29 +113,52 @@ async function showDashboard(
   list: RepositoryList,
 ): Promise<FastifyReply> {
   const { id } = session.account
-  const [groups, events, expiring, expiringDeployTokens, hasToken, administrators] = await Promise.all([
-    pageOf(
-      (part) => listAccessibleGroups(db, accountReader(id), part),
-      { after: null, limit: maxGroups },
-      ({ name }) => name,
-    ),
-    listRecentPackageEvents(db, id, maxEvents),
-    listExpiringTokens(db, id, expiryDays, maxTokens),
-    listExpiringDeployTokens(db, id, expiryDays, maxTokens),
-    hasLiveToken(db, id),
-    list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
-  ])
+  const [groups, events, decisions, unprotected, expiring, expiringDeployTokens, hasToken, administrators] =
+    await Promise.all([
+      pageOf(
+        (part) => listAccessibleGroups(db, accountReader(id), part),
+        { after: null, limit: maxGroups },
+        ({ name }) => name,
+      ),
+      listRecentPackageEvents(db, id, maxEvents),
+      listWaitingDecisions(db, id, maxNeeds),
+      listGroupsOfUnprotected(db, id, maxNeeds),
+      listExpiringTokens(db, id, expiryDays, maxTokens),
+      listExpiringDeployTokens(db, id, expiryDays, maxTokens),
+      hasLiveToken(db, id),
+      list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
+    ])
   return dashboardPage(reply, session, {
     ...list,
     groups: groups.rows,
     contentOfGroups: list.next === null ? sumByGroup(list.repositories) : null,
     hasMoreGroups: groups.next !== null,
-    events: events.map((event) => ({ ...event, sentence: describeEvent(event).said })),
+    events: latestOfPackages(events)
+      .slice(0, maxPackages)
+      .map((event) => ({ ...event, sentence: describeEvent(event).said })),
+    needs: [...decisions.flatMap(needsOf), ...unprotected.map(needOf)].slice(0, maxNeeds),
     expiring,
     expiringDeployTokens,
     hasToken,
     administrators,
   })
+}
+
+/** Returns the latest event of each package. */
+function latestOfPackages(events: readonly PackageEvent[]): PackageEvent[] {
+  const seen = new Set<string>()
+  return events.filter(({ repositoryPath, packageName }) => {
+    const key = `${repositoryPath} ${packageName}`
+    return !seen.has(key) && seen.add(key)
+  })
+}
+
+function needOf({ group, members }: GroupOfUnprotected): Need {
+  const have = members === 1 ? 'has' : 'have'
+  return {
+    words: `${formatCount(members, 'member')} of ${group} ${have} no role until they set up a second factor`,
+    url: `/${group}/-/members`,
+  }
 }
 
 /** Adds up the contents of the repositories of each group. So a group shows no more than its repositories do. */

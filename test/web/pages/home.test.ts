@@ -13,11 +13,15 @@ import {
   signIn,
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { aPersonWithTotp } from '../../support/factor-actors.ts'
+import { requireSecondFactor } from '../../support/group-rows.ts'
 import { revokeDeployTokens } from '../../support/last-use-rows.ts'
+import { aMirroredArchive, aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { addPackages, markDeleted } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { addNumberedRepositories } from '../../support/repository-rows.ts'
 import { expire } from '../../support/rows.ts'
+import { anUpstream } from '../../support/upstream-rows.ts'
 
 describe('GET /', () => {
   const t = useApp()
@@ -56,7 +60,7 @@ describe('GET /', () => {
     await aMember(t.db, member, repository, 'guest')
     const groupsOf = async (one: typeof member) => {
       const { body } = await t.app.inject({ url: '/', headers: { cookie: await signIn(t.app, one) } })
-      return body.slice(body.indexOf('<h2>Groups</h2>'), body.indexOf('<h2>Recent activity</h2>'))
+      return body.slice(body.indexOf('<h2>Groups</h2>'), body.indexOf('<h2>Recent packages</h2>'))
     }
     expect(await groupsOf(account)).toMatch(
       new RegExp(`href="/${group}".*\\s*<p class="hint">2 packages · last published <time`),
@@ -194,6 +198,42 @@ describe('GET /', () => {
     const url = `/${group.name}/-/deploy-tokens`
     expect(await warned(admin)).toEqual([`${url} lately expired`, `${url} soon expires`])
     expect(await warned(developer)).toEqual([])
+  })
+
+  it('tells the admins of a repository what waits for them, and nobody else', async () => {
+    const [admin, developer] = [await aPersonWithTotp(t), await anAccount(t.db)]
+    const developersCookie = await signIn(t.app, developer)
+    const group = await aGroup(t.db)
+    const repository = await aRepository(t.db, { group })
+    await aGroupMember(t.db, admin, group, 'admin')
+    await aGroupMember(t.db, developer, group, 'developer')
+    const upstreamId = await anUpstream(t.db, repository, { name: 'one', url: 'https://one.example.com' })
+    const home = async (cookie: string) => (await t.app.inject({ url: '/', headers: { cookie } })).body
+    expect(await home(admin.cookie)).not.toContain('Needs attention')
+    await aMirroredPackage(t.db, repository, ['acme/first', 'acme/second'], { isRequested: true })
+    await aMirroredPackage(t.db, repository, 'acme/moved', { upstreamId, isSeen: true })
+    await aMirroredArchive(t.db, 'acme/moved', { version: '1.0.0', alarm: 'changed' })
+    const needs = async (cookie: string) => {
+      const [, list = ''] =
+        /id="needs">Needs attention<\/h2>([\s\S]*?)<\/section>/.exec(await home(cookie)) ?? []
+      return [...list.matchAll(/<a href="([^"]+)">([^<]+)</g)].map(([, url, words]) => `${url} ${words}`)
+    }
+    const url = `/${repository.path}/-/upstreams`
+    expect(await needs(admin.cookie)).toEqual([
+      `${url} 2 packages of ${repository.path} wait for approval`,
+      `${url} 1 package of ${repository.path} has an archive that changed at the upstream`,
+    ])
+    expect(await needs(developersCookie)).toEqual([])
+    const site = await t.app.inject({
+      url: '/admin',
+      headers: { cookie: await signIn(t.app, await anAccount(t.db, { isAdmin: true })) },
+    })
+    expect(site.body).toContain(`2 packages of ${repository.path} wait for approval`)
+
+    await requireSecondFactor(t.db, group)
+    expect((await needs(admin.cookie)).at(-1)).toBe(
+      `/${group.name}/-/members 1 member of ${group.name} has no role until they set up a second factor`,
+    )
   })
 
   it('shows the first steps, and whom to ask, to somebody who has nothing', async () => {

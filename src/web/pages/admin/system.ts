@@ -1,17 +1,21 @@
 import type { FastifyInstance } from 'fastify'
 import { type AccountCounts, countAccounts } from '../../../accounts/accounts.ts'
 import { countGroups } from '../../../groups/groups.ts'
-import { countJobs } from '../../../jobs/job-rows.ts'
 import { type ApplicationStatus, countApplications } from '../../../oauth/applications.ts'
+import { listWaitingDecisions } from '../../../upstreams/tables/waiting-decisions.ts'
 import { page } from '../../pages.ts'
 import { readSystemState, type SystemState } from '../../server/system-state.ts'
+import { type Need, needsOfSite } from '../needs.ts'
 import type { AdminContext } from './administrator.ts'
+
+/** How many repositories with waiting decisions the overview names. */
+const maxDecisions = 10
 
 const overviewPage = page<{
   accounts: AccountCounts
   applications: Partial<Record<ApplicationStatus, number>>
   registry: { groups: number; repositories: number; packages: number }
-  failedJobs: number
+  needs: Need[]
 }>('admin/overview')
 
 const systemPage = page<
@@ -28,14 +32,15 @@ export async function systemRoutes(
   { config, db, sessionOf }: AdminContext,
 ): Promise<void> {
   app.get('/admin', async (request, reply) => {
-    const [accounts, applications, registry, jobs] = await Promise.all([
+    const [accounts, applications, registry, state, decisions] = await Promise.all([
       countAccounts(db),
       countApplications(db),
       countGroups(db),
-      countJobs(db),
+      readSystemState(db, config),
+      listWaitingDecisions(db, null, maxDecisions),
     ])
-    const failedJobs = jobs.reduce((sum, { failed }) => sum + failed, 0)
-    return overviewPage(reply, sessionOf(request), { accounts, applications, registry, failedJobs })
+    const needs = needsOfSite(state, applications.pending ?? 0, decisions)
+    return overviewPage(reply, sessionOf(request), { accounts, applications, registry, needs })
   })
 
   app.get('/admin/system', async (request, reply) => {

@@ -1,0 +1,66 @@
+import { formatCount, formatSize } from '../../domain/formats.ts'
+import type { WaitingDecisions } from '../../upstreams/tables/waiting-decisions.ts'
+import type { SystemState } from '../server/system-state.ts'
+
+/** A thing that waits for a person, with the page on which it is done. */
+export interface Need {
+  words: string
+  url: string
+}
+
+/** Returns what the decisions about packages of upstreams need. */
+export function needsOf({ path, requests, changed, contested }: WaitingDecisions): Need[] {
+  const url = `/${path}/-/upstreams`
+  return [
+    requests > 0 && {
+      words: `${formatCount(requests, 'package')} of ${path} ${requests === 1 ? 'waits' : 'wait'} for approval`,
+      url,
+    },
+    changed > 0 && {
+      words: `${formatCount(changed, 'package')} of ${path} ${changed === 1 ? 'has' : 'have'} an archive that changed at the upstream`,
+      url,
+    },
+    contested > 0 && {
+      words: `${formatCount(contested, 'package')} of ${path} ${contested === 1 ? 'is' : 'are'} in two upstreams: choose one`,
+      url,
+    },
+  ].filter((need) => need !== false)
+}
+
+/** The share of the disk that must be free. */
+const minFreeShare = 0.1
+const maxBackupAgeDays = 7
+
+/** Returns what waits for the administrators of the site. */
+export function needsOfSite(
+  { store, jobs, disk, backedUpAt }: SystemState,
+  pendingApplications: number,
+  decisions: readonly WaitingDecisions[],
+): Need[] {
+  const failed = jobs.reduce((sum, job) => sum + job.failed, 0)
+  const backupAge = backedUpAt && Math.floor((Date.now() - backedUpAt.getTime()) / 86_400_000)
+  const url = '/admin/system'
+  return [
+    pendingApplications > 0 && {
+      words: `${formatCount(pendingApplications, 'application')} ${pendingApplications === 1 ? 'waits' : 'wait'} for review`,
+      url: '/admin/applications?state=pending',
+    },
+    failed > 0 && {
+      words: `${formatCount(failed, 'background job')} ${failed === 1 ? 'has' : 'have'} failed`,
+      url,
+    },
+    store.problems > 0 && {
+      words: `${formatCount(store.problems, 'archive')} ${store.problems === 1 ? 'is' : 'are'} damaged or missing`,
+      url,
+    },
+    store.unclaimed !== null && { words: 'This database has no claim on its archives', url },
+    disk !== null &&
+      disk.freeBytes < disk.allBytes * minFreeShare && {
+        words: `The disk is almost full: ${formatSize(disk.freeBytes)} of ${formatSize(disk.allBytes)} are free`,
+        url,
+      },
+    backupAge !== null &&
+      backupAge > maxBackupAgeDays && { words: `The last svc backup is ${backupAge} days old`, url },
+    ...decisions.flatMap(needsOf),
+  ].filter((need) => need !== false)
+}
