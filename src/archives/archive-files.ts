@@ -2,7 +2,7 @@ import { promisify } from 'node:util'
 import { crc32, inflateRaw } from 'node:zlib'
 import { fromRandomAccessReaderPromise } from 'yauzl'
 import { openReadCache } from '../domain/read-cache.ts'
-import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
+import { type ArchiveEntry, archiveRefusal, parsing, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import type {
   ArchiveFile,
@@ -40,6 +40,8 @@ export interface ArchiveBrowser {
 const maxCachedBytes = 16 * 1024 * 1024
 /** How many bytes of the directory one request to a bucket reads. The directory of a large archive has 16 MiB. */
 const windowBytes = 256 * 1024
+/** The maximum size of a directory. Archives of upstreams are not checked like uploads, which have smaller ones. */
+const maxDirectoryBytes = 32 * 1024 * 1024
 /** More than the end record of a zip, and the longest comment after it. */
 const endBytes = 68 * 1024
 const localHeaderBytes = 30
@@ -120,6 +122,7 @@ async function readDirectory(store: ArchiveStore, sha256: string): Promise<Direc
   const bytes = rangeOf(store, sha256)
   const found = await parsing('its directory', findDirectory({ size, bytes }))
   const start = Math.min(found.start, Math.max(size - endBytes, 0))
+  if (size - start > maxDirectoryBytes) throw archiveRefusal('its directory is too large')
   return { bytes: await bytes(start, size), start, size }
 }
 

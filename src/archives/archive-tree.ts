@@ -135,18 +135,21 @@ export interface Readme {
   isMarkdown: boolean
 }
 
+/** Returns the name of the README among the names of a package's root, preferably a Markdown file. Null without one. */
+export function chooseReadme(names: readonly string[]): string | null {
+  const found = names.filter((name) => /^readme(?:\.\w{1,20})?$/i.test(name))
+  return found.find((name) => markdownName.test(name)) ?? found[0] ?? null
+}
+
 /** Returns the README at the package's root ('' or 'folder/'), preferably a Markdown file. Null when there is none. */
 export function findReadme(entries: readonly ArchiveEntry[], root: string): ArchiveEntry | null {
-  const found = entries.filter(({ name, kind }) => {
-    return (
-      kind === 'file' && name.startsWith(root) && /^readme(?:\.\w{1,20})?$/i.test(name.slice(root.length))
-    )
-  })
-  return found.find(({ name }) => markdownName.test(name)) ?? found[0] ?? null
+  const files = entries.filter(({ name, kind }) => kind === 'file' && name.startsWith(root))
+  const chosen = chooseReadme(files.map(({ name }) => name.slice(root.length)))
+  return files.find(({ name }) => name === root + chosen) ?? null
 }
 
 /** Returns the README from the first bytes of its entry. */
-export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Readme {
+export function toReadme({ name }: Pick<ArchiveEntry, 'name'>, chunks: readonly Buffer[]): Readme {
   const text = Buffer.concat(chunks).subarray(0, maxReadmeBytes).toString('utf8')
   return { text, isMarkdown: markdownName.test(name) }
 }

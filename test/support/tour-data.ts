@@ -1,10 +1,13 @@
 import { readFile } from 'node:fs/promises'
 import type pg from 'pg'
 import { insertInvitation } from '../../src/accounts/invitations.ts'
+import type { JsonObject } from '../../src/composer/manifest-json.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { removeRepository } from '../../src/groups/group-lifecycle.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
+import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
+import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
 import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
@@ -209,15 +212,63 @@ async function addUpstream(db: pg.Pool, repositoryId: string, requesterId: strin
          wanted (name, approved_at, requested_at, requester_id, description)`,
     [repositoryId, requesterId],
   )
+  await addMirrorContent(db, repositoryId)
+}
+
+/** Lets the upstream have served psr/log: one version is stored with a changed archive, one is held back. */
+async function addMirrorContent(db: pg.Pool, repositoryId: string): Promise<void> {
+  const entry = {
+    name: 'psr/log',
+    description: 'Common interface for logging libraries',
+    license: ['MIT'],
+    authors: [{ name: 'PHP-FIG' }],
+    keywords: ['log', 'psr', 'psr-3'],
+    homepage: 'https://github.com/php-fig/log',
+    support: { source: 'https://github.com/php-fig/log' },
+    require: { php: '>=8.0.0' },
+  }
+  const versions = ['3.1.0', '3.0.0', '2.0.0'].map((version, i) => ({
+    ...entry,
+    version,
+    'published-time': i === 0 ? new Date().toISOString() : `202${5 - i}-09-11T13:17:53+00:00`,
+    dist: { type: 'zip', url: `https://repo.packagist.example.com/log-${version}.zip`, reference: 'a1b2c3d' },
+  }))
+  const advisory = {
+    advisoryId: 'PKSA-2026-0001',
+    affectedVersions: '<3.0.0',
+    title: 'Messages with control characters are logged as they are',
+    cve: 'CVE-2026-23456',
+    severity: 'medium',
+    reportedAt: '2026-10-01 00:00:00',
+    sources: [],
+  }
+  const document = { packages: { 'psr/log': versions }, 'security-advisories': [advisory] }
+  const content = readDocument(document as JsonObject, 'psr/log')
+  const packed = packDocument(content as UpstreamDocument)
   await db.query(
-    `with fetched as (
-       insert into archive (sha256, sha1, size)
-       values (sha256('log'), substring(sha256('log') for 20), 1) on conflict do nothing
+    `with log as (
+       select id, upstream_id from mirrored_package where repository_id = $1 and name = 'psr/log'
+     ), documents as (
+       insert into upstream_document (upstream_id, name, is_dev, is_found, checked_at, content, dropped)
+       select upstream_id, 'psr/log', false, true, now() - interval '1 hour', $2,
+              '{"1.0.0: the upstream offers it only as source, without an archive"}' from log
+     ), served as (
+       insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli, format, held_back)
+       select id, false, now(), '', 'infinity', '', '', '', 1000,
+              jsonb_build_array(jsonb_build_object('version', '3.1.0', 'key', '3.1.0/a1b2c3d', 'until', now() + interval '3 days'))
+         from log
+     ), advised as (
+       update upstream set root = '{"hasAdvisoriesInDocuments": true}' where id = (select upstream_id from log)
      )
-     insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, alarm, alarmed_at)
-     select id, '3.0.0', 'a1b2c3', '3.0.0', '3.0.0.0', 'zip', 'https://repo.packagist.example.com/log.zip', sha256('log'),
-            'its bytes differ from those of the first fetch (SHA-256 ' || repeat('0123456789abcdef', 4) || ')', now()
-       from mirrored_package where repository_id = $1 and name = 'psr/log'`,
-    [repositoryId],
+     insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, is_stored,
+                                   alarm, alarmed_at)
+     select log.id, v, 'a1b2c3d', v, v || '.0', 'zip', 'https://repo.packagist.example.com/log.zip',
+            case when v = '3.0.0' then own.sha256 end, v = '3.0.0',
+            case when v = '3.0.0' then 'its bytes differ from those of the first fetch (SHA-256 ' || repeat('0123456789abcdef', 4) || ')' end,
+            case when v = '3.0.0' then now() end
+       from log, unnest('{3.1.0,3.0.0,2.0.0}'::text[]) v,
+            (select v.sha256 from package_version v join package p on p.id = v.package_id
+              where p.name = 'acme/billing' order by v.id desc limit 1) own`,
+    [repositoryId, packed.packed],
   )
 }

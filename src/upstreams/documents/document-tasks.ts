@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../../composer/manifest-json.ts'
 import { parseInclude, parseRoot, versionList } from '../client/upstream-root.ts'
 import { contentAdvisories, parseAdvisories, type ServedAdvisory } from './complete-advisories.ts'
+import { type ContentQuestion, type DescribedContent, describeContent } from './described-content.ts'
 import { parseChanges, parseMalwareList, parseTimestamp } from './feeds.ts'
 import {
   type ContentSummary,
@@ -64,6 +65,10 @@ export const documentTasks = {
   /** Returns those of the archives that stored content has. */
   keepOffered: (packed: Uint8Array, archives: readonly string[]): string[] =>
     offeredArchives(unpackContent(packed), archives),
+
+  /** Returns what stored content contains, for people. */
+  describe: (packed: Uint8Array, question: ContentQuestion): DescribedContent =>
+    describeContent(unpackContent(packed), question),
 
   /** Returns the advisories in stored content. */
   advisoriesOf: (packed: Uint8Array, packageName: string): ServedAdvisory[] =>

@@ -168,14 +168,17 @@ export function archiveKey(dist: Pick<UpstreamDist, 'versionPath' | 'reference' 
 }
 
 /** Returns the length of all constraints that are compared with versions, for all versions together. */
-export function comparedCharacters({ versions, extra }: UpstreamContent, rules: PackedRules): number {
+export function comparedCharacters(
+  { versions, extra }: UpstreamContent,
+  rules: Pick<PackedRules, 'allow' | 'deny' | 'flagged'> & { exempt?: readonly string[] },
+): number {
   const flags = malwareFlags(extra).map(({ constraint }) => constraint)
   const compared = [
     flags,
     affectedConstraints(extra),
     rules.allow,
     rules.deny,
-    rules.exempt,
+    rules.exempt ?? [],
     rules.flagged ?? '',
   ]
   return versions.length * compared.flat().reduce((sum, { length }) => sum + length, 0)

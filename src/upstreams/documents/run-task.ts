@@ -2,6 +2,7 @@ import { gunzipSync } from 'node:zlib'
 import { openThreads, ThreadFailure } from '../../domain/threads.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import { contentAdvisories, type ServedAdvisory } from './complete-advisories.ts'
+import { type ContentQuestion, type DescribedContent, describeContent } from './described-content.ts'
 import { documentTasks, inlineDocument } from './document-tasks.ts'
 import {
   type ContentSummary,
@@ -124,6 +125,18 @@ export async function keepOffered(
 ): Promise<string[]> {
   const content = unpackSmall(packed)
   return content ? offeredArchives(content, archives) : runInThread(owner, 'keepOffered', packed, archives)
+}
+
+/** Returns what stored content contains, for people. */
+export async function describePacked(
+  owner: TaskOwner,
+  packed: Uint8Array,
+  question: ContentQuestion,
+): Promise<DescribedContent> {
+  const content = unpackSmall(packed)
+  return content && comparedCharacters(content, question) <= smallCompared
+    ? describeContent(content, question)
+    : runInThread(owner, 'describe', packed, question)
 }
 
 /** Returns the advisories in stored content. */

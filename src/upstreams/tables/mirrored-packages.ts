@@ -291,7 +291,13 @@ export interface ListedMirror {
 export async function listMirrors(
   db: Queryable,
   repositoryId: string,
-  { search = '', isWaiting = null, after, limit }: ListPart & { search?: string; isWaiting?: boolean | null },
+  {
+    search = '',
+    name = null,
+    isWaiting = null,
+    after,
+    limit,
+  }: ListPart & { search?: string; name?: string | null; isWaiting?: boolean | null },
 ): Promise<ListedMirror[]> {
   const { rows } = await db.query<ListedMirror>(
     `select m.name, u.name as upstream, u.mode, u.removed_at is not null as "isUpstreamRemoved", m.description,
@@ -319,13 +325,24 @@ export async function listMirrors(
        left join upstream u on u.id = m.upstream_id
        left join account a on a.id = m.requester_id
       where m.repository_id = $1 and m.name > $2 and strpos(m.name, $3) > 0
+        and ($6::text is null or m.name = $6)
         and case $5::boolean
               when true then m.requested_at is not null and m.approved_at is null
               when false then m.approved_at is not null
                 or m.requested_at is null and (m.upstream_id is not null or m.first_seen_at is not null)
               else true end
       order by m.name limit $4`,
-    [repositoryId, after ?? '', search.toLowerCase(), limit, isWaiting],
+    [repositoryId, after ?? '', search.toLowerCase(), limit, isWaiting, name],
   )
   return rows
+}
+
+/** Finds a mirrored package, or a name that waits for approval. Null when the repository has neither. */
+export async function findListedMirror(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+): Promise<ListedMirror | null> {
+  const [found] = await listMirrors(db, repositoryId, { name, after: null, limit: 1 })
+  return found ?? null
 }

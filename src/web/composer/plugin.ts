@@ -4,9 +4,6 @@ import type { AppContext } from '../../context.ts'
 import type { Refusal } from '../../domain/refusal.ts'
 import { requireAccess } from '../../groups/access.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
-import { type ArchiveMirrorContext, openArchiveMirror } from '../../upstreams/archive-mirror.ts'
-import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
-import { openUpstreamQueries } from '../../upstreams/queries.ts'
 import { readBasicCredentials } from '../basic-credentials.ts'
 import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
@@ -36,27 +33,12 @@ const everyRoute = [
  */
 export async function registry(
   app: FastifyInstance,
-  given: AppContext &
-    Pick<RegistryContext, 'pools' | 'changes' | 'readmes' | 'mirror' | 'room' | 'downloads'> & {
-      lastUse: LastUse
-      upstreamClient: UpstreamClient
-      noteArchive: NonNullable<ArchiveMirrorContext['note']>
-    },
+  given: AppContext & Omit<RegistryContext, 'archives' | 'requireAccess'> & { lastUse: LastUse },
 ): Promise<void> {
   const archives = await openArchiveStore(given.config)
-  const { upstreamClient: client, room, noteArchive: note } = given
-  const db = given.pools.pull
-  const { maxArchiveBytes } = given.config
-  const archiveMirror = openArchiveMirror({ db, client, archives, room, maxArchiveBytes, note }, app.log)
-  app.addHook('onClose', async () => {
-    await given.upstreamClient.close()
-    await archiveMirror.settle()
-  })
   const context: RegistryContext = {
     ...given,
     archives,
-    archiveMirror,
-    upstreamQueries: openUpstreamQueries({ db, client }, app.log),
     requireAccess(target, access, act) {
       const granted = requireAccess(target, access, act, given.config.baseUrl)
       given.lastUse.note(granted.by)

@@ -17,7 +17,9 @@ import { findVisibleRepository, type VisibleRepository } from '../../groups/repo
 import type { StorageRoom } from '../../groups/storage-room.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
+import type { ArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
+import type { UpstreamQueries } from '../../upstreams/queries.ts'
 import { PageError, pageNotFound } from '../page-error.ts'
 
 /** The context of the pages. */
@@ -28,6 +30,8 @@ export interface PagesContext extends AppContext {
   /** The OpenAPI document of the API. */
   describeApi: () => Promise<Record<string, unknown>>
   upstreamClient: UpstreamClient
+  archiveMirror: ArchiveMirror
+  upstreamQueries: UpstreamQueries
   room: StorageRoom
   downloads: DownloadCounter
 }

@@ -20,6 +20,7 @@ import { repositorySettingsRoutes } from './group/repository-settings.ts'
 import { upstreamPageRoutes } from './group/upstreams.ts'
 import { homeRoutes } from './home.ts'
 import { newRoutes } from './new.ts'
+import { mirrorFetchRoute, openMirrorPages } from './package/mirror-pages.ts'
 import { packagePageRoutes } from './package/package.ts'
 import { packageActivityRoutes } from './package/package-activity.ts'
 import { packageAdvisoryRoutes } from './package/package-advisories.ts'
@@ -42,6 +43,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   const store = await openArchiveStore(context.config)
   const archives = openArchiveBrowser(store)
   const heavy = openHeavyPages()
+  const mirrors = openMirrorPages({ ...context, archives, heavy })
   app.addHook('onRequest', async (request) => {
     // PostgreSQL cannot store NUL in text, so no name contains one.
     if (request.url.includes('%00')) throw pageNotFound()
@@ -62,13 +64,14 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await activityRoutes(app, context)
     await upstreamPageRoutes(app, context)
     await repositoryPageRoutes(app, context)
-    await packagePageRoutes(app, context)
-    await packageChangeRoutes(app, context)
-    await packageAdvisoryRoutes(app, context)
-    await dependencyRoutes(app, context)
-    await fileRoutes(app, { ...context, archives, heavy })
+    await packagePageRoutes(app, { ...context, mirrors })
+    await packageChangeRoutes(app, { ...context, mirrors })
+    await packageAdvisoryRoutes(app, { ...context, mirrors })
+    await dependencyRoutes(app, { ...context, mirrors })
+    await fileRoutes(app, { ...context, archives, heavy, mirrors })
     await compareRoutes(app, { ...context, archives, heavy })
-    await packageActivityRoutes(app, context)
+    await packageActivityRoutes(app, { ...context, mirrors })
+    await mirrorFetchRoute(app, context)
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })
     await uploadPageRoutes(app, { ...context, archives: store })

@@ -18,8 +18,10 @@ import { openLastUse } from '../../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../../jobs/run-jobs.ts'
 import { openDownloadCounter } from '../../packages/download-counter.ts'
 import { openReadmeRenderer } from '../../packages/readmes/render-readme.ts'
+import { openArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import { openUpstreamClient } from '../../upstreams/client/fetch.ts'
 import { openMirror } from '../../upstreams/mirror.ts'
+import { openUpstreamQueries } from '../../upstreams/queries.ts'
 import { sendApiError } from '../api/errors.ts'
 import { api, noSuchApiEndpoint } from '../api/plugin.ts'
 import { handleClientError, requestTimeoutMilliseconds } from '../client-errors.ts'
@@ -131,11 +133,24 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     },
     log,
   )
+  const room = openStorageRoom(context)
+  const archiveMirror = openArchiveMirror(
+    {
+      db: pools.pull,
+      client: upstreamClient,
+      archives: await openArchiveStore(context.config),
+      room,
+      maxArchiveBytes: context.config.maxArchiveBytes,
+      note: metrics.noteArchive,
+    },
+    log,
+  )
+  const upstreamQueries = openUpstreamQueries({ db: pools.pull, client: upstreamClient }, log)
   app.addHook('onClose', async () => {
     await upstreamClient.close()
     await mirror.close()
+    await archiveMirror.settle()
   })
-  const room = openStorageRoom(context)
   await app.register(api, { ...context, pools, changes: pools.change, lastUse, upstreamClient })
   await app.register(administration, context)
   await app.register(peoplesPages, {
@@ -145,6 +160,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     readmes,
     room,
     upstreamClient,
+    archiveMirror,
+    upstreamQueries,
     describeApi: async () => {
       const response = await app.inject('/api/openapi.json')
       if (response.statusCode !== 200)
@@ -161,8 +178,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     readmes,
     room,
     mirror,
-    upstreamClient,
-    noteArchive: metrics.noteArchive,
+    archiveMirror,
+    upstreamQueries,
   })
   return app
 }

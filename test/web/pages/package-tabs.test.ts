@@ -315,7 +315,7 @@ describe('…/-/dependencies and …/-/dependents', () => {
     await aMirroredPackage(t.db, repository, 'acme/hidden', { upstreamId })
     const { body } = await look('/-/dependencies')
     expect(body).toContain(`href="/${shared.repository.path}/packages/acme/shared"`)
-    expect(body).toContain(`href="/${repository.path}/-/upstreams?q=acme%2Fhidden"`)
+    expect(body).toContain(`href="/${repository.path}/packages/acme/hidden"`)
     expect(body).not.toContain(hidden.repository.path)
 
     const dependents = async () => (await look('/-/dependents')).body

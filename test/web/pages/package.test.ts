@@ -219,7 +219,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     const upstreamId = await anUpstream(t.db, repository, { name: 'up', url: 'https://up.test' })
     await aMirroredPackage(t.db, repository, 'psr/log', { upstreamId, isSeen: true })
     await replaceBy('psr/log')
-    expect((await look()).body).toContain(`<a href="/${repository.path}/-/upstreams?q=psr%2Flog">psr/log</a>`)
+    expect((await look()).body).toContain(`<a href="/${repository.path}/packages/psr/log">psr/log</a>`)
   })
 
   it('warns of the advisories that affect the version, names the release that fixes them, and nothing else', async () => {

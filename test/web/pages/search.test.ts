@@ -29,7 +29,7 @@ async function aMirror(about: Parameters<typeof aRepository>[1] = {}) {
     repository,
     name,
     upstreamId,
-    link: `/${repository.path}/-/upstreams?q=${encodeURIComponent(name)}`,
+    link: `/${repository.path}/packages/${name}`,
   }
 }
 

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import { pageOf } from '../../../domain/paging.ts'
-import type { RegistryAction } from '../../../events/actions.ts'
 import { describeEvent, type EventWords } from '../../../events/event-words.ts'
 import { listEvents, type SeenEvent } from '../../../events/registry-events.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
@@ -60,26 +59,8 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
   )
 }
 
-/** The actions on packages from upstreams. Such a package has no page, but a place in the list of upstreams. */
-const upstreamActions: readonly RegistryAction[] = [
-  'request-package',
-  'approve-package',
-  'allow-versions',
-  'mirror-package',
-  'drop-versions',
-  'upstream-gone',
-  'archive-alarm',
-  'forget-archive',
-  'accept-archive',
-  'contest-package',
-  'decide-package',
-]
-
-function packagePathOf({ action, packageName }: SeenEvent): string | null {
-  if (packageName === null) return null
-  return upstreamActions.includes(action)
-    ? `/-/upstreams?${new URLSearchParams({ q: packageName })}`
-    : `/packages/${packageName}`
+function packagePathOf({ packageName }: SeenEvent): string | null {
+  return packageName === null ? null : `/packages/${packageName}`
 }
 
 /** Adds the texts of an event. The name of a personal access token is for the account that has it. */

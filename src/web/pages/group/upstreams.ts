@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
+import { isPackageName } from '../../../composer/package-name.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
 import { errcode, Refusal } from '../../../domain/refusal.ts'
@@ -42,6 +43,7 @@ const UpstreamForm = z.object({
   keeps_source: text,
   position: wholeNumber.optional(),
 })
+const PageForm = z.object({ page: text })
 const NameQuery = z.object({ name: text, release: text })
 const RemovalForm = z.object({ name: text, release: text })
 const PackagesForm = z.object({ packages: text })
@@ -258,8 +260,15 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       }
       return showUpstreams(db, reply.code(error.status), session, repository, shown)
     }
-    return reply.redirect(home, 303)
+    return reply.redirect(pageOf(request, home), 303)
   }
+}
+
+/** Returns the page to show after a change: that of a package, if the form is there. */
+function pageOf(request: FastifyRequest<Route>, home: string): string {
+  const { page } = readForm(PageForm, request)
+  const { group, name } = request.params
+  return isPackageName(page) ? `/${group}/${name}/packages/${page}` : home
 }
 
 /** Returns the form of an upstream, both as it was entered and as settings. */

@@ -7,7 +7,9 @@ import { readQuery, text } from '../../forms.ts'
 import { nobody, page } from '../../pages.ts'
 import { type ShownRegistryEvent, showRegistryEvent } from '../group/activity.ts'
 import { may } from '../permit.ts'
-import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
+import type { MirrorPages } from './mirror-pages.ts'
+import { findAnyPackage } from './mirror-view.ts'
+import { type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 
 const eventsPerPage = 50
 
@@ -24,9 +26,13 @@ const packageActivityPage = page<
 const ActivityQuery = z.object({ after: text })
 
 /** `…/-/activity`: what was done to a package, latest first. Only admins see tokens and client IPs. */
-export async function packageActivityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function packageActivityRoutes(
+  app: FastifyInstance,
+  context: AppContext & { mirrors: MirrorPages },
+): Promise<void> {
   app.get<PackageRoute>(`${packagePath}/-/activity`, async (request, reply) => {
-    const view = await findPackageView(context, request)
+    const view = await findAnyPackage(context, request)
+    if ('mirror' in view) return context.mirrors.activity(view, request, reply)
     const { after } = readQuery(ActivityQuery, request)
     const readerId = view.session?.account.id ?? null
     const { rows: events, next } = await pageOf(

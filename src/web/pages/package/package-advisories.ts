@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
-import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { findFixes } from '../../../packages/affected-versions.ts'
 import { readAdvisory } from '../../../packages/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../../../packages/lifecycle/warn.ts'
@@ -12,9 +12,11 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
-import { anybody, signedIn, type Visit } from '../../visit.ts'
+import { signedIn, type Visit } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
+import type { MirrorPages } from './mirror-pages.ts'
+import { findAnyPackage } from './mirror-view.ts'
 
 const advisoriesPage = page<{
   session: Session | null
@@ -47,19 +49,19 @@ interface Route {
 }
 
 /** `…/-/advisories`: people who may push publish advisories, and admins withdraw them (CONTRACT 6.5). */
-export async function packageAdvisoryRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
-  const { config, db, changes } = context
+export async function packageAdvisoryRoutes(
+  app: FastifyInstance,
+  context: PagesContext & { mirrors: MirrorPages },
+): Promise<void> {
+  const { config, db, changes, mirrors } = context
   const url = '/:group/:name/packages/:vendor/:package/-/advisories'
 
-  app.get<Route>(
-    url,
-    anybody(context, async (session, request, reply) => {
-      const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
-      if (!repository) throw pageNotFound()
-      const about = await aboutOf(request, repository)
-      return show(reply, session, repository, about, { form: emptyForm, problem: null })
-    }),
-  )
+  app.get<Route>(url, async (request, reply) => {
+    const view = await findAnyPackage(context, request)
+    if ('mirror' in view) return mirrors.advisories(view, request, reply)
+    const { session, repository, about } = view
+    return show(reply, session, repository, about, { form: emptyForm, problem: null })
+  })
 
   app.post<Route>(
     url,

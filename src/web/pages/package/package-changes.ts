@@ -24,6 +24,8 @@ import { confirmationPage, nobody, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
+import type { MirrorPages } from './mirror-pages.ts'
+import { findAnyPackage } from './mirror-view.ts'
 import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 
 const versionsPerPage = 60
@@ -112,12 +114,16 @@ const AbandonForm = z.object({
  * `…/packages/<vendor>/<package>/-/versions`: the versions of a package and the changes that members can make. Its form
  * also marks a package as abandoned. People who may publish also see deleted versions.
  */
-export async function packageChangeRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
-  const { config, db, changes } = context
+export async function packageChangeRoutes(
+  app: FastifyInstance,
+  context: PagesContext & { mirrors: MirrorPages },
+): Promise<void> {
+  const { config, db, changes, mirrors } = context
   const url = `${packagePath}/-/versions`
 
   app.get<Route>(url, async (request, reply) => {
-    const view = await findPackageView(context, request)
+    const view = await findAnyPackage(context, request)
+    if ('mirror' in view) return mirrors.versions(view, request, reply)
     const { after } = readQuery(VersionsQuery, request)
     return showVersions(reply, view, { after, refused: null })
   })

@@ -12,6 +12,8 @@ import type { DescribedVersion, ListedVersion } from '../../../packages/tables/l
 import { readQuery, text } from '../../forms.ts'
 import { nobody, page } from '../../pages.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
+import type { MirrorPages } from './mirror-pages.ts'
+import { findAnyPackage } from './mirror-view.ts'
 import {
   findPackageView,
   findShownVersion,
@@ -42,11 +44,15 @@ const VersionQuery = z.object({ version: text })
 const PartQuery = z.object({ after: text })
 
 /** `…/-/dependencies` and `…/-/dependents`: what a version requires, and which packages require this one. */
-export async function dependencyRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { db } = context
+export async function dependencyRoutes(
+  app: FastifyInstance,
+  context: AppContext & { mirrors: MirrorPages },
+): Promise<void> {
+  const { db, mirrors } = context
 
   app.get<PackageRoute>(`${packagePath}/-/dependencies`, async (request, reply) => {
-    const view = await findPackageView(context, request)
+    const view = await findAnyPackage(context, request)
+    if ('mirror' in view) return mirrors.dependencies(view, request, reply)
     const shown = await findShownVersion(context, view, readQuery(VersionQuery, request).version)
     const links = readManifest(shown.metadata).links.map(({ title, entries }) => ({
       title,

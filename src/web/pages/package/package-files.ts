@@ -1,5 +1,5 @@
 import { basename, extname } from 'node:path/posix'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import type { ArchiveFile, AtPath, DirectoryEntry } from '../../../archives/archive-tasks.ts'
@@ -9,12 +9,14 @@ import { revealText } from '../../../domain/plain-text.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
 import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
 import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
+import type { MirrorVersion } from '../../../upstreams/describe-mirror.ts'
 import { readQuery, text } from '../../forms.ts'
 import type { HeavyPages } from '../../network-turns.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
+import type { MirrorPages, OfferedMirrorVersion, ShownArchive } from './mirror-pages.ts'
+import { findAnyPackage, type MirrorView } from './mirror-view.ts'
 import {
-  findPackageView,
   findShownVersion,
   listOfferedVersions,
   type PackageRoute,
@@ -62,18 +64,34 @@ interface ShownFile {
   nextLine: number | null
 }
 
-const filesPage = page<
-  PackageView & {
-    shown: DescribedVersion
-    offered: ListedVersion[]
-    /** The path of the file or directory; '' for the root. */
-    filePath: string
-    entries: DirectoryEntry[]
-    nextName: number | null
-    file: ShownFile | null
-    maxTextBytes: number
-  }
->('pages/files')
+/** What is at a path of an archive, for a page. */
+interface ShownFiles {
+  /** The path of the file or directory; '' for the root. */
+  filePath: string
+  entries: DirectoryEntry[]
+  nextName: number | null
+  file: ShownFile | null
+  maxTextBytes: number
+}
+
+const filesPage = page<PackageView & ShownFiles & { shown: DescribedVersion; offered: ListedVersion[] }>(
+  'pages/files',
+)
+
+const mirrorFilesPage = page<
+  MirrorView &
+    Partial<ShownFiles> & {
+      shown: MirrorVersion | null
+      offered: OfferedMirrorVersion[]
+      archive: ShownArchive
+    }
+>('pages/mirror-files')
+
+/** An archive with the version that it belongs to. */
+interface OpenedArchive {
+  version: string
+  sha256: string
+}
 
 const FilesQuery = z.object({
   version: text,
@@ -89,9 +107,14 @@ const RawQuery = z.object({ version: text, path: text })
  */
 export async function fileRoutes(
   app: FastifyInstance,
-  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer; heavy: HeavyPages },
+  context: AppContext & {
+    archives: ArchiveBrowser
+    readmes: ReadmeRenderer
+    heavy: HeavyPages
+    mirrors: MirrorPages
+  },
 ): Promise<void> {
-  const { archives, readmes, heavy } = context
+  const { archives, readmes, heavy, mirrors } = context
   const coloured = openReadCache<ColouredCode, { content: string; language: string }>({
     maxSize: maxCachedBytes,
     sizeOf: ({ lines }) => lines.reduce((sum, line) => sum + line.length * 2 + 32, 1),
@@ -103,50 +126,82 @@ export async function fileRoutes(
   })
 
   const showFiles = heavy<PackageRoute>(async (request, reply) => {
-    const view = await findPackageView(context, request)
-    const { version, path, line, from } = readQuery(FilesQuery, request)
-    const shown = await findShownVersion(context, view, version)
+    const view = await findAnyPackage(context, request)
+    const query = readQuery(FilesQuery, request)
+    if ('mirror' in view) {
+      const { shown, archive, offered } = await mirrors.openArchive(view, query.version)
+      const files =
+        shown && archive.state === 'stored'
+          ? await filesAt({ version: shown.version, sha256: archive.sha256 }, query)
+          : {}
+      return mirrorFilesPage(reply, view.session ?? nobody, { ...view, shown, offered, archive, ...files })
+    }
+    const shown = await findShownVersion(context, view, query.version)
     refuseQuarantined(view, shown)
-    const found = await foundIn(archives, shown, path, { from, limit: namesPerPage })
-    if (!found) throw pageNotFound()
-    const { file = null, entries = [] } = found
     return filesPage(reply, view.session ?? nobody, {
       ...view,
       shown,
       offered: await listOfferedVersions(context, view),
-      filePath: path,
-      entries,
-      nextName: found.entries && found.isContinued ? from + namesPerPage : null,
-      file: file ? await show(shown, file, line) : null,
-      maxTextBytes,
+      ...(await filesAt(shown, query)),
     })
   })
   app.get<PackageRoute>(`${packagePath}/-/files`, showFiles)
 
-  const sendImage = heavy<PackageRoute>(async (request, reply) => {
-    const view = await findPackageView(context, request)
-    const { version, path } = readQuery(RawQuery, request)
+  /** Throws 404 when there is nothing at the path. */
+  async function filesAt(
+    archive: OpenedArchive,
+    { path, line, from }: z.output<typeof FilesQuery>,
+  ): Promise<ShownFiles> {
+    const found = await foundIn(archives, archive, path, { from, limit: namesPerPage })
+    if (!found) throw pageNotFound()
+    const { file = null, entries = [] } = found
+    return {
+      filePath: path,
+      entries,
+      nextName: found.entries && found.isContinued ? from + namesPerPage : null,
+      file: file ? await show(archive, file, line) : null,
+      maxTextBytes,
+    }
+  }
+
+  /** Returns the archive whose image a request wants, and whether everybody may see it. */
+  async function archiveOfImage(
+    request: FastifyRequest<PackageRoute>,
+    version: string,
+  ): Promise<{ archive: OpenedArchive; isPublic: boolean }> {
+    const view = await findAnyPackage(context, request)
+    if ('mirror' in view) {
+      const { shown, archive } = await mirrors.openArchive(view, version)
+      if (!shown || archive.state !== 'stored') throw pageNotFound()
+      return { archive: { version: shown.version, sha256: archive.sha256 }, isPublic: false }
+    }
     const shown = await findShownVersion(context, view, version)
     refuseQuarantined(view, shown)
-    const found = (await foundIn(archives, shown, path))?.file
+    const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
+    return { archive: shown, isPublic }
+  }
+
+  const sendImage = heavy<PackageRoute>(async (request, reply) => {
+    const { version, path } = readQuery(RawQuery, request)
+    const { archive, isPublic } = await archiveOfImage(request, version)
+    const found = (await foundIn(archives, archive, path))?.file
     const file = found?.kind === 'file' ? found : undefined
-    const bytes = file && (await readingArchive(() => archives.read(shown.sha256, file, maxImageBytes)))
+    const bytes = file && (await readingArchive(() => archives.read(archive.sha256, file, maxImageBytes)))
     const type = bytes && contentTypeOf(path, bytes)
     if (!type) throw pageNotFound()
-    const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
     return reply
       .headers({
         'content-security-policy': "sandbox; default-src 'none'",
         'cross-origin-resource-policy': 'same-origin',
         'cache-control': isPublic ? 'public, max-age=3600' : 'private, max-age=300',
-        etag: `"${shown.sha256.slice(0, 32)}-${file?.crc32.toString(16)}"`,
+        etag: `"${archive.sha256.slice(0, 32)}-${file?.crc32.toString(16)}"`,
       })
       .type(type)
       .send(bytes)
   })
   app.get<PackageRoute>(`${packagePath}/-/files/image`, sendImage)
 
-  async function show({ sha256 }: DescribedVersion, file: ArchiveFile, line: number): Promise<ShownFile> {
+  async function show({ sha256 }: OpenedArchive, file: ArchiveFile, line: number): Promise<ShownFile> {
     const { size, kind, path } = file
     const bytes = await readingArchive(() => archives.read(sha256, file, maxTextBytes))
     const content = bytes && decodeText(bytes)
@@ -166,7 +221,7 @@ export async function fileRoutes(
  */
 export async function foundIn(
   archives: ArchiveBrowser,
-  { sha256, version }: ListedVersion,
+  { sha256, version }: Pick<ListedVersion, 'sha256' | 'version'>,
   path: string,
   part?: { from: number; limit: number },
 ): Promise<AtPath | null> {

@@ -14,8 +14,9 @@ import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import { readQuery, text } from '../../forms.ts'
 import { linkToFeed, nobody, page } from '../../pages.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
+import type { MirrorPages } from './mirror-pages.ts'
+import { findAnyPackage } from './mirror-view.ts'
 import {
-  findPackageView,
   findShownVersion,
   listOfferedVersions,
   type PackageRoute,
@@ -64,13 +65,14 @@ const PackageQuery = z.object({ version: text })
 /** `GET /<group>/<name>/packages/<vendor>/<package>`: the README of a version and how to install it (CONTRACT 4.4). */
 export async function packagePageRoutes(
   app: FastifyInstance,
-  context: AppContext & { readmes: ReadmeRenderer },
+  context: AppContext & { readmes: ReadmeRenderer; mirrors: MirrorPages },
 ): Promise<void> {
-  const { config, db, readmes } = context
+  const { config, db, readmes, mirrors } = context
   const archives = await openArchiveStore(config)
 
   app.get<PackageRoute>(packagePath, async (request, reply) => {
-    const view = await findPackageView(context, request)
+    const view = await findAnyPackage(context, request)
+    if ('mirror' in view) return mirrors.readme(view, request, reply)
     const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
     const offered = await listOfferedVersions(context, view)
     const days = await listPackageDays(db, view.about.id, chartDays)

@@ -1,0 +1,380 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import * as z from 'zod'
+import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
+import { chooseReadme, toReadme } from '../../../archives/archive-tree.ts'
+import { isJsonObject, type Json } from '../../../composer/manifest-json.ts'
+import { pageOf } from '../../../domain/paging.ts'
+import { openReadCache } from '../../../domain/read-cache.ts'
+import { Refusal } from '../../../domain/refusal.ts'
+import { listPackageEvents } from '../../../events/registry-events.ts'
+import { resolveFiles } from '../../../packages/readmes/file-links.ts'
+import { type FoundRequirement, listRequirementPlaces } from '../../../packages/tables/dependencies.ts'
+import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
+import type { MirrorVersion } from '../../../upstreams/describe-mirror.ts'
+import { satisfies } from '../../../upstreams/documents/satisfies.ts'
+import { findMirroredArchives, type MirroredArchive } from '../../../upstreams/tables/mirrored-archives.ts'
+import { listForeignNames } from '../../../upstreams/tables/mirrored-packages.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import { type HeavyPages, withoutTurn } from '../../network-turns.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { nobody, page } from '../../pages.ts'
+import { signedIn } from '../../visit.ts'
+import { type ShownRegistryEvent, showRegistryEvent } from '../group/activity.ts'
+import { type ManifestSummary, readManifest } from '../manifest.ts'
+import { changing, may, type PagesContext, permittedRepository } from '../permit.ts'
+import { describe, findAnyPackage, type MirrorView, shownOf } from './mirror-view.ts'
+import { type PackageRoute, packagePath } from './package-view.ts'
+
+const versionsPerPage = 50
+const eventsPerPage = 50
+/** The maximum number of links of one kind on a page, and of advisories. */
+const maxLinks = 300
+const maxAdvisories = 100
+/** A longer text of an advisory is not shown. */
+const maxTextCharacters = 2000
+/** The maximum number of names of the root in which a README is looked for. */
+const maxRootNames = 1000
+/** A larger file is no README. Only the first 64 KiB of one are shown. */
+const maxReadmeFileBytes = 1024 * 1024
+/** The size of the rendered READMEs in memory. Those of the repository's own packages are in the database. */
+const maxReadmeCacheBytes = 16 * 1024 * 1024
+
+/** What a page can show of the archive of a version. */
+export type ShownArchive =
+  | { state: 'stored'; sha256: string; size: number }
+  /** People can let svc fetch it. */
+  | { state: 'absent' }
+  | { state: 'none'; why: string }
+
+/** A version for the field in which people choose one. */
+export interface OfferedMirrorVersion {
+  version: string
+  isDev: boolean
+}
+
+const readmePage = page<
+  MirrorView & {
+    shown: MirrorVersion | null
+    /** Whether it is the version that Composer chooses. */
+    isLatest: boolean
+    offered: OfferedMirrorVersion[]
+    manifest: ManifestSummary | null
+    archive: ShownArchive | null
+    readme: RenderedReadme | null
+    /** How many advisories the version has. */
+    advisories: number
+  }
+>('pages/mirror')
+
+const versionsPage = page<
+  MirrorView & { versions: MirrorVersion[]; count: number; from: number; nextFrom: number | null }
+>('pages/mirror-versions')
+
+const dependenciesPage = page<
+  MirrorView & {
+    shown: MirrorVersion | null
+    offered: OfferedMirrorVersion[]
+    links: (ManifestSummary['links'][number] & { left: number })[]
+    places: Map<string, FoundRequirement>
+  }
+>('pages/mirror-dependencies')
+
+/** An advisory of an upstream. */
+interface ShownAdvisory {
+  id: string
+  title: string
+  affected: string
+  cve: string | null
+  severity: string | null
+  link: string | null
+  reportedAt: string | null
+}
+
+const advisoriesPage = page<
+  MirrorView & {
+    /** Null when the upstream does not respond. */
+    advisories: ShownAdvisory[] | null
+    left: number
+  }
+>('pages/mirror-advisories')
+
+const activityPage = page<
+  MirrorView & {
+    events: ShownRegistryEvent[]
+    maySeeOrigins: boolean
+    isContinued: boolean
+    next: string | null
+  }
+>('pages/mirror-activity')
+
+const VersionQuery = z.object({ version: text })
+const VersionsQuery = z.object({ from: z.coerce.number().int().min(0).max(200_000).default(0) })
+const ActivityQuery = z.object({ after: text })
+const FetchForm = z.object({ version: text, tab: z.enum(['', 'files']).default('') })
+
+type Show = (
+  view: MirrorView,
+  request: FastifyRequest<PackageRoute>,
+  reply: FastifyReply,
+) => Promise<FastifyReply>
+
+/** The pages of packages that come from upstreams. They have the URLs of the pages of own packages. */
+export interface MirrorPages {
+  readme: Show
+  versions: Show
+  dependencies: Show
+  advisories: Show
+  activity: Show
+  /** Returns a version with what can be shown of its archive, and the versions that people can choose. */
+  openArchive: (
+    view: MirrorView,
+    version: string,
+  ) => Promise<{ shown: MirrorVersion | null; archive: ShownArchive; offered: OfferedMirrorVersion[] }>
+}
+
+/**
+ * Opens the pages of mirrored packages: what the upstream says about the package, and its README and files when the archive
+ * is stored here. What strangers wrote is read and rendered in threads.
+ */
+export function openMirrorPages(
+  context: PagesContext & { archives: ArchiveBrowser; heavy: HeavyPages },
+): MirrorPages {
+  const { db, readmes, archives, heavy, upstreamQueries } = context
+  const renderedReadmes = openReadCache<RenderedReadme>({
+    maxSize: maxReadmeCacheBytes,
+    sizeOf: ({ content }) => content.length * 2 + 100,
+    read: renderReadme,
+  })
+
+  const readme: Show = async (view, request, reply) => {
+    const { version } = readQuery(VersionQuery, request)
+    const { described, shown, archive, offered } = await open(view, version)
+    const manifest = described.shown && readManifest(described.shown.manifest)
+    const rendered = archive?.state === 'stored' && (await findReadme(archive.sha256))
+    return readmePage(reply, view.session ?? nobody, {
+      ...view,
+      shown,
+      isLatest: version === '',
+      offered,
+      manifest,
+      archive,
+      readme: rendered && shown ? withFiles(rendered, view, shown) : null,
+      advisories: ((shown && (await advisoriesOf(view))) ?? [])
+        .slice(0, maxAdvisories)
+        .filter((json) => shown && satisfies(shown.normalized, readAdvisory(json).affected)).length,
+    })
+  }
+
+  /** The README of an archive. Null when the archive cannot be read: strangers' archives are not checked like uploads. */
+  async function findReadme(sha256: string): Promise<RenderedReadme | null> {
+    try {
+      return (await renderedReadmes.fetch(sha256)) ?? null
+    } catch (error) {
+      if (error instanceof Refusal) return null
+      throw error
+    }
+  }
+
+  async function renderReadme(sha256: string): Promise<RenderedReadme | undefined> {
+    const root = await archives.look(sha256, '', { from: 0, limit: maxRootNames })
+    if (root === 'missing') return undefined
+    const files = (root?.entries ?? []).filter(({ kind }) => kind === 'file')
+    const name = chooseReadme(files.map((file) => file.name))
+    const found = name === null ? null : await archives.look(sha256, name)
+    if (name === null || found === null || found === 'missing' || !found.file) return readmes.render(null)
+    const bytes = await archives.read(sha256, found.file, maxReadmeFileBytes)
+    return readmes.render(bytes && toReadme({ name }, [bytes]))
+  }
+
+  const versions: Show = async (view, request, reply) => {
+    const { from } = readQuery(VersionsQuery, request)
+    const { versions: listed, count } = await describe(context, view, { from, limit: versionsPerPage })
+    const end = from + versionsPerPage
+    return versionsPage(reply, view.session ?? nobody, {
+      ...view,
+      versions: listed,
+      count,
+      from,
+      nextFrom: end < count ? end : null,
+    })
+  }
+
+  const dependencies: Show = async (view, request, reply) => {
+    const { version } = readQuery(VersionQuery, request)
+    const described = await describe(context, view, { version, limit: versionsPerPage })
+    const shown = shownOf(described, version)
+    const all = shown ? readManifest(shown.manifest).links : []
+    const links = all.map(({ title, entries }) => ({
+      title,
+      entries: entries.slice(0, maxLinks),
+      left: Math.max(entries.length - maxLinks, 0),
+    }))
+    const names = links.flatMap(({ entries }) => entries.map(([name]) => name))
+    const reader = { accountId: view.session?.account.id ?? null, repositoryId: view.repository.id }
+    const places = await listRequirementPlaces(db, reader, names)
+    return dependenciesPage(reply, view.session ?? nobody, {
+      ...view,
+      shown,
+      offered: described.versions,
+      links,
+      places: new Map(places.map((place) => [place.name, place])),
+    })
+  }
+
+  const advisories: Show = async (view, _request, reply) => {
+    const found = await advisoriesOf(view)
+    return advisoriesPage(reply, view.session ?? nobody, {
+      ...view,
+      advisories: found?.slice(0, maxAdvisories).map(readAdvisory) ?? null,
+      left: Math.max((found?.length ?? 0) - maxAdvisories, 0),
+    })
+  }
+
+  /** Returns the advisories of the upstream as JSON. Null when it does not respond. */
+  async function advisoriesOf({ repository, mirror }: MirrorView): Promise<string[] | null> {
+    try {
+      const foreign = await listForeignNames(db, repository.id, [mirror.name])
+      const found = await upstreamQueries.listAdvisories(foreign)
+      return (found[mirror.name] ?? []).map(({ text: json }) => json)
+    } catch (error) {
+      if (error instanceof Refusal) return null
+      throw error
+    }
+  }
+
+  const activity: Show = async (view, request, reply) => {
+    const { after } = readQuery(ActivityQuery, request)
+    const readerId = view.session?.account.id ?? null
+    const { rows: events, next } = await pageOf(
+      (part) => listPackageEvents(db, view.repository.id, view.mirror.name, part, readerId),
+      { after, limit: eventsPerPage },
+      ({ id }) => id,
+    )
+    return activityPage(reply, view.session ?? nobody, {
+      ...view,
+      events: events.map(showRegistryEvent),
+      maySeeOrigins: may(view.repository, view.session, 'readSettings'),
+      isContinued: after !== '',
+      next,
+    })
+  }
+
+  async function open(view: MirrorView, version: string) {
+    const described = await describe(context, view, { version, limit: versionsPerPage })
+    const shown = shownOf(described, version)
+    return { described, shown, offered: described.versions, archive: shown && (await archiveOf(view, shown)) }
+  }
+
+  async function archiveOf(view: MirrorView, shown: MirrorVersion): Promise<ShownArchive> {
+    const found = await findArchive(context, view, shown)
+    if (typeof found === 'string') return { state: 'none', why: found }
+    const { isStored, sha256, size, verdict } = found
+    if (isStored && sha256 !== null && size !== null) return { state: 'stored', sha256, size }
+    if (verdict === 'upstream') return { state: 'absent' }
+    return { state: 'none', why: 'The archive is not stored here, and no upstream may offer it now.' }
+  }
+
+  /** Lets a handler wait for a turn of the pages that take long. */
+  const inTurn =
+    (show: Show): Show =>
+    (view, request, reply) =>
+      heavy<PackageRoute>(() => show(view, request, reply))(request, reply)
+
+  return {
+    readme: inTurn(readme),
+    versions: inTurn(versions),
+    dependencies: inTurn(dependencies),
+    advisories: inTurn(advisories),
+    activity,
+    async openArchive(view, version) {
+      const { shown, offered, archive } = await open(view, version)
+      return {
+        shown,
+        offered,
+        archive: archive ?? { state: 'none', why: 'The package has no version here.' },
+      }
+    },
+  }
+
+  /** Makes links and images of the README point to the files of its version. */
+  function withFiles(
+    rendered: RenderedReadme,
+    { repository, mirror }: MirrorView,
+    { version }: MirrorVersion,
+  ): RenderedReadme {
+    if (rendered.format !== 'html') return rendered
+    const files = `/${repository.path}/packages/${mirror.name}/-/files`
+    const query = `version=${encodeURIComponent(version)}&path=`
+    const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
+    return { ...rendered, content: resolveFiles(rendered.content, urls) }
+  }
+}
+
+/** Returns the archive of a version, or the reason why nothing of it can be shown. */
+async function findArchive(
+  { db }: PagesContext,
+  { repository, mirror }: MirrorView,
+  { archive, state }: MirrorVersion,
+): Promise<MirroredArchive | string> {
+  if (archive === null) return 'This version has no archive: it only requires other packages.'
+  if (state === 'denied' || state === 'flagged') return 'This version is blocked, so its files are not shown.'
+  if (archive.type !== 'zip') return `Only zip archives can be shown, and this one is ${archive.type}.`
+  const wanted = { repositoryId: repository.id, packageName: mirror.name, ...archive }
+  const [found = null] = await findMirroredArchives(db, [wanted])
+  return found ?? 'The archive of this version is not known.'
+}
+
+/** `POST …/-/fetch`: fetches the archive of a version as a download would, so that its README and files can be shown. */
+export async function mirrorFetchRoute(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, archiveMirror, db } = context
+  const home = ({ group, name, vendor, package: own }: PackageRoute['Params']) =>
+    `/${group}/${name}/packages/${vendor}/${own}`
+  app.post<PackageRoute>(
+    `${packagePath}/-/fetch`,
+    // It waits for another server.
+    withoutTurn(
+      signedIn<PackageRoute>(
+        context,
+        { form: ({ params }) => home(params) },
+        async ({ session }, request, reply) => {
+          await permittedRepository(db, request.params, session, 'pull')
+          const view = await findAnyPackage(context, request)
+          if (!('mirror' in view)) throw pageNotFound()
+          const { version, tab } = readForm(FetchForm, request)
+          const shown = shownOf(await describe(context, view, { version }), version)
+          const found = shown && (await findArchive(context, view, shown))
+          if (!shown || found === null || typeof found === 'string') throw pageNotFound()
+          await changing(() => archiveMirror.store(found))
+          leaveNotice(
+            request,
+            reply,
+            config,
+            `The archive of ${view.mirror.name} ${shown.version} is stored.`,
+          )
+          const query = new URLSearchParams({ version: shown.version })
+          return reply.redirect(`${home(request.params)}${tab === '' ? '' : '/-/files'}?${query}`, 303)
+        },
+      ),
+    ),
+  )
+}
+
+/** Reads an advisory of an upstream. Values of unexpected types are left out. */
+function readAdvisory(json: string): ShownAdvisory {
+  const advisory = JSON.parse(json) as Json
+  const of = (key: string) => {
+    const value = isJsonObject(advisory) ? advisory[key] : null
+    return typeof value === 'string' && value !== '' && value.length <= maxTextCharacters ? value : null
+  }
+  const [link, reportedAt] = [of('link'), of('reportedAt')]
+  return {
+    id: of('advisoryId') ?? '',
+    title: of('title') ?? of('advisoryId') ?? '',
+    affected: of('affectedVersions') ?? '',
+    cve: of('cve'),
+    severity: of('severity'),
+    link: link !== null && /^https?:\/\//i.test(link) ? link : null,
+    reportedAt: reportedAt === null || reportedAt.startsWith('1970-01-01') ? null : reportedAt.slice(0, 10),
+  }
+}

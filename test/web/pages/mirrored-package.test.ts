@@ -1,0 +1,184 @@
+import { describe, expect, it } from 'vitest'
+import { aMember, anAccount, csrfTokenIn, post, signIn } from '../../support/actors.ts'
+import { aCaller, type Caller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { aZip } from '../../support/zip.ts'
+
+const t = useApp(upstreamsHere)
+const upstream = useUpstream({ 'security-advisories': { metadata: true } })
+const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
+
+/** A repository whose upstream has a package, and an admin who looks at the pages of the package. */
+async function aMirroredPackage(
+  name: string,
+  versions: object[],
+  settings: object = {},
+  document: object = {},
+) {
+  const caller = await aCaller(t)
+  await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', ...settings })
+  upstream.offer(name, versions as { version: string }[], { document })
+  await caller.ask(`p2/${name}.json`)
+  return { caller, ...(await aReader(caller, caller.account, name)) }
+}
+
+async function aReader({ repository }: Caller, account: { username: string }, name: string) {
+  const cookie = await signIn(t.app, account as Parameters<typeof signIn>[1])
+  const home = `/${repository.path}/packages/${name}`
+  const look = (below = '') => t.app.inject({ url: home + below, headers: { cookie } })
+  const csrf_token = csrfTokenIn(await t.app.inject({ url: '/settings/account', headers: { cookie } }))
+  const send = (url: string, form: Record<string, string>) =>
+    post(t.app, url, cookie, { csrf_token, ...form })
+  return { home, look, send, upstreams: `/${repository.path}/-/upstreams` }
+}
+
+const archiveOf = (name: string, version: string) => `/archives/${name}/${version}.zip`
+const zipOf = (name: string, files: Record<string, string> = {}) =>
+  aZip({ 'lib-abc/composer.json': JSON.stringify({ name }), ...files })
+
+describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', () => {
+  it('lists the versions with their dates, and why some are hidden', async () => {
+    const name = 'seen/lib'
+    const { look, caller } = await aMirroredPackage(
+      name,
+      [
+        { version: '3.0.0', 'published-time': hoursAgo(1) },
+        { version: '2.1.0', 'published-time': '2024-02-03T04:05:06+00:00' },
+        { version: '2.0.0' },
+        { version: '1.0.0' },
+        { version: '0.9.0', dist: null },
+      ],
+      { minimum_age_hours: 72, deny: ['seen/*:1.*'] },
+      { filter: { malware: [{ constraint: '2.0.0', reason: 'steals <tokens>' }] } },
+    )
+    await caller.ask(`dist/${name}/2.1.0/${referenceOf(name, '2.1.0')}.zip`)
+    const { body } = await look('/-/versions')
+    const row = (version: string) => {
+      const at = body.indexOf(`version=${version}">${version}</a>`)
+      return at < 0 ? null : body.slice(at, body.indexOf('</tr>', at))
+    }
+    expect(row('3.0.0')).toMatch(/held back[\s\S]*until \d+ \w+ \d{4}[\s\S]*not stored yet[\s\S]*Allow now/)
+    expect(row('2.1.0')).toMatch(/3 Feb 2024[\s\S]*stored, /)
+    expect(row('2.1.0')).not.toContain('badge')
+    expect(row('2.0.0')).toMatch(/flagged as malware[\s\S]*steals &lt;tokens&gt;/)
+    expect(row('1.0.0')).toContain('blocked by a rule')
+    expect(body).toContain('0.9.0: the upstream offers it only as source, without an archive')
+    expect((await look('/-/versions?from=1000')).body).toContain('/-/versions">')
+  })
+
+  it('shows the README and the files of an archive that is stored, and fetches it by a click', async () => {
+    const name = 'read/me'
+    const readme = '# Read me\n\n<script>alert(1)</script>\n\n[Guide](docs/guide.md) ![logo](logo.png)'
+    upstream.put(
+      archiveOf(name, '1.0.0'),
+      zipOf(name, { 'lib-abc/README.md': readme, 'lib-abc/docs/guide.md': '<b>Guide</b>' }),
+    )
+    const entry = {
+      version: '1.0.0',
+      description: 'Reads <everything>',
+      license: ['MIT'],
+      require: { 'psr/log': '^3' },
+    }
+    const { caller, home, look, send } = await aMirroredPackage(name, [entry])
+    const before = (await look()).body
+    for (const shown of ['Reads &lt;everything&gt;', 'MIT', 'psr/log', '^3', 'from public', 'Fetch it now'])
+      expect(before).toContain(shown)
+    expect(before).not.toContain('Read me</h1>')
+    expect((await look('/-/files')).body).toContain('has not stored the archive of 1.0.0 yet')
+    expect(upstream.requests).not.toContain(`GET ${archiveOf(name, '1.0.0')}`)
+
+    const stranger = await aReader(caller, await anAccount(t.db), name)
+    expect((await stranger.send(`${home}/-/fetch`, { version: '1.0.0' })).statusCode).toBe(404)
+    const fetched = await send(`${home}/-/fetch`, { version: '1.0.0', tab: 'files' })
+    expect([fetched.statusCode, fetched.headers.location]).toEqual([303, `${home}/-/files?version=1.0.0`])
+    expect((await look('/-/files?version=1.0.0')).body).toContain('README.md')
+    const page = (await look()).body
+    expect(page).toMatch(/<h\d[^>]*>.*Read me/)
+    expect(page).not.toContain('<script>alert')
+    expect(page).toContain(`${home}/-/files?version=1.0.0&amp;path=docs%2Fguide.md`)
+    expect((await look('/-/files?version=1.0.0&path=docs%2Fguide.md')).body).toContain('&lt;b&gt;Guide')
+    expect((await look('/-/dependencies')).body).toContain('psr/log')
+    expect((await look('/-/activity')).body).toContain('mirrored for the first time')
+    expect((await look('?version=9.9.9')).statusCode).toBe(404)
+  })
+
+  it('shows nothing of an archive that is damaged, and of versions that are blocked', async () => {
+    const name = 'odd/zip'
+    // Its end record is right, and its directory is not.
+    const damaged = zipOf(name)
+    damaged[damaged.indexOf('PK\x01\x02', 0, 'latin1') + 3] = 9
+    upstream.put(archiveOf(name, '1.0.0'), damaged)
+    const { home, look, send, caller } = await aMirroredPackage(name, [{ version: '1.0.0' }])
+    expect((await send(`${home}/-/fetch`, { version: '1.0.0' })).statusCode).toBe(303)
+    expect((await look()).body).toContain('The archive of this version cannot be read here.')
+    expect((await look('/-/files?version=1.0.0')).statusCode).toBe(404)
+    await caller.call('PATCH', '/upstreams/public', { deny: ['odd/zip:1.0.0'] })
+    expect((await look('/-/files?version=1.0.0')).body).toContain('This version is blocked')
+    expect((await send(`${home}/-/fetch`, { version: '1.0.0' })).statusCode).toBe(404)
+  })
+
+  it('shows the advisories of the upstream', async () => {
+    const advisory = {
+      advisoryId: 'PKSA-1',
+      affectedVersions: '<1.1',
+      title: 'Reads <too> much',
+      cve: 'CVE-2026-7',
+      link: 'javascript:alert(1)',
+      reportedAt: '2026-01-02 00:00:00',
+      sources: [{ name: 'x', remoteId: 'y' }],
+    }
+    const name = 'ad/visory'
+    const { look } = await aMirroredPackage(
+      name,
+      [{ version: '1.0.0' }],
+      {},
+      { 'security-advisories': [advisory] },
+    )
+    const { body } = await look('/-/advisories')
+    for (const shown of ['Reads &lt;too&gt; much', 'PKSA-1', '&lt;1.1', 'CVE-2026-7', '2026-01-02'])
+      expect(body).toContain(shown)
+    expect(body).not.toContain('javascript:')
+    expect((await look()).body).toContain('1 security advisory')
+  })
+
+  it('lets an admin approve a package that waits, and allow a version, and says why nothing is offered', async () => {
+    const name = 'wants/lib'
+    const { home, look, send, upstreams, caller } = await aMirroredPackage(
+      name,
+      [{ version: '1.0.0', 'published-time': hoursAgo(1) }],
+      { mode: 'approved', minimum_age_hours: 72 },
+    )
+    const guest = await anAccount(t.db)
+    await aMember(t.db, guest, caller.repository, 'guest')
+    const asGuest = (await (await aReader(caller, guest, name)).look()).body
+    expect(asGuest).toContain('This package waits for approval')
+    expect(asGuest).not.toContain('/approve"')
+    expect((await look()).body).toContain(`action="${upstreams}/approve"`)
+    const approved = await send(`${upstreams}/approve`, { packages: name, page: name })
+    expect([approved.statusCode, approved.headers.location]).toEqual([303, home])
+    await caller.ask(`p2/${name}.json`)
+    expect((await look()).body).toMatch(/1 version is held back until \d+ \w+ \d{4}/)
+    const allowed = await send(`${upstreams}/allow`, { package: name, version: '1.0.0', page: name })
+    expect([allowed.statusCode, allowed.headers.location]).toEqual([303, home])
+    expect((await look()).body).toContain(`composer require ${name}`)
+    await caller.call('PATCH', '/upstreams/public', { deny: [name] })
+    expect((await look()).body).toContain('a rule of public blocks it')
+    await caller.call('DELETE', '/upstreams/public')
+    expect((await look()).body).toContain('its upstream public was removed')
+  })
+
+  it('is hidden with its repository, and 404 for a name that nobody asked for', async () => {
+    const { caller, look, home } = await aMirroredPackage('hid/den', [{ version: '1.0.0' }])
+    expect((await t.app.inject(home)).statusCode).toBe(404)
+    const stranger = await aReader(caller, await anAccount(t.db), 'hid/den')
+    for (const tab of ['', '/-/versions', '/-/files', '/-/dependencies', '/-/advisories', '/-/activity']) {
+      expect((await stranger.look(tab)).statusCode).toBe(404)
+      expect((await look(tab)).statusCode).toBe(200)
+    }
+    expect((await (await aReader(caller, caller.account, 'no/body')).look()).statusCode).toBe(404)
+  })
+})
+
+const referenceOf = (name: string, version: string) =>
+  Buffer.from(`${name} ${version}`).toString('hex').padEnd(40, '0').slice(-40)
