@@ -9,8 +9,6 @@ const types = {
   'style.css': 'text/css; charset=utf-8',
   'script.js': 'text/javascript; charset=utf-8',
   'passkey.js': 'text/javascript; charset=utf-8',
-  'api-viewer.css': 'text/css; charset=utf-8',
-  'api-viewer.js': 'text/javascript; charset=utf-8',
   'icon.svg': 'image/svg+xml',
 } as const
 

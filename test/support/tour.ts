@@ -50,7 +50,8 @@ function signedOut({ application, invitation }: TourData): Stop[] {
     document: '/docs/packages',
     'document-long': '/docs/operations',
     'document-tables': '/docs/second-factor',
-    'docs-api': ['/docs/api', (page) => page.locator('.swagger-ui .opblock-summary').first().waitFor()],
+    'docs-api': ['/docs/api', (page) => page.locator('summary').nth(3).click()],
+    'docs-api-types': '/docs/api/types',
   })
 }
 

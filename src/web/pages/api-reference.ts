@@ -3,13 +3,28 @@ interface Node {
   [name: string]: unknown
 }
 
-/** A member of a body, or a parameter, as the reference shows it. */
+/** A type, for example `string`, `one of a, b`, or `list of Version or null`. */
+export interface DescribedType {
+  text: string
+  /** The named type in the text, which the page of the types describes. Null without one. */
+  reference: string | null
+}
+
+/** A member of an object, or a parameter, as the reference shows it. */
 export interface DescribedField {
   name: string
-  /** For example `string`, `integer`, `one of a, b`, `list of Version`. */
-  type: string
+  type: DescribedType
   isRequired: boolean
   description: string
+  /** An example as JSON. Empty without one. */
+  example: string
+}
+
+/** An object that responses contain. */
+export interface ResponseType {
+  name: string
+  description: string
+  fields: DescribedField[]
 }
 
 /** An endpoint of the API. */
@@ -21,7 +36,7 @@ export interface Operation {
   description: string
   parameters: (DescribedField & { place: string })[]
   body: DescribedField[]
-  responses: { status: string; description: string; type: string; fields: DescribedField[] }[]
+  responses: { status: string; type: DescribedType | null }[]
 }
 
 /** The endpoints of one section. */
@@ -59,24 +74,42 @@ function describeOperation(document: Node, path: string, method: string, operati
     summary: textOf(operation['summary']),
     description: textOf(operation['description']),
     parameters: listOf(operation['parameters']).map((parameter) => ({
-      name: textOf(parameter['name']),
+      ...describeField(
+        textOf(parameter['name']),
+        nodeOf(parameter['schema']),
+        parameter['required'] === true,
+      ),
       place: textOf(parameter['in']),
-      type: typeOf(nodeOf(parameter['schema'])),
-      isRequired: parameter['required'] === true,
       description: textOf(parameter['description']) || textOf(nodeOf(parameter['schema'])['description']),
     })),
     body: fieldsOf(document, body),
     responses: Object.entries(nodeOf(operation['responses'])).map(([status, response]) => {
       const schema = schemaOf(nodeOf(response))
-      return {
-        status,
-        description: textOf(nodeOf(response)['description']),
-        type: schema ? typeOf(schema) : '',
-        // Every error has the same format, which the page explains once.
-        fields: status.startsWith('2') ? fieldsOf(document, schema) : [],
-      }
+      return { status, type: schema && describeType(schema) }
     }),
   }
+}
+
+/** Returns the objects that the responses of an OpenAPI document contain, also those within others, by name. */
+export function describeResponseTypes(document: Node): ResponseType[] {
+  const responses = Object.values(nodeOf(document['paths'])).flatMap((operations) =>
+    Object.values(nodeOf(operations)).map((operation) => nodeOf(operation)['responses']),
+  )
+  const found = new Set<string>()
+  const waiting: unknown[] = responses
+  while (waiting.length > 0) {
+    const value = waiting.pop()
+    const reference = textOf(nodeOf(value)['$ref'])
+    if (reference !== '' && !found.has(nameOf(reference))) {
+      found.add(nameOf(reference))
+      waiting.push(resolveSchema(document, nodeOf(value)))
+    }
+    waiting.push(...Object.values(nodeOf(value)))
+  }
+  return [...found].toSorted().map((name) => {
+    const schema = nodeOf(nodeOf(nodeOf(document['components'])['schemas'])[name])
+    return { name, description: textOf(schema['description']), fields: fieldsOf(document, schema) }
+  })
 }
 
 /** Returns the JSON schema of a request or a response. Null without one. */
@@ -91,12 +124,28 @@ function fieldsOf(document: Node, schema: Node | null): DescribedField[] {
   const resolved = resolveSchema(document, schema)
   if (resolved['type'] === 'array') return fieldsOf(document, nodeOf(resolved['items']))
   const required = textsOf(resolved['required'])
-  return Object.entries(nodeOf(resolved['properties'])).map(([name, member]) => ({
+  return Object.entries(nodeOf(resolved['properties'])).map(([name, member]) =>
+    describeField(name, nodeOf(member), required.includes(name)),
+  )
+}
+
+function describeField(name: string, schema: Node, isRequired: boolean): DescribedField {
+  const { example } = schema
+  return {
     name,
-    type: typeOf(nodeOf(member)),
-    isRequired: required.includes(name),
-    description: textOf(nodeOf(member)['description']),
-  }))
+    type: describeType(schema),
+    isRequired,
+    description: textOf(schema['description']),
+    example: example === undefined ? '' : typeof example === 'string' ? example : JSON.stringify(example),
+  }
+}
+
+function describeType(schema: Node): DescribedType {
+  const { $ref: reference, anyOf, oneOf, items } = schema
+  if (typeof reference === 'string') return { text: nameOf(reference), reference: nameOf(reference) }
+  const parts = [...listOf(anyOf ?? oneOf), nodeOf(items)]
+  const named = parts.map((part) => textOf(part['$ref'])).find((reference) => reference !== '')
+  return { text: typeOf(schema), reference: named === undefined ? null : nameOf(named) }
 }
 
 function resolveSchema(document: Node, schema: Node): Node {

@@ -9,8 +9,7 @@ import { readQuery, text } from '../forms.ts'
 import { pageNotFound } from '../page-error.ts'
 import { nobody, page } from '../pages.ts'
 import { anybody } from '../visit.ts'
-import { describeOperations, type OperationGroup } from './api-reference.ts'
-import { type ApiViewer, serveApiViewer } from './api-viewer.ts'
+import { describeOperations, describeResponseTypes } from './api-reference.ts'
 import type { PagesContext } from './permit.ts'
 
 /** A part of a document below a heading. */
@@ -60,13 +59,15 @@ const docsPage = page<{
   found: FoundSection[] | null
 }>('pages/docs')
 const documentPage = page<{ document: Document; folder: Document | undefined }>('pages/document')
-const referencePage = page<{ reference: string; viewer: ApiViewer }>('pages/api-reference')
+const referencePage = page<{ reference: string }>('pages/api-reference')
+const typesPage = page<{ reference: string }>('pages/api-types')
 
-/** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
+/**
+ * `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the endpoints of the API, and
+ * `/docs/api/types` the objects in its responses.
+ */
 export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { shelves, documents } = await readDocuments()
-  const viewer = await serveApiViewer(app)
-  let reference: Promise<string> | undefined
 
   app.get(
     '/docs',
@@ -77,23 +78,38 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     }),
   )
 
-  /** Renders the endpoints, which takes longer than the rest of the page. They are the same for everybody. */
-  async function renderReference(): Promise<string> {
-    const groups: OperationGroup[] = describeOperations(await context.describeApi())
-    return app.view('pages/api-endpoints', { groups })
+  /**
+   * Adds a page that is rendered from the description of the API. It takes longer than other pages, and is the same for
+   * everybody, so its content is rendered once.
+   */
+  function showReference(
+    url: string,
+    show: typeof referencePage,
+    render: (description: Record<string, unknown>) => Promise<string>,
+  ): void {
+    let reference: Promise<string> | undefined
+    app.get(
+      url,
+      { onSend: tagPage },
+      anybody(context, async (session, _request, reply) => {
+        // A failure is not cached: the next request tries again.
+        reference ??= context
+          .describeApi()
+          .then(render)
+          .catch((error: unknown) => {
+            reference = undefined
+            throw error
+          })
+        return show(reply, session ?? nobody, { reference: await reference })
+      }),
+    )
   }
 
-  app.get(
-    '/docs/api',
-    { onSend: tagPage },
-    anybody(context, async (session, _request, reply) => {
-      // A failure is not cached: the next request tries again.
-      reference ??= renderReference().catch((error: unknown) => {
-        reference = undefined
-        throw error
-      })
-      return referencePage(reply, session ?? nobody, { reference: await reference, viewer })
-    }),
+  showReference('/docs/api', referencePage, (description) =>
+    app.view('pages/api-endpoints', { groups: describeOperations(description) }),
+  )
+  showReference('/docs/api/types', typesPage, (description) =>
+    app.view('pages/api-type-list', { types: describeResponseTypes(description) }),
   )
 
   app.get<{ Params: { '*': string } }>(

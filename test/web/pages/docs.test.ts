@@ -132,8 +132,41 @@ describe('/docs/api', () => {
   })
 })
 
+describe('/docs/api/types', () => {
+  it('shows every member of every object that a response contains, with its example', async () => {
+    const description = (await t.app.inject('/api/openapi.json')).json() as {
+      components: { schemas: Record<string, { properties?: Record<string, object> }> }
+    }
+    const [endpoints, types] = await Promise.all(
+      ['/docs/api', '/docs/api/types'].map(async (url) => (await t.app.inject(url)).body),
+    )
+    expect(Buffer.byteLength(types ?? '')).toBeLessThan(100_000)
+    const sections = new Map(
+      (types ?? '')
+        .split('<h2 id="')
+        .slice(1)
+        .map((section) => [section.split('"')[0], section]),
+    )
+    // The bodies of requests are on the page of the endpoints.
+    const named = Object.entries(description.components.schemas).filter(([name]) => !name.endsWith('Input'))
+    expect(new Set(sections.keys())).toEqual(new Set(named.map(([name]) => name)))
+    for (const [name, { properties = {} }] of named) {
+      for (const member of Object.keys(properties)) {
+        expect(sections.get(name)).toContain(`<li><code>${member}</code>: `)
+      }
+    }
+    expect(sections.get('PackageWithVersions')).toContain(
+      'list of <a href="/docs/api/types#Version">Version</a>',
+    )
+    expect(sections.get('Version')).toContain('Example: <code>1.0.0</code>')
+    for (const [, name = ''] of (endpoints ?? '').matchAll(/\/docs\/api\/types#(\w+)/g)) {
+      expect(sections.has(name)).toBe(true)
+    }
+  })
+})
+
 describe('/docs/api and the description of the API', () => {
-  it.each(['/docs/api', '/api/openapi.json'])(
+  it.each(['/docs/api', '/docs/api/types', '/api/openapi.json'])(
     'are sent once to a client that keeps them: %s',
     async (url) => {
       const { headers, body } = await t.app.inject(url)
