@@ -15,7 +15,7 @@ begin
     perform note_identity_event('application-' || new.status, null, new.id,
                                 jsonb_strip_nulls(jsonb_build_object('from', old.status, 'reason', new.status_reason)));
   end if;
-  changed := array(select n.key from jsonb_each(to_jsonb(new) - 'status' - 'status_reason') n join jsonb_each(to_jsonb(old)) o using (key)
+  changed := array(select n.key from jsonb_each(to_jsonb(new) - array['status', 'status_reason', 'reviewer_id', 'reviewed_at']) n join jsonb_each(to_jsonb(old)) o using (key)
                     where n.value <> o.value order by 1);
   if cardinality(changed) > 0 then
     select jsonb_object_agg(n.key, n.value) || jsonb_build_object('from', jsonb_object_agg(n.key, o.value))

@@ -115,7 +115,7 @@ interface SetOptions extends JsonOptions {
 function setCommand(): Command {
   return new Command('set')
     .description(
-      'Change an application at once, and write a migration for it. Tokens keep what was granted to them.',
+      'Change an application at once. Tokens keep what was granted to them. Where you keep migrations, one is written too.',
     )
     .argument('<client_id>', 'as svc application list shows it')
     .option('--name <name>', 'at most 50 characters')
@@ -143,7 +143,7 @@ function setCommand(): Command {
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
       const json = { ...describeApplication(application), migration }
-      printResult(options, json, `${application.name} changed. Written: ${migration}`)
+      printResult(options, json, `${application.name} changed.${migration ? ` Written: ${migration}` : ''}`)
     })
 }
 
@@ -166,7 +166,7 @@ async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
 function deleteCommand(): Command {
   return new Command('delete')
     .description(
-      'Delete an application with its authorizations and tokens at once, and write a migration for it.',
+      'Delete an application with its authorizations and tokens at once. Where you keep migrations, one is written too.',
     )
     .argument('<client_id>', 'as svc application list shows it')
     .addOption(forceOption())
@@ -182,14 +182,14 @@ function deleteCommand(): Command {
       printResult(
         options,
         { client_id: clientId, migration },
-        `${application.name} deleted. Written: ${migration}`,
+        `${application.name} deleted.${migration ? ` Written: ${migration}` : ''}`,
       )
     })
 }
 
 const reasonOption = [
   '--reason <text>',
-  'the reason, for other administrators; at most 350 characters',
+  'the reason, for administrators and the developer; at most 350 characters',
 ] as const
 
 interface StatusOptions extends ForceOptions {
@@ -199,7 +199,7 @@ interface StatusOptions extends ForceOptions {
 
 function statusCommand(verb: string, status: ApplicationStatus, description: string): Command {
   return new Command(verb)
-    .description(`${description} It takes effect at once, and a migration is written too.`)
+    .description(`${description} It takes effect at once. Where you keep migrations, one is written too.`)
     .argument('<client_id>', 'as svc application list shows it')
     .option('--no-migration', 'change only this database')
     .addOption(jsonOption())

@@ -1,4 +1,4 @@
-import { access, mkdir, rm } from 'node:fs/promises'
+import { access, constants, mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
@@ -31,6 +31,19 @@ export async function findMigrationsDir({
   return access(migrationsDir).then(
     () => migrationsDir,
     () => null,
+  )
+}
+
+/**
+ * Returns whether the operator keeps migrations in files: the folder has some, or MIGRATIONS_DIR names a folder that svc can
+ * write. Then a change of an application is also written as a migration, so that a rebuilt database has it.
+ */
+export async function keepsMigrations(config: Folder): Promise<boolean> {
+  const { operators } = await readSchema(await findMigrationsDir(config))
+  if (operators.length > 0 || !config.isMigrationsDirGiven) return operators.length > 0
+  return access(config.migrationsDir, constants.W_OK).then(
+    () => true,
+    () => false,
   )
 }
 

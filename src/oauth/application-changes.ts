@@ -1,7 +1,8 @@
 import type pg from 'pg'
+import { findAccountByUsername } from '../accounts/accounts.ts'
 import type { Config } from '../config.ts'
 import { transaction } from '../database/database.ts'
-import { writeAndApplyMigration } from '../database/operator-migrations.ts'
+import { keepsMigrations, writeAndApplyMigration } from '../database/operator-migrations.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeClientId, makeSecret } from '../domain/secrets.ts'
@@ -45,8 +46,8 @@ function isReason(text: string): boolean {
 
 /**
  * Sets an application's status. Token checks read the status, so the tokens of a suspended application stop working in
- * every process at once. Its authorizations end with it, so a later approval revives none. With `isMigration` it first writes the change as a migration, so that a database rebuilt from
- * the migrations has the same state. Returns null for an unknown client id.
+ * every process at once. Its authorizations end with it, so a later approval revives none. With `isMigration` the change is
+ * also written as a migration where the operator keeps migrations. Returns null for an unknown client id.
  * Throws `UnacceptableChange` for a reason that is too long.
  */
 export async function changeApplicationStatus(
@@ -61,21 +62,39 @@ export async function changeApplicationStatus(
   }
   const before = await findApplicationByClientId(db, clientId)
   if (before === null) return null
-  if (isMigration) {
+  let migration: string | null = null
+  if (isMigration && (await keepsMigrations(config))) {
     const sql = renderStatusSeed(before, status, reason)
-    const migration = await writeAndApplyMigration(db, config, by, `${verb}_${slugOf(before)}`, sql)
-    return { application: { ...before, status, statusReason: reason }, migration }
+    migration = await writeAndApplyMigration(db, config, by, `${verb}_${slugOf(before)}`, sql)
+  } else {
+    await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), by)
   }
-  const application = await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), by)
-  return application && { application, migration: null }
+  const application = await findApplicationByClientId(db, clientId)
+  return application && { application, migration }
+}
+
+/**
+ * Applies a change of an application. It also writes the change as a migration where the operator keeps migrations, so that
+ * a database rebuilt from them has the same state. Returns the path of the migration; null without one.
+ */
+async function applyChange(
+  db: pg.Pool,
+  config: Config,
+  by: Principal,
+  what: string,
+  sql: string,
+): Promise<string | null> {
+  if (await keepsMigrations(config)) return writeAndApplyMigration(db, config, by, what, sql)
+  await transaction(db, (tx) => tx.query(sql), by)
+  return null
 }
 
 /** Thrown when a registration or a change of an application breaks a limit of SPEC 2.1. */
 export class UnacceptableChange extends Error {}
 
 /**
- * Changes an application by a migration that is written and applied at once. Existing grants lose removed scopes. Returns
- * null for an unknown client id. Throws `UnacceptableChange` with a message for each broken limit.
+ * Changes an application at once (`applyChange`). Existing grants lose removed scopes. Returns null for an unknown client
+ * id. Throws `UnacceptableChange` with a message for each broken limit.
  */
 export async function changeApplication(
   db: pg.Pool,
@@ -91,16 +110,16 @@ export async function changeApplication(
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
   }
+  await requireDeveloper(db, changes.developer ?? null)
   const sql = renderChangeSeed(before, changes)
-  const migration = await writeAndApplyMigration(db, config, by, `set_${slugOf(before)}`, sql)
+  const migration = await applyChange(db, config, by, `set_${slugOf(before)}`, sql)
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
 }
 
 /**
- * Deletes an application with its authorizations and tokens, by a migration that is written and applied at once.
- * Without it, a rebuilt database would get the application again from its seed. Returns null for an unknown client
- * id.
+ * Deletes an application with its authorizations and tokens (`applyChange`). Without the migration, a rebuilt database
+ * would get the application again from its seed. Returns null for an unknown client id.
  */
 export async function deleteApplication(
   db: pg.Pool,
@@ -111,7 +130,7 @@ export async function deleteApplication(
   const application = await findApplicationByClientId(db, clientId)
   if (application === null) return null
   const sql = renderDeletionSeed(application)
-  const migration = await writeAndApplyMigration(db, config, by, `delete_${slugOf(application)}`, sql)
+  const migration = await applyChange(db, config, by, `delete_${slugOf(application)}`, sql)
   return { application, migration }
 }
 
@@ -145,4 +164,25 @@ export function prepareRegistration(config: Config, form: RegistrationForm): Pre
     what: `application_${slugOf(application)}`,
     sql: renderSeed(application),
   }
+}
+
+/**
+ * Registers an application at once (`applyChange`). Returns its client id and secret, and the path of the migration; null
+ * without one. Throws `UnacceptableChange` with a sentence for each broken limit, and for an unknown developer.
+ */
+export async function registerApplication(
+  db: pg.Pool,
+  config: Config,
+  by: Principal,
+  form: RegistrationForm,
+): Promise<Pick<PreparedRegistration, 'clientId' | 'clientSecret'> & { migration: string | null }> {
+  const { clientId, clientSecret, what, sql } = prepareRegistration(config, form)
+  await requireDeveloper(db, form.developer ?? null)
+  return { clientId, clientSecret, migration: await applyChange(db, config, by, what, sql) }
+}
+
+async function requireDeveloper(db: pg.Pool, username: string | null): Promise<void> {
+  if (username === null) return
+  const isKnown = !username.includes('\0') && (await findAccountByUsername(db, username)) !== null
+  if (!isKnown) throw new UnacceptableChange(`There is no account ${username} for the developer.`)
 }

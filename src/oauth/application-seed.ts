@@ -9,7 +9,7 @@ export function renderSeed(application: NewApplication): string {
 -- It contains only the SHA-256 of the client secret. The secret itself was printed once.
 with registered as (
   insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
-                           scopes, resource_scope, status, is_resource_server, logo)
+                           scopes, resource_scope, status, is_resource_server, developer_id, logo)
   values (
     ${quote(application.clientId)},
     ${quote(application.name)},
@@ -21,6 +21,7 @@ with registered as (
     ${quote(application.resourceScope)},
     ${quote(application.status)},
     ${application.isResourceServer},
+    ${application.developer == null ? 'null' : accountNamed(application.developer)},
     decode('
 ${wrap(application.logo.toString('base64'))}
     ', 'base64')
@@ -55,6 +56,7 @@ export type ApplicationChanges = Partial<
     | 'scopes'
     | 'resourceScope'
     | 'isResourceServer'
+    | 'developer'
     | 'logo'
   >
 >
@@ -63,7 +65,10 @@ export type ApplicationChanges = Partial<
 export function renderChangeSeed({ clientId, name }: Application, changes: ApplicationChanges): string {
   const lines = Object.entries(changes)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `  ${columnOf[key as keyof ApplicationChanges]} = ${literal(value)}`)
+    .map(([key, value]) => {
+      const isAccount = key === 'developer' && typeof value === 'string'
+      return `  ${columnOf[key as keyof ApplicationChanges]} = ${isAccount ? accountNamed(value) : literal(value)}`
+    })
   return `-- The application ${JSON.stringify(name)} is changed, written by "svc application set".
 update application set
 ${lines.join(',\n')}
@@ -80,8 +85,14 @@ const columnOf = {
   scopes: 'scopes',
   resourceScope: 'resource_scope',
   isResourceServer: 'is_resource_server',
+  developer: 'developer_id',
   logo: 'logo',
 } as const satisfies Record<keyof ApplicationChanges, string>
+
+/** A database that is rebuilt from the migrations may not have the account. Then the application has no developer. */
+function accountNamed(username: string): string {
+  return `(select id from account where username = ${quote(username)})`
+}
 
 function literal(value: string | boolean | string[] | Buffer | null): string {
   if (Buffer.isBuffer(value)) return `decode('\n${wrap(value.toString('base64'))}\n    ', 'base64')`

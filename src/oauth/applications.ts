@@ -29,6 +29,12 @@ export interface Application {
   /** Whether it may also introspect access, personal and deploy tokens that are not its own (RFC 7662). */
   isResourceServer: boolean
   createdAt: Date
+  /** The username of the account that asked for it. Null when it is not known. */
+  developer: string | null
+  /** The username of the account that set the status. Null for a command, and while it is pending. */
+  reviewer: string | null
+  /** Null while it is pending, and for reviews by earlier releases. */
+  reviewedAt: Date | null
 }
 
 /** Returns an application as the API and the commands show it. It contains no secret. */
@@ -46,26 +52,36 @@ export function describeApplication(application: Application) {
     resource_scope: application.resourceScope,
     resource_server: application.isResourceServer,
     created_at: application.createdAt.toISOString(),
+    developer: application.developer,
+    reviewed_by: application.reviewer,
+    reviewed_at: application.reviewedAt?.toISOString() ?? null,
   }
 }
 
 /** An application to insert. The schema's constraints check every limit of SPEC 2.1. */
-export type NewApplication = Omit<Application, 'id' | 'createdAt' | 'statusReason'> & {
+export type NewApplication = Omit<
+  Application,
+  'id' | 'createdAt' | 'statusReason' | 'developer' | 'reviewer' | 'reviewedAt'
+> & {
+  /** A username. */
+  developer?: string | null
   logo: Buffer
   secretHash: SecretHash
 }
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
   exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
-  is_resource_server as "isResourceServer", created_at as "createdAt"`
+  is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
+  (select username from account where account.id = developer_id) as developer,
+  (select username from account where account.id = reviewer_id) as reviewer`
 
 /** Registers an application with its first client secret. Throws when a limit of SPEC 2.1 is broken. */
 export async function insertApplication(db: Queryable, application: NewApplication): Promise<Application> {
   const { rows } = await db.query<Application>(
     `with registered as (
        insert into application (client_id, name, description, website, redirect_uri, exact_redirect, logo, scopes,
-                                resource_scope, status, is_resource_server)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                                resource_scope, status, is_resource_server, developer_id)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (select id from account where username = $13))
        returning ${columns}
      ), secret as (
        insert into application_secret (secret_hash, application_id) select $12, id from registered
@@ -84,6 +100,7 @@ export async function insertApplication(db: Queryable, application: NewApplicati
       application.status,
       application.isResourceServer,
       application.secretHash,
+      application.developer ?? null,
     ],
   )
   return rows[0] as Application
@@ -114,6 +131,18 @@ export async function listApplications(
         and ($3::text is null or status = $3)
       order by id limit $2`,
     [after, limit, status],
+  )
+  return rows
+}
+
+/** The maximum number of applications of a developer that are listed. */
+const maxOfDeveloper = 100
+
+/** Lists the applications of a developer, the newest first. */
+export async function listApplicationsOfDeveloper(db: Queryable, accountId: string): Promise<Application[]> {
+  const { rows } = await db.query<Application>(
+    `select ${columns} from application where developer_id = $1 order by id desc limit $2`,
+    [accountId, maxOfDeveloper],
   )
   return rows
 }

@@ -6,6 +6,7 @@ export const settingsPages = [
   { url: '/settings/sessions', words: 'Sessions' },
   { url: '/settings/tokens', words: 'Tokens' },
   { url: '/settings/authorizations', words: 'Applications' },
+  { url: '/settings/applications', words: 'Developer' },
 ]
 
 /** A link of the breadcrumbs. */

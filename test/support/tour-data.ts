@@ -5,6 +5,7 @@ import type { JsonObject } from '../../src/composer/manifest-json.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { removeRepository } from '../../src/groups/group-lifecycle.ts'
+import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
@@ -100,7 +101,10 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     logo,
   })
   await anAuthorization(db, ann, application, { repositories: [repository] })
-  const pending = await anApplication(db, { name: 'Report Writer', status: 'pending', logo })
+  const developer = 'ann'
+  const pending = await anApplication(db, { name: 'Report Writer', status: 'pending', logo, developer })
+  const declined = await anApplication(db, { name: 'Old Robot', status: 'pending', logo, developer })
+  await setApplicationStatus(db, declined.clientId, 'declined', 'Its website is gone.')
   const invitation = makeOpaqueId()
   await insertInvitation(db, operator, {
     madeBy: 'account',

@@ -1,6 +1,7 @@
 import type { Browser, Page } from 'playwright-core'
 import { password } from './actors.ts'
 import { codeOf } from './factor-actors.ts'
+import { pixel } from './oauth-actors.ts'
 import { type TourData, tourZip } from './tour-data.ts'
 
 /** The person who opens a page: `otto` has a second factor. */
@@ -226,6 +227,27 @@ function personal({ application }: TourData): Stop[] {
         },
       ],
       authorizations: '/settings/authorizations',
+      'own-applications': '/settings/applications',
+      'new-application': '/settings/applications/new',
+      'new-application-refused': [
+        '/settings/applications/new',
+        (page) => submit(page, { Name: 'x'.repeat(51), 'Official website': 'bot' }),
+      ],
+      'new-application-text': [
+        '/settings/applications/new',
+        async (page) => {
+          await page.getByLabel('Name', { exact: true }).fill('Build Bot')
+          await page.locator('#description').fill('Builds your packages after each push.')
+          await page.getByLabel('Official website').fill('https://bot.example.com')
+          await page.getByLabel('Redirect URL').fill('https://bot.example.com/callback')
+          await page.getByLabel('See, install and publish packages').check()
+          await page
+            .getByLabel('Logo')
+            .setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: pixel })
+          // No button is pressed: the server checks while the person types.
+          await page.getByRole('link', { name: 'Write the mail' }).waitFor()
+        },
+      ],
       consent,
       'consent-refused': [consent, (page) => press(page, 'Authorize')],
       'link-error': '/oauth2/auth?client_id=unknown',
@@ -283,6 +305,14 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-application': `/admin/applications/${application.clientId}`,
     'admin-application-pending': `/admin/applications/${pending.clientId}`,
     'admin-application-new': '/admin/applications/new',
+    'admin-application-pasted': [
+      '/admin/applications/new',
+      (page) =>
+        submit(page, {
+          'Text of a developer':
+            'Name: Build Bot\nWebsite: https://bot.example.com\nRedirect URL: ftp://bot.example.com',
+        }),
+    ],
     'admin-application-edit': `/admin/applications/${application.clientId}/edit`,
     'admin-groups': '/admin/groups',
     'admin-group': '/admin/groups?group=acme',

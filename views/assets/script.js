@@ -73,8 +73,9 @@ for (const time of document.querySelectorAll('time[datetime]')) {
 /* Every command and hash gets a button that copies it. */
 const icon =
   '<svg viewBox="0 0 16 16" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.5"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M3.5 10.5h-1v-8h8v1"/></svg>'
-if (navigator.clipboard) {
-  for (const source of document.querySelectorAll('pre:not(.readme) > code, code.copy')) {
+function addCopyButtons(part) {
+  if (!navigator.clipboard) return
+  for (const source of part.querySelectorAll('pre:not(.readme) > code, code.copy')) {
     const button = document.createElement('button')
     button.type = 'button'
     button.className = 'copy secondary small'
@@ -107,6 +108,7 @@ if (navigator.clipboard) {
     } else source.after(' ', button)
   }
 }
+addCopyButtons(document)
 
 /* On a narrow screen, scroll the main menu so that its current link is visible. */
 for (const tab of document.querySelectorAll('.top nav [aria-current]')) {
@@ -136,6 +138,36 @@ for (const field of document.querySelectorAll('input[data-filters]')) {
     none.textContent = none.hidden
       ? ''
       : 'Nothing on this page matches. Press Enter to search everything here.'
+  })
+}
+
+/* The server checks some forms while somebody types. The part #checked of its response replaces that of this page. */
+for (const form of document.querySelectorAll('form[data-checks]')) {
+  const shown = document.querySelector('#checked')
+  let timer
+  let running
+  const check = async () => {
+    running?.abort()
+    running = new AbortController()
+    const sent = new FormData(form)
+    // The first bytes tell what a file is. One byte too many tells that it is too large.
+    for (const { name, files, dataset } of form.querySelectorAll('input[type="file"]')) {
+      const file = files[0]
+      const most = Number(dataset.maxBytes)
+      if (file) sent.set(name, file.slice(0, file.size > most ? most + 1 : 64), 'file')
+    }
+    try {
+      const response = await fetch(form.action, { method: 'POST', body: sent, signal: running.signal })
+      const page = new DOMParser().parseFromString(await response.text(), 'text/html')
+      shown.replaceChildren(...page.querySelector('#checked').childNodes)
+      addCopyButtons(shown)
+    } catch {
+      // Sending the form shows the reason.
+    }
+  }
+  form.addEventListener('input', () => {
+    clearTimeout(timer)
+    timer = setTimeout(check, 600)
   })
 }
 

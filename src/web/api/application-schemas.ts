@@ -36,6 +36,15 @@ export const ApplicationBody = z
       description: 'Whether it may also introspect access, personal and deploy tokens that are not its own',
     }),
     created_at: Moment.meta({ description: 'When it was registered' }),
+    developer: z
+      .string()
+      .nullable()
+      .meta({ description: 'The username of who asked for it, and sees its state', example: 'ann' }),
+    reviewed_by: z.string().nullable().meta({
+      description: 'The username of who set its status. Null for a command, and while it is pending',
+      example: 'root',
+    }),
+    reviewed_at: Moment.nullable().meta({ description: 'Null while it is pending' }),
   })
   .meta({ id: 'Application' })
 

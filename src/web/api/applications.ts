@@ -119,8 +119,9 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     endpoint(mayManage, {
       operationId: 'updateApplication',
       tag,
-      summary: 'Change an application, and write a migration for it',
-      description: 'Tokens keep what was granted to them.',
+      summary: 'Change an application',
+      description:
+        'Tokens keep what was granted to them. Where the operator keeps migrations, one is written too.',
       params,
       body: ApplicationUpdate,
       response: { 200: ChangedApplicationBody },
@@ -150,7 +151,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     endpoint(mayManage, {
       operationId: 'deleteApplication',
       tag,
-      summary: 'Delete an application with its authorizations and tokens, and write a migration for it',
+      summary: 'Delete an application with its authorizations and tokens',
       params,
       response: { 204: NoContent },
     }),

@@ -13,6 +13,7 @@ import { passwordResetRoutes } from '../sign-in/password-reset-page.ts'
 import { secondStepRoutes } from '../sign-in/second-step.ts'
 import { providerSignInRoutes } from '../sign-in/single-sign-on.ts'
 import { accountRoutes } from './account-page.ts'
+import { developerRoutes } from './applications-page.ts'
 import { confirmAccessRoutes } from './confirm-access.ts'
 import { securityRoutes } from './event-pages.ts'
 import { factorRoutes } from './factor-page.ts'
@@ -59,6 +60,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       await sessionRoutes(scope, context)
       await unlinkRoutes(scope, context)
       await securityRoutes(scope, context)
+      await scope.register((forms) => developerRoutes(forms, context))
       await factorRoutes(scope, context)
       await passkeyRoutes(scope, context)
     })

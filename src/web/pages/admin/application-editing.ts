@@ -2,19 +2,20 @@ import { readFile as readWholeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
-import { writeAndApplyMigration } from '../../../database/operator-migrations.ts'
+import { keepsMigrations } from '../../../database/operator-migrations.ts'
 import { scopeChoices } from '../../../domain/scope-descriptions.ts'
 import {
   changeApplication,
   deleteApplication,
-  prepareRegistration,
+  registerApplication,
   UnacceptableChange,
 } from '../../../oauth/application-changes.ts'
+import { maxRequestCharacters, readRequest } from '../../../oauth/application-request.ts'
+import { listMistakes, maxLogoBytes } from '../../../oauth/application-rules.ts'
 import type { Application } from '../../../oauth/applications.ts'
 import { readForm, text } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { type AdminContext, goOn, orProblem } from './administrator.ts'
 import {
   type ApplicationForm,
   emptyApplicationForm,
@@ -22,9 +23,11 @@ import {
   formOfApplication,
   readApplicationForm,
   resourceScopeWords,
-} from './application-form.ts'
+} from '../application-form.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
 import { applicationUrl, theApplication } from './applications.ts'
 
+const RequestForm = z.object({ request: text })
 const DeletionForm = z.object({ confirmed: text.transform((name) => name.trim()) })
 
 interface EditorContent {
@@ -33,6 +36,12 @@ interface EditorContent {
   form: ApplicationForm
   choices: ReturnType<typeof scopeChoices>
   resourceScopes: typeof resourceScopeWords
+  maxLogoBytes: number
+  /** The pasted text of a developer. */
+  request: string
+  maxRequestCharacters: number
+  /** Whether a change is also written as a migration. */
+  keepsMigrations: boolean
   problem: string | null
 }
 
@@ -51,9 +60,9 @@ interface Route {
 }
 
 /**
- * `/admin/applications/new` registers an application as `svc application new --apply` does,
- * `/admin/applications/<client_id>/edit` changes one as `svc application set` does, and `…/delete` deletes one. Each
- * writes a migration, which can be downloaded.
+ * `/admin/applications/new` registers an application. The text of a developer fills its form.
+ * `/admin/applications/<client_id>/edit` changes one as `svc application set` does, and `…/delete` deletes one. Where the
+ * operator keeps migrations, each writes one, which can be downloaded.
  */
 export async function applicationEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { config, db, byOf, sessionOf } = context
@@ -67,23 +76,38 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
     const registered = await orProblem(async () => {
       const { logo } = form
       if (!logo) throw new UnacceptableChange('The application cannot be registered: the logo is missing.')
-      const prepared = prepareRegistration(config, { ...form, logo, description: form.description || null })
-      return {
-        ...prepared,
-        path: await writeAndApplyMigration(db, config, byOf(request), prepared.what, prepared.sql),
-      }
+      const registration = { ...form, logo, description: form.description || null }
+      return registerApplication(db, config, byOf(request), registration)
     })
     if (typeof registered === 'string') {
-      return showEditor(context, reply.code(400), { application: null, form, problem: registered })
+      return showEditor(context, reply.code(400), {
+        application: null,
+        form,
+        problem: `${registered} Choose the logo again.`,
+      })
     }
-    const { clientId, clientSecret, path } = registered
+    const { clientId, clientSecret, migration } = registered
     return secretPage(reply, sessionOf(request), {
       name: form.name,
       clientId,
       clientSecret,
-      migration: basename(path),
+      migration: migration === null ? null : basename(migration),
       overlap: null,
     })
+  })
+
+  app.post('/admin/applications/new/request', async (request, reply) => {
+    const { request: sent } = readForm(RequestForm, request)
+    const requested = readRequest(sent)
+    if (requested === null) {
+      const problem = 'This is no text of the page “Get an application”. Copy all its lines, from “Name:” on.'
+      const content = { application: null, form: emptyApplicationForm, problem, request: sent }
+      return showEditor(context, reply.code(400), content)
+    }
+    const form = { ...emptyApplicationForm, ...requested }
+    const mistakes = listMistakes({ ...form, description: form.description || null }, config)
+    const problem = mistakes.length > 0 ? `The text breaks rules: ${mistakes.join('; ')}.` : null
+    return showEditor(context, reply, { application: null, form, problem, request: sent })
   })
 
   app.get<Route>('/admin/applications/:clientId/edit', async (request, reply) => {
@@ -130,14 +154,18 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
   })
 }
 
-function showEditor(
-  { sessionOf }: AdminContext,
+async function showEditor(
+  { config, sessionOf }: AdminContext,
   reply: FastifyReply,
-  content: Pick<EditorContent, 'application' | 'form' | 'problem'>,
-): FastifyReply {
+  content: Pick<EditorContent, 'application' | 'form' | 'problem'> & { request?: string },
+): Promise<FastifyReply> {
   return editorPage(reply, sessionOf(reply.request), {
+    request: '',
     ...content,
     choices: scopeChoices(),
     resourceScopes: resourceScopeWords,
+    maxLogoBytes,
+    maxRequestCharacters,
+    keepsMigrations: await keepsMigrations(config),
   })
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import type { Queryable } from '../../../database/database.ts'
+import { keepsMigrations } from '../../../database/operator-migrations.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { enforcedScopes } from '../../../domain/permissions.ts'
 import {
@@ -72,6 +73,8 @@ interface ReviewContent {
   scopeGroups: { title: string; scopes: (DescribedScope & { enforcement: string })[] }[]
   resourceScope: string
   redirectHost: string
+  /** Whether a change is also written as a migration. */
+  keepsMigrations: boolean
   /** Whether its codes go through a network without encryption. */
   isUnencrypted: boolean
   overlaps: typeof overlaps
@@ -166,16 +169,18 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
       button,
       ask: {
         name: 'reason',
-        label: 'Reason, shown to administrators',
+        label: 'Reason, shown to administrators and the developer',
         maxLength: maxReasonCharacters,
         isOptional: isReasonOptional,
         value: reason,
       },
-      choice: {
-        name: 'only_here',
-        label: 'Change only this database',
-        hint: 'Otherwise a migration is written too.',
-      },
+      ...((await keepsMigrations(config)) && {
+        choice: {
+          name: 'only_here',
+          label: 'Change only this database',
+          hint: 'Otherwise a migration is written too.',
+        },
+      }),
       back: url,
     })
   })
@@ -254,7 +259,7 @@ export async function theApplication({ db }: AdminContext, clientId: string): Pr
 }
 
 async function describe(
-  { db }: AdminContext,
+  { config, db }: AdminContext,
   application: Application,
   shown: Partial<Pick<ReviewContent, 'migration' | 'reason' | 'problem'>>,
 ): Promise<ReviewContent> {
@@ -272,6 +277,7 @@ async function describe(
     })),
     resourceScope: describeResourceScopeOfOthers(application.resourceScope),
     redirectHost: new URL(application.redirectUri).host,
+    keepsMigrations: await keepsMigrations(config),
     isUnencrypted: isUnencrypted(application.redirectUri),
     overlaps,
   }

@@ -1,10 +1,14 @@
-import { existsSync } from 'node:fs'
+import { existsSync, mkdtempSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { deleteAccount } from '../../../../src/accounts/account-lifecycle.ts'
 import { listAppliedMigrations } from '../../../../src/database/migrate.ts'
 import { enforcedScopes } from '../../../../src/domain/permissions.ts'
+import { operator } from '../../../../src/domain/principal.ts'
 import { hashSecret } from '../../../../src/domain/secrets.ts'
+import { changeApplicationStatus } from '../../../../src/oauth/application-changes.ts'
 import { findApplicationByClientId } from '../../../../src/oauth/applications.ts'
 import { anAccount, cookiesOf, post } from '../../../support/actors.ts'
 import { anAdministrator, postFile, registrationFields } from '../../../support/admin-actors.ts'
@@ -16,12 +20,12 @@ import { anApplication, anAuthorization, pixel } from '../../../support/oauth-ac
 import { changeRegistration, dateUse, listClientSecrets } from '../../../support/oauth-rows.ts'
 import { countRows } from '../../../support/rows.ts'
 
-describe('/admin/applications', () => {
-  const t = useApp()
+describe('/admin/applications of an operator who keeps migrations', () => {
+  const migrations = mkdtempSync(join(tmpdir(), 'svc-migrations-'))
+  const t = useApp({ MIGRATIONS_DIR: migrations })
 
   const stored = async (clientId: string) =>
     (await listStoredApplications(t.db)).find((one) => one.clientId === clientId)
-  const migrations = join(t.config.dataDir, 'migrations')
 
   it('lists the applications of one state', async () => {
     const { cookie } = await anAdministrator(t)
@@ -294,6 +298,74 @@ describe('/admin/applications', () => {
     for (const file of ['9998_none.sql', '..%2f..%2fpackage.json', 'x.sql']) {
       expect((await open(t, `/admin/applications/migrations/${file}`, cookie)).statusCode, file).toBe(404)
     }
+  })
+})
+
+describe('/admin/applications of an operator who keeps no migrations', () => {
+  const t = useApp()
+
+  it('registers, changes, reviews and deletes in the database alone, and speaks of no migration', async () => {
+    const { account, cookie, csrf_token } = await anAdministrator(t)
+    const developer = await anAccount(t.db)
+    const fields = { ...registrationFields, csrf_token, pending: 'yes', developer: developer.username }
+    const pages: string[] = [(await open(t, '/admin/applications/new', cookie)).body]
+    const registered = await postFile(t, '/admin/applications/new', cookie, fields)
+    pages.push(registered.body)
+    const clientId = /<code id="client-id">(\w+)</.exec(registered.body)?.[1] ?? ''
+    const found = () => findApplicationByClientId(t.db, clientId)
+    expect(await found()).toMatchObject({
+      status: 'pending',
+      developer: developer.username,
+      reviewer: null,
+      reviewedAt: null,
+    })
+
+    const url = `/admin/applications/${clientId}`
+    pages.push((await open(t, url, cookie)).body, (await open(t, `${url}/ask?act=decline`, cookie)).body)
+    await post(t.app, url, cookie, { csrf_token, act: 'decline', reason: 'No website' })
+    expect(await found()).toMatchObject({
+      status: 'declined',
+      statusReason: 'No website',
+      reviewer: account.username,
+      reviewedAt: expect.any(Date),
+    })
+    pages.push((await open(t, url, cookie)).body)
+    expect(pages.at(-1)).toContain(`by ${account.username}</dd>`)
+    const own = { ...fields, name: 'Better Bot' }
+    pages.push((await open(t, `${url}/edit`, cookie)).body)
+    expect((await postFile(t, `${url}/edit`, cookie, own, null)).headers.location).toBe(url)
+    expect(await found()).toMatchObject({ name: 'Better Bot', developer: developer.username })
+    expect(pages.filter((body) => /migration/i.test(body))).toEqual([])
+
+    await post(t.app, `${url}/delete`, cookie, { csrf_token, confirmed: 'Better Bot' })
+    expect(await found()).toBeNull()
+    expect(existsSync(join(t.config.dataDir, 'migrations'))).toBe(false)
+  })
+
+  it('refuses a developer that does not exist', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const fields = { ...registrationFields, csrf_token, developer: 'nobody-has-this' }
+    const response = await postFile(t, '/admin/applications/new', cookie, fields)
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain('There is no account nobody-has-this for the developer.')
+  })
+
+  it('forgets the developer and the reviewer when their accounts are deleted', async () => {
+    const person = await anAccount(t.db)
+    const by = { ...operator, via: 'browser' as const, accountId: person.id }
+    const { clientId } = await anApplication(t.db, { status: 'pending', developer: person.username })
+    await changeApplicationStatus(t.db, t.config, by, clientId, {
+      verb: 'approve',
+      status: 'approved',
+      isMigration: true,
+    })
+    expect(await findApplicationByClientId(t.db, clientId)).toMatchObject({ reviewer: person.username })
+    await deleteAccount(t.db, operator, person, 'leave')
+    expect(await findApplicationByClientId(t.db, clientId)).toMatchObject({
+      developer: null,
+      reviewer: null,
+      reviewedAt: expect.any(Date),
+    })
   })
 })
 

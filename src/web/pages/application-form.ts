@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 import * as z from 'zod'
-import { type ResourceScope, resourceScopes } from '../../../domain/permissions.ts'
-import { describeResourceScopeOfOthers } from '../../../domain/scope-descriptions.ts'
-import type { RegistrationForm } from '../../../oauth/application-changes.ts'
-import type { ApplicationChanges } from '../../../oauth/application-seed.ts'
-import type { Application } from '../../../oauth/applications.ts'
-import { readForm, text, textList } from '../../forms.ts'
-import { readFile } from '../../multipart-forms.ts'
+import { type ResourceScope, resourceScopes } from '../../domain/permissions.ts'
+import { describeResourceScopeOfOthers } from '../../domain/scope-descriptions.ts'
+import type { RegistrationForm } from '../../oauth/application-changes.ts'
+import type { ApplicationChanges } from '../../oauth/application-seed.ts'
+import type { Application } from '../../oauth/applications.ts'
+import { readForm, text, textList } from '../forms.ts'
+import { readFile } from '../multipart-forms.ts'
 
 const checkbox = z.literal('yes').optional()
 
@@ -18,6 +18,7 @@ const ApplicationFields = z.object({
   exact_redirect: checkbox,
   resource_server: checkbox,
   pending: checkbox,
+  developer: text.transform((username) => username.trim()),
   scope: textList,
   resource_scope: z.enum(resourceScopes).default('all'),
 })
@@ -25,6 +26,7 @@ const ApplicationFields = z.object({
 /** The fields of an application's form. */
 export interface ApplicationForm extends Omit<RegistrationForm, 'logo' | 'description'> {
   description: string
+  developer: string | null
   /** Null when no file was chosen. */
   logo: Buffer | null
 }
@@ -40,6 +42,7 @@ export const emptyApplicationForm: ApplicationForm = {
   status: 'approved',
   scopes: [],
   resourceScope: 'all',
+  developer: null,
   logo: null,
 }
 
@@ -63,6 +66,7 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
     status: form.pending === 'yes' ? 'pending' : 'approved',
     scopes: form.scope,
     resourceScope: form.resource_scope,
+    developer: form.developer || null,
     logo: readFile(request, 'logo'),
   }
 }
@@ -74,8 +78,8 @@ export function formOfApplication(application: Application): ApplicationForm {
 
 /** Returns the values that the form changes. Without a file, the logo stays. */
 export function findChanges(application: Application, form: ApplicationForm): ApplicationChanges {
-  const { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope } = form
-  const sent = { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope }
+  const { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope, developer } = form
+  const sent = { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope, developer }
   const changed = Object.entries(sent).filter(
     ([key, value]) => application[key as keyof typeof sent] !== value,
   )
