@@ -206,6 +206,9 @@ describe('svc application', () => {
       exact_redirect: true,
       resource_server: true,
       created_at: expect.any(String),
+      developer: null,
+      reviewed_by: null,
+      reviewed_at: expect.any(String),
     }
     expect(await svc.json('application', 'set', id, ...changes)).toEqual({
       ...after,
@@ -277,7 +280,7 @@ describe('a database that is rebuilt from the migrations', () => {
   it('is not left behind when the migration cannot be written', async () => {
     const { items } = await svc.json<{ items: { client_id: string }[] }>('application', 'list')
     const [id = ''] = items.map(({ client_id }) => client_id)
-    const folder = { ...svc.environment, MIGRATIONS_DIR: '/proc/self' }
+    const folder = { ...svc.environment, MIGRATIONS_DIR: '/proc/self/task' }
     const { stderr } = await runSvc(['application', 'approve', id], folder)
     expect(stderr).toMatch(/cannot be (?:written|read) .*--no-migration/)
     expect(await listStoredApplications(svc.db)).toMatchObject([{ status: 'suspended' }])
