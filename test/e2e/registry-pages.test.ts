@@ -331,7 +331,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const { page, repository, account } = await anAdmin()
     await aGroupMember(t.db, account, repository.group, 'admin')
     const group = repository.group.name
-    await page.goto(`/${group}/-/deploy-tokens`)
+    await page.goto(`/${group}/-/deploy-tokens/new`)
     await page.getByLabel('Name', { exact: true }).fill('ci')
     await page.getByRole('button', { name: 'Create token' }).click()
     await page.getByText('Choose at least one repository.').waitFor()
@@ -341,6 +341,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await page.getByText('Copy it now').waitFor()
     await checkShownPage(page, '/new-deploy-token', 'light')
     await page.goto(`/${group}/-/deploy-tokens`)
+    await page.getByLabel('Acts on ci').click()
     await page.getByRole('link', { name: 'Revoke ci' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
     await page.getByText('The deploy token ci was revoked.').waitFor()

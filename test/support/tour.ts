@@ -68,24 +68,30 @@ function registries(): Stop[] {
       menu: ['/', (page) => page.locator('summary.menu-button').click()],
       group: '/acme',
       'group-members': '/acme/-/members',
-      'group-members-refused': ['/acme/-/members', (page) => submit(page, { Username: 'nobody' }, 'Add')],
+      'group-members-menu': ['/acme/-/members', (page) => page.getByLabel('Acts on bob').click()],
       'group-members-role-refused': [
         '/acme/-/members',
         async (page) => {
-          await page.getByLabel('Role of ann').selectOption('guest')
-          await press(page, 'Change the role of ann')
+          await page.getByLabel('Acts on ann').click()
+          await press(page, 'Make ann guest')
         },
+      ],
+      'group-member-new': '/acme/-/members/new',
+      'group-member-new-refused': [
+        '/acme/-/members/new',
+        (page) => submit(page, { Username: 'nobody' }, 'Add member'),
       ],
       'group-members-remove': '/acme/-/members/remove?username=bob',
       'group-invitations': '/acme/-/invitations',
-      'group-invitation-made': ['/acme/-/invitations', (page) => press(page, 'Invite')],
+      'group-invitation-new': '/acme/-/invitations/new',
+      'group-invitation-made': ['/acme/-/invitations/new', (page) => press(page, 'Invite')],
       'group-settings': '/acme/-/settings',
       'group-second-factor': '/acme/-/settings/second-factor',
       'group-leave': '/acme/-/leave',
       'group-deploy-tokens': '/acme/-/deploy-tokens',
-      'group-deploy-tokens-refused': ['/acme/-/deploy-tokens', (page) => submit(page, { Name: 'ci' })],
+      'group-deploy-token-new-refused': ['/acme/-/deploy-tokens/new', (page) => submit(page, { Name: 'ci' })],
       'group-deploy-token-made': [
-        '/acme/-/deploy-tokens',
+        '/acme/-/deploy-tokens/new',
         async (page) => {
           await page.getByLabel('Every repository of the group').check()
           await submit(page, { Name: 'ci' })
@@ -126,6 +132,7 @@ function registries(): Stop[] {
         },
       ],
       'deploy-tokens': `${own}/deploy-tokens`,
+      'deploy-token-new': `${own}/deploy-tokens/new`,
       upload: `${own}/upload`,
       'upload-refused': [`${own}/upload`, (page) => upload(page, broken)],
       'upload-preview': [
@@ -300,6 +307,7 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-account': '/admin/accounts/ann',
     'admin-account-own': '/admin/accounts/root',
     'admin-invitations': '/admin/invitations',
+    'admin-invitation-new': '/admin/invitations/new',
     'admin-applications': '/admin/applications',
     'admin-applications-empty': '/admin/applications?state=suspended',
     'admin-application': `/admin/applications/${application.clientId}`,

@@ -96,10 +96,10 @@ describe('the groups of a provider', () => {
     await setByHand(ann.username, red, 'guest')
     const url = `/${red}/-/members`
     const page = await admin.open(url)
-    expect(page.body).toContain('If you remove them here, it gives them a role again at their next sign-in')
-    const headOf = (name: string) => page.body.split(`<h3 class="title">${name}`)[1]?.split('</div>')[0]
-    expect(headOf(bob)).toContain('from acme')
-    expect(headOf(ann.username)).not.toContain('from acme')
+    expect(page.body).toContain('the next sign-in gives the role again')
+    const rowOf = (name: string) => page.body.split(`<th scope="row">${name}<`)[1]?.split('</tr>')[0]
+    expect(rowOf(bob)).toContain('by sign-in with acme')
+    expect(rowOf(ann.username)).not.toContain('by sign-in')
 
     const ask = async (username: string) => (await admin.open(`${url}/remove?username=${username}`)).body
     const warning = 'The sign-in provider acme gives a role again at the next sign-in'

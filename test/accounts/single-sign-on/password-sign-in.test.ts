@@ -133,7 +133,7 @@ describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
     const made = await callApi(t, token, 'POST', '/api/invitations', {})
     expect([made.statusCode, made.json().errmsg]).toEqual([409, reason])
     const cookie = await signIn(t.app, root)
-    const page = await open(t, '/admin/invitations', cookie)
+    const page = await open(t, '/admin/invitations/new', cookie)
     expect(page.body).toContain(`${reason}.`)
     expect(page.body).not.toContain('Create an account')
     const fields = { csrf_token: csrfTokenIn(await open(t, '/settings/account', cookie)) }

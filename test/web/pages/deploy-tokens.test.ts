@@ -185,7 +185,8 @@ describe('/<group>/<name>/-/deploy-tokens', () => {
     await aDeployToken(t.db, group, { name: 'unrelated', repositories: [secret] })
     const url = `/${repository.path}/-/deploy-tokens`
     const { body } = await open(url)
-    expect(body).toContain(`${[repository.path, known.path].toSorted().join(', ')}, 1 other<`)
+    const named = [...[repository.path, known.path].toSorted(), '1 other'].map((name) => `<li>${name}</li>`)
+    expect(body).toContain(named.join(''))
     const pages = [body, (await open(`/${repository.path}/-/activity`)).body]
     for (const id of await listDeployTokenIds(t.db, group)) {
       const question = await open(`${url}/revoke?id=${id}`)

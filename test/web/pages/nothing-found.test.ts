@@ -60,7 +60,9 @@ describe('a list in which nothing matches the search or the filter', () => {
     const cookie = await signIn(t.app, account)
     const firstIn = async (url: string) => emptyIn(await look(url, cookie))
     expect(await firstIn(`/${group.name}`)).toContain(`href="/new/repository?group=${group.name}"`)
-    expect(await firstIn(`/${group.name}/-/deploy-tokens`)).toContain('href="#new"')
+    expect(await firstIn(`/${group.name}/-/deploy-tokens`)).toContain(
+      `href="/${group.name}/-/deploy-tokens/new"`,
+    )
     expect(await firstIn('/settings/tokens')).toContain('href="/settings/tokens/new"')
     const { path } = await aRepository(t.db, { group })
     expect(await firstIn(`/${path}`)).toContain(`href="/${path}/-/upload"`)

@@ -127,13 +127,24 @@ async function aFactor({ account, walker }: Person): Promise<string> {
 
 /** The forms of a place: a group, or a repository. */
 function membersAndTokens(urlOf: (person: Person) => string): Record<string, Case[]> {
-  return {
-    members: [
-      leavesNotice('is now guest of', async (person) => {
-        const { username } = await anAccount(t.db)
-        return person.send(`${urlOf(person)}/members`, { username, role: 'guest' })
+  const addsMember = (form: string) => [
+    leavesNotice('is now guest of', async (person) => {
+      const { username } = await anAccount(t.db)
+      return person.send(`${urlOf(person)}/${form}`, { username, role: 'guest' })
+    }),
+  ]
+  const makesToken = (form: string) => [
+    showsNotice('Copy it now', (person) =>
+      person.send(`${urlOf(person)}/${form}`, {
+        name: 'ci',
+        more_repositories: person.repository.path.split('/')[1] ?? '',
+        lifetime_in_days: '30',
       }),
-    ],
+    ),
+  ]
+  return {
+    members: addsMember('members'),
+    'members/new': addsMember('members/new'),
     'members/remove': [
       leavesNotice('was removed from', async (person) => {
         const { username } = await anAccount(t.db)
@@ -141,15 +152,8 @@ function membersAndTokens(urlOf: (person: Person) => string): Record<string, Cas
         return person.send(`${urlOf(person)}/members/remove`, { username })
       }),
     ],
-    'deploy-tokens': [
-      showsNotice('Copy it now', (person) =>
-        person.send(`${urlOf(person)}/deploy-tokens`, {
-          name: 'ci',
-          more_repositories: person.repository.path.split('/')[1] ?? '',
-          lifetime_in_days: '30',
-        }),
-      ),
-    ],
+    'deploy-tokens': makesToken('deploy-tokens'),
+    'deploy-tokens/new': makesToken('deploy-tokens/new'),
     'deploy-tokens/revoke': [
       leavesNotice('was revoked', async (person) => {
         await aDeployToken(t.db, person.group, { repositories: [person.repository], madeBy: person.account })
@@ -197,6 +201,9 @@ const forms: Record<string, Case[] | string> = {
       leavesNotice('A mail to ben@example.com is being sent', ({ send, ofGroup }) =>
         send(`${ofGroup}/invitations`, { email: 'ben@example.com' }),
       ),
+    ],
+    'invitations/new': [
+      showsNotice('Copy the link now', ({ send, ofGroup }) => send(`${ofGroup}/invitations/new`)),
     ],
     'invitations/withdraw': [
       leavesNotice('The invitation was withdrawn', async (person) => {
@@ -597,6 +604,9 @@ function administration(): Record<string, Case[] | string> {
     '/admin/invitations': [
       showsNotice('Copy the link now', ({ send }) => send('/admin/invitations')),
       leavesNotice('A mail to', ({ send }) => send('/admin/invitations', { email: 'ben@example.com' })),
+    ],
+    '/admin/invitations/new': [
+      showsNotice('Copy the link now', ({ send }) => send('/admin/invitations/new')),
     ],
     '/admin/invitations/withdraw': [
       leavesNotice('The invitation was withdrawn', async (person) => {

@@ -38,13 +38,16 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/versions/delete',
     '/:group/-/invitations',
     '/:group/:name/-/upstreams/forget',
+    '/:group/-/invitations/new',
     '/:group/:name/-/upstreams/decide',
     '/:group/:name/packages/:vendor/:package/-/advisories/withdraw',
     '/:group/:name/packages/:vendor/:package/-/versions/release',
     '/settings/tokens',
     '/settings/tokens/new',
     '/:group/-/deploy-tokens',
+    '/:group/-/deploy-tokens/new',
     '/:group/:name/-/deploy-tokens',
+    '/:group/:name/-/deploy-tokens/new',
   ],
   own: [
     '/settings/account/password',
@@ -61,10 +64,12 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/invitations/withdraw',
     '/:group/-/leave',
     '/:group/-/members',
+    '/:group/-/members/new',
     '/:group/-/members/remove',
     '/:group/-/restore',
     '/:group/:name/-/deploy-tokens/revoke',
     '/:group/:name/-/members',
+    '/:group/:name/-/members/new',
     '/:group/:name/-/members/remove',
     // Asks before it makes a private repository public: see the test of all acts.
     '/:group/:name/-/settings',
@@ -147,8 +152,14 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
       ]),
     ),
     '/:group/-/settings/second-factor': { second_factor: 'optional' },
-    '/:group/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
-    '/:group/:name/-/deploy-tokens': { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
+    ...Object.fromEntries(
+      ['/:group', '/:group/:name'].flatMap((place) =>
+        ['', '/new'].map((below) => [
+          `${place}/-/deploy-tokens${below}`,
+          { name: 'ci', right: 'publish', extent: 'all', lifetime_in_days: '30' },
+        ]),
+      ),
+    ),
     '/:group/:name/packages/:vendor/:package/-/versions/delete': { version: '1.0.0' },
     '/:group/:name/packages/:vendor/:package/-/versions/release': { version: '1.0.0' },
   }

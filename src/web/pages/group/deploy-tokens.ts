@@ -84,28 +84,35 @@ const tokensPage = page<{
   tokens: ShownToken[]
   /** The cursor of the next page: an id. Null on the last page. */
   next: string | null
+}>('pages/deploy-tokens')
+const newTokenPage = page<{
+  place: Place
+  repository: VisibleRepository | null
   form: SentForm
   problem: string | null
   choices: string[]
   hasMoreChoices: boolean
   lifetimesInDays: readonly number[]
   tomorrow: string
-}>('pages/deploy-tokens')
-const newTokenPage = page<{
+}>('pages/new-deploy-token')
+const madeTokenPage = page<{
   name: string
   token: string
   right: DeployRight
   expiresAt: Date | null
   host: string
   back: string
-}>('pages/new-deploy-token')
+}>('pages/made-deploy-token')
 
 type PlaceRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
 interface Route {
   Params: PlaceRequest['params']
 }
 
-/** `/<group>/-/deploy-tokens` and `/<group>/<name>/-/deploy-tokens`: tokens that belong to a group, not to a person. */
+/**
+ * `/<group>/-/deploy-tokens` and `/<group>/<name>/-/deploy-tokens`: tokens that belong to a group, not to a person. Below
+ * `…/new` is the form that creates one.
+ */
 export async function deployTokenPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
@@ -115,35 +122,52 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       signedIn(context, async ({ session }, request, reply) => {
         const place = await placeOf(request, session)
         const { after } = readQuery(ListQuery, request)
-        return showTokens(reply, session, place, { after, form: emptyForm, problem: null })
+        const { rows, next } = await pageOf(
+          (part) => listDeployTokens(db, place.target, part),
+          { after, limit: tokensPerPage },
+          ({ id }) => id,
+        )
+        const tokens = await showRepositories(session, place, rows)
+        return tokensPage(reply, session, { place, repository: place.repository, tokens, next })
       }),
     )
 
-    app.post<Route>(
-      url,
-      signedIn(
-        context,
-        { form: (request) => placeUrl(request.params) },
-        async ({ session, by, prove }, request, reply) => {
-          const place = await placeOf(request, session)
-          const form = readForm(DeployTokenForm, request)
-          await prove('makeDeployToken')
-          const made = await makeToken(by, place, form)
-          if (typeof made === 'string') {
-            return showTokens(reply.code(400), session, place, { after: '', form, problem: made })
-          }
-          const { host } = new URL(config.baseUrl)
-          const back = placeUrl(request.params)
-          return newTokenPage(reply, session, {
-            name: form.name.trim(),
-            right: form.right,
-            host,
-            back,
-            ...made,
-          })
-        },
-      ),
+    app.get<Route>(
+      `${url}/new`,
+      signedIn(context, async ({ session }, request, reply) => {
+        const place = await placeOf(request, session)
+        return showForm(reply, session, place, { form: emptyForm, problem: null })
+      }),
     )
+
+    // The URL of the list takes the form too: programs post there.
+    for (const posted of [url, `${url}/new`]) {
+      app.post<Route>(
+        posted,
+        signedIn(
+          context,
+          { form: (request) => `${placeUrl(request.params)}/new` },
+          async ({ session, by, prove }, request, reply) => {
+            const place = await placeOf(request, session)
+            const form = readForm(DeployTokenForm, request)
+            await prove('makeDeployToken')
+            const made = await makeToken(by, place, form)
+            if (typeof made === 'string') {
+              return showForm(reply.code(400), session, place, { form, problem: made })
+            }
+            const { host } = new URL(config.baseUrl)
+            const back = placeUrl(request.params)
+            return madeTokenPage(reply, session, {
+              name: form.name.trim(),
+              right: form.right,
+              host,
+              back,
+              ...made,
+            })
+          },
+        ),
+      )
+    }
 
     app.get<Route>(
       `${url}/revoke`,
@@ -247,30 +271,22 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     return { repositories: found }
   }
 
-  async function showTokens(
+  async function showForm(
     reply: FastifyReply,
     session: Session,
     place: Place,
-    shown: { after: string; form: SentForm; problem: string | null },
+    shown: { form: SentForm; problem: string | null },
   ): Promise<FastifyReply> {
-    const { rows, next } = await pageOf(
-      (part) => listDeployTokens(db, place.target, part),
-      { after: shown.after, limit: tokensPerPage },
-      ({ id }) => id,
-    )
-    const tokens = await showRepositories(session, place, rows)
     const reader = accountReader(session.account.id)
     const choices = await pageOf(
       async (part) => (place.repository ? [] : listRepositoriesOfGroup(db, reader, place.path, part)),
       { after: null, limit: boxes },
       ({ path }) => path,
     )
-    return tokensPage(reply, session, {
+    return newTokenPage(reply, session, {
       ...shown,
       place,
       repository: place.repository,
-      tokens,
-      next,
       choices: choices.rows.map(({ path }) => path.slice(place.path.length + 1)),
       hasMoreChoices: choices.next !== null,
       lifetimesInDays,

@@ -35,9 +35,13 @@ interface Place {
 
 const invitationsPage = page<{
   group: VisibleGroup | null
-  url: string
+  listUrl: string
   invitations: ListedInvitation[]
   next: string | null
+}>('pages/invitations')
+const newInvitationPage = page<{
+  group: VisibleGroup | null
+  listUrl: string
   roles: readonly Role[]
   hasMail: boolean
   /** Whether only administrators create accounts (SIGN_UP=closed). */
@@ -46,16 +50,16 @@ const invitationsPage = page<{
   noNewAccounts: string | null
   form: { email: string; role: Role }
   problem: string | null
-}>('pages/invitations')
-const newInvitationPage = page<{
-  url: string
+}>('pages/new-invitation')
+const madeInvitationPage = page<{
+  listUrl: string
   group: string | null
   link: string
   email: string | null
   expiresAt: Date
-}>('pages/new-invitation')
+}>('pages/made-invitation')
 
-/** `/<group>/-/invitations`: invitations to a group, for its admins. */
+/** `/<group>/-/invitations`: invitations to a group, for its admins. `…/new` invites somebody. */
 export async function groupInvitationRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   interface Route {
     Params: { group: string }
@@ -68,21 +72,31 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
     '/:group/-/invitations',
     signedIn(context, async ({ session }, request, reply) => {
       const group = await managedGroup(db, request.params.group, session, 'readGroup')
-      return pages.show(request, reply, session, { group })
+      return pages.list(request, reply, session, { group })
     }),
   )
-  app.post<Route>(
-    '/:group/-/invitations',
-    signedIn(
-      context,
-      { form: (request) => urlOf(request) },
-      async ({ session, by, prove }, request, reply) => {
-        const group = await managedGroup(db, request.params.group, session, 'invite')
-        await prove('invite')
-        return pages.make(request, reply, { session, by }, { group })
-      },
-    ),
+  app.get<Route>(
+    '/:group/-/invitations/new',
+    signedIn(context, async ({ session }, request, reply) => {
+      const group = await managedGroup(db, request.params.group, session, 'invite')
+      return pages.form(reply, session, { group })
+    }),
   )
+  // The URL of the list takes the form too: programs post there.
+  for (const url of ['/:group/-/invitations', '/:group/-/invitations/new']) {
+    app.post<Route>(
+      url,
+      signedIn(
+        context,
+        { form: (request) => `${urlOf(request)}/new` },
+        async ({ session, by, prove }, request, reply) => {
+          const group = await managedGroup(db, request.params.group, session, 'invite')
+          await prove('invite')
+          return pages.make(request, reply, { session, by }, { group })
+        },
+      ),
+    )
+  }
   app.get<Route>(
     '/:group/-/invitations/withdraw',
     signedIn(context, async ({ session }, request, reply) => {
@@ -99,7 +113,7 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
   )
 }
 
-/** `/admin/invitations`: all invitations, for site administrators. New ones are for accounts without a group. */
+/** `/admin/invitations`: all invitations, for site administrators. `…/new` invites somebody to no group. */
 export async function siteInvitationRoutes(
   app: FastifyInstance,
   context: AppContext & Administrator,
@@ -107,10 +121,13 @@ export async function siteInvitationRoutes(
   const { byOf, sessionOf } = context
   const pages = invitationPages(context)
   const place = { group: null }
-  app.get('/admin/invitations', (request, reply) => pages.show(request, reply, sessionOf(request), place))
-  app.post('/admin/invitations', (request, reply) =>
-    pages.make(request, reply, { session: sessionOf(request), by: byOf(request) }, place),
-  )
+  app.get('/admin/invitations', (request, reply) => pages.list(request, reply, sessionOf(request), place))
+  app.get('/admin/invitations/new', (request, reply) => pages.form(reply, sessionOf(request), place))
+  for (const url of ['/admin/invitations', '/admin/invitations/new']) {
+    app.post(url, (request, reply) =>
+      pages.make(request, reply, { session: sessionOf(request), by: byOf(request) }, place),
+    )
+  }
   app.get('/admin/invitations/withdraw', (request, reply) =>
     pages.ask(request, reply, sessionOf(request), place),
   )
@@ -122,23 +139,16 @@ export async function siteInvitationRoutes(
 function invitationPages({ config, db }: AppContext) {
   const emptyForm = { email: '', role: 'developer' as Role }
 
-  async function list(
+  function showForm(
     reply: FastifyReply,
     session: Session,
-    { group }: Place,
-    shown: { after: string; form: { email: string; role: Role }; problem: string | null },
-  ): Promise<FastifyReply> {
-    const { rows: invitations, next } = await pageOf(
-      (part) => listInvitations(db, group?.id ?? null, part),
-      { after: shown.after, limit: invitationsPerPage },
-      ({ id }) => id,
-    )
-    return invitationsPage(reply, session, {
+    place: Place,
+    shown: { form: { email: string; role: Role }; problem: string | null },
+  ): FastifyReply {
+    return newInvitationPage(reply, session, {
       ...shown,
-      group,
-      url: urlOf({ group }),
-      invitations,
-      next,
+      group: place.group,
+      listUrl: urlOf(place),
       roles,
       hasMail: config.mail !== null,
       isSignUpClosed: config.signUp === 'closed',
@@ -147,9 +157,19 @@ function invitationPages({ config, db }: AppContext) {
   }
 
   return {
-    show(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+    async list(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
       const { after } = readQuery(ListQuery, request)
-      return list(reply, session, place, { after, form: emptyForm, problem: null })
+      const { group } = place
+      const { rows: invitations, next } = await pageOf(
+        (part) => listInvitations(db, group?.id ?? null, part),
+        { after, limit: invitationsPerPage },
+        ({ id }) => id,
+      )
+      return invitationsPage(reply, session, { group, listUrl: urlOf(place), invitations, next })
+    },
+
+    form(reply: FastifyReply, session: Session, place: Place) {
+      return showForm(reply, session, place, { form: emptyForm, problem: null })
     },
 
     async make(
@@ -161,7 +181,7 @@ function invitationPages({ config, db }: AppContext) {
       const form = readForm(InvitationForm, request)
       const { group } = place
       const refuse = (status: number, problem: string) =>
-        list(reply.code(status), session, place, { after: '', form, problem })
+        showForm(reply.code(status), session, place, { form, problem })
       const obstacle = group === null ? explainNoNewAccounts(config) : null
       if (obstacle !== null) return refuse(403, `${obstacle}.`)
       const blockedSeconds = await countInvitation(db, session.account.id)
@@ -176,7 +196,7 @@ function invitationPages({ config, db }: AppContext) {
         if (url !== null) {
           const back = urlOf(place)
           const about = { group: group?.name ?? null, link: url, email, expiresAt }
-          return newInvitationPage(reply, session, { ...about, url: back })
+          return madeInvitationPage(reply, session, { ...about, listUrl: back })
         }
       } catch (error) {
         const rule = brokenConstraint(error)

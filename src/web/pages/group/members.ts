@@ -49,23 +49,31 @@ const membersPage = page<{
   repository: VisibleRepository | null
   members: ShownMember[]
   roles: readonly Role[]
-  /** What was refused in the form of a new member, and in the row of a member. Null when another form was sent. */
-  form: MemberChoice | null
-  row: MemberChoice | null
+  /** Why a change of a member was refused. */
   problem: string | null
   next: string | null
 }>('pages/members')
+const newMemberPage = page<{
+  place: Place
+  repository: VisibleRepository | null
+  roles: readonly Role[]
+  form: MemberChoice
+  problem: string | null
+}>('pages/new-member')
 
 const MembersQuery = z.object({ after: text })
 const UsernameQuery = z.object({ username: text })
 const username = text.transform((name) => name.trim())
-/** `row` is for the form in the row of a member. */
+/** `row` is for the menu of a member. */
 const MemberForm = z.object({ username, role: z.enum(roles), row: z.literal('yes').optional() })
 const RemovalForm = z.object({ username })
 
 type MembersRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
 
-/** `/<group>/-/members` and `/<group>/<name>/-/members`: roles on a whole group, and on one repository. */
+/**
+ * `/<group>/-/members` and `/<group>/<name>/-/members`: roles on a whole group, and on one repository. Below `…/new` is the
+ * form that adds a member.
+ */
 export async function memberPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
@@ -79,29 +87,41 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       }),
     )
 
-    app.post<{ Params: MembersRequest['params'] }>(
-      url,
-      signedIn(
-        context,
-        { form: (request) => membersUrl(request.params) },
-        async ({ session, by, prove }, request, reply) => {
-          const place = await placeOf(request, session, 'manage')
-          const { row, ...form } = readForm(MemberForm, request)
-          if (form.role === 'admin') {
-            const act = place.group === null ? 'appointAdmin' : 'appointGroupAdmin'
-            await prove(act)
-          }
-          // Another admin may have removed the member since this page was loaded. The row must not add the member again.
-          const problem = await change(by, place, { ...form, mustBeMember: row !== undefined })
-          if (problem !== null) {
-            const shown = row ? { row: form } : { form }
-            return showMembers(reply.code(400), session, place, { ...shown, problem })
-          }
-          leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
-          return reply.redirect(membersUrl(request.params), 303)
-        },
-      ),
+    app.get<{ Params: MembersRequest['params'] }>(
+      `${url}/new`,
+      signedIn(context, async ({ session }, request, reply) => {
+        const place = await placeOf(request, session, 'manage')
+        return showForm(reply, session, place, { form: { username: '', role: 'guest' }, problem: null })
+      }),
     )
+
+    // The URL of the list takes the menus of its members, and this form too: programs post there.
+    for (const below of ['', '/new']) {
+      app.post<{ Params: MembersRequest['params'] }>(
+        `${url}${below}`,
+        signedIn(
+          context,
+          { form: (request) => `${membersUrl(request.params)}${below}` },
+          async ({ session, by, prove }, request, reply) => {
+            const place = await placeOf(request, session, 'manage')
+            const { row, ...form } = readForm(MemberForm, request)
+            if (form.role === 'admin') {
+              const act = place.group === null ? 'appointAdmin' : 'appointGroupAdmin'
+              await prove(act)
+            }
+            // Another admin may have removed the member since this page was loaded. The row must not add the member again.
+            const problem = await change(by, place, { ...form, mustBeMember: row !== undefined })
+            if (problem !== null) {
+              reply.code(400)
+              if (row) return showMembers(reply, session, place, { problem })
+              return showForm(reply, session, place, { form, problem })
+            }
+            leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
+            return reply.redirect(membersUrl(request.params), 303)
+          },
+        ),
+      )
+    }
 
     app.get<{ Params: MembersRequest['params'] }>(
       `${url}/remove`,
@@ -188,10 +208,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     reply: FastifyReply,
     session: Session,
     place: Place,
-    {
-      after = '',
-      ...shown
-    }: { after?: string; form?: MemberChoice; row?: MemberChoice; problem: string | null },
+    { after = '', problem }: { after?: string; problem: string | null },
   ): Promise<FastifyReply> {
     const { rows: members, next } = await pageOf(
       (part) => list(place, part),
@@ -199,15 +216,22 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       ({ username }) => username,
     )
     return membersPage(reply, session, {
-      form: null,
-      row: null,
-      ...shown,
       place,
       repository: place.repository,
       members,
       roles,
+      problem,
       next,
     })
+  }
+
+  function showForm(
+    reply: FastifyReply,
+    session: Session,
+    place: Place,
+    shown: { form: MemberChoice; problem: string | null },
+  ): FastifyReply {
+    return newMemberPage(reply, session, { ...shown, place, repository: place.repository, roles })
   }
 
   async function list({ target }: Place, part: ListPart): Promise<ShownMember[]> {
