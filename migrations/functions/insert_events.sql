@@ -4,10 +4,13 @@
 create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$
 begin
   with inserted as (
-    insert into event (id, happened_at, action, account_id, application_id, repository_id, group_id, package, version,
-                       actor_id, token_kind, token_id, via, address, user_agent, request_id, details)
+    insert into event (id, happened_at, action, account_id, application_id, repository_id, group_id, in_group_id, package,
+                       version, actor_id, token_kind, token_id, via, address, user_agent, request_id, details)
     select coalesce(e.id, nextval('event_id_seq')), coalesce(e.happened_at, now()), e.action, e.account_id, e.application_id,
-           e.repository_id, e.group_id, e.package, e.version,
+           e.repository_id, e.group_id,
+           coalesce(e.in_group_id, e.group_id,
+                    (select coalesce(r.group_id, r.deleted_from_id) from repository r where r.id = e.repository_id)),
+           e.package, e.version,
            coalesce(e.actor_id, (the_actor ->> 'accountId')::bigint),
            coalesce(e.token_kind, the_actor #>> '{token,kind}'), coalesce(e.token_id, (the_actor #>> '{token,tokenId}')::bigint),
            coalesce(e.via, the_actor ->> 'via'), coalesce(e.address, (the_actor ->> 'ip')::inet),

@@ -1,5 +1,5 @@
 -- Trigger function for events: an update may only erase the client IP, erase the names of a deleted account in the
--- details, or raise the attempts of a counted event (note_counted_event).
+-- details, raise the attempts of a counted event (note_counted_event), or add the group of an event of before.
 create or replace function refuse_event_change() returns trigger language plpgsql as $$
 declare
   former constant jsonb := to_jsonb(old);
@@ -14,6 +14,9 @@ begin
      and to_jsonb(new) = jsonb_set(former, '{details}', new.details)
      and new.details - array['attempts', 'last_at'] = old.details - array['attempts', 'last_at']
      and (new.details ->> 'attempts')::integer > coalesce((old.details ->> 'attempts')::integer, 1) then
+    return new;
+  end if;
+  if old.in_group_id is null and to_jsonb(new) = jsonb_set(former, '{in_group_id}', to_jsonb(new.in_group_id)) then
     return new;
   end if;
   raise exception '% is append-only', tg_table_name using errcode = 'insufficient_privilege';

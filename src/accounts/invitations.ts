@@ -65,17 +65,20 @@ export async function insertInvitation(
 interface EventOfInvitation {
   /** The inviter, or null for a command. In the event of an acceptance it is who accepts. */
   aboutId: string | null
+  groupId: string | null
   details: Record<string, unknown>
 }
 
-const eventOfInvitation = `inviter_id as "aboutId", jsonb_strip_nulls(jsonb_build_object('email', email, 'role', role,
+const eventOfInvitation = `inviter_id as "aboutId", group_id as "groupId", jsonb_strip_nulls(jsonb_build_object('email', email, 'role', role,
   'group', (select name from repository_group where id = group_id))) as details`
 
 function eventOf(
   action: 'invitation-created' | 'invitation-accepted' | 'invitation-withdrawn',
-  { aboutId, details }: EventOfInvitation,
+  { aboutId, groupId, details }: EventOfInvitation,
 ): NewEvent {
-  return { action, ...(aboutId !== null && { accountId: aboutId }), details }
+  // The activity of the group has the event of the role that an accepted invitation gives.
+  const place = action !== 'invitation-accepted' && { inGroupId: groupId }
+  return { action, ...(aboutId !== null && { accountId: aboutId }), ...place, details }
 }
 
 /** Marks an invitation as accepted by an account, and writes the event. */

@@ -55,6 +55,13 @@ const acts = {
   createRepository: { on: 'group', scope: 'group-resource:rw', role: 'admin' },
   restoreRepository: { on: 'group', scope: 'registry-delete:rw', role: 'admin' },
   readGroup: { on: 'group', scope: 'group-manage:r', role: 'admin' },
+  // They contain the events of the group's repositories.
+  readGroupEvents: {
+    on: 'group',
+    scope: 'group-manage:r',
+    moreScopes: ['registry-manage:r'],
+    role: 'admin',
+  },
   manageGroup: { on: 'group', scope: 'group-manage:rw', role: 'admin' },
   appointGroupAdmin: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   releaseVendor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },

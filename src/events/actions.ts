@@ -106,3 +106,149 @@ export const registryWords = {
 } as const
 
 export type RegistryAction = keyof typeof registryWords
+
+/** Returns whether an action is about accounts, their credentials and applications. */
+export function isIdentityAction(action: string): action is IdentityAction {
+  return action in identityWords
+}
+
+/** Actions by what they are about, for filters. */
+export const areas = {
+  packages: {
+    words: 'Packages',
+    actions: [
+      'publish',
+      'import',
+      'delete',
+      'restore',
+      'purge',
+      'abandon',
+      'unabandon',
+      'quarantine',
+      'release',
+      'advise',
+      'withdraw',
+    ],
+  },
+  upstreams: {
+    words: 'Upstreams and vendors',
+    actions: [
+      'add-upstream',
+      'set-upstream',
+      'remove-upstream',
+      'claim-vendor',
+      'release-vendor',
+      'request-package',
+      'approve-package',
+      'allow-versions',
+      'mirror-package',
+      'drop-versions',
+      'upstream-gone',
+      'archive-alarm',
+      'accept-archive',
+      'forget-archive',
+      'contest-package',
+      'decide-package',
+    ],
+  },
+  settings: {
+    words: 'Groups and repositories',
+    actions: [
+      'create-repository',
+      'change-repository',
+      'rename-repository',
+      'delete-repository',
+      'restore-repository',
+      'create-group',
+      'set-group',
+      'rename-group',
+      'delete-group',
+    ],
+  },
+  members: {
+    words: 'Members and roles',
+    actions: [
+      'set-group-member',
+      'remove-group-member',
+      'set-member',
+      'remove-member',
+      'invitation-created',
+      'invitation-accepted',
+      'invitation-withdrawn',
+      'groups-changed',
+      'admin-granted',
+      'admin-removed',
+    ],
+  },
+  tokens: {
+    words: 'Tokens',
+    actions: [
+      'token-created',
+      'token-first-used',
+      'token-revoked',
+      'create-deploy-token',
+      'deploy-token-first-used',
+      'revoke-deploy-token',
+    ],
+  },
+  accounts: {
+    words: 'Accounts and sign-in',
+    actions: [
+      'sign-in',
+      'sign-in-failed',
+      'sign-in-locked',
+      'sign-out',
+      'session-ended',
+      'password-changed',
+      'reset-link-created',
+      'password-reset-requested',
+      'second-factor-added',
+      'second-factor-removed',
+      'second-factor-failed',
+      'recovery-codes-created',
+      'recovery-code-used',
+      'email-changed',
+      'email-verified',
+      'account-created',
+      'account-renamed',
+      'account-disabled',
+      'account-enabled',
+      'account-deleted',
+      'identity-linked',
+      'identity-unlinked',
+    ],
+  },
+  applications: {
+    words: 'Applications',
+    actions: [
+      'application-registered',
+      'application-pending',
+      'application-approved',
+      'application-suspended',
+      'application-declined',
+      'application-changed',
+      'application-secret-rotated',
+      'consent-given',
+      'consent-narrowed',
+      'authorization-withdrawn',
+      'code-replayed',
+      'refresh-token-reused',
+    ],
+  },
+} as const satisfies Record<string, { words: string; actions: readonly (IdentityAction | RegistryAction)[] }>
+
+export type Area = keyof typeof areas
+
+export const areaNames = Object.keys(areas) as Area[]
+
+/** The areas and actions that a filter can name. */
+export const filterableActions: readonly string[] = [
+  ...areaNames,
+  ...Object.keys(registryWords),
+  ...identityActions,
+]
+
+/** Returns the actions of an area, or the action itself. */
+export function actionsOf(areaOrAction: string): readonly string[] {
+  return areaOrAction in areas ? areas[areaOrAction as Area].actions : [areaOrAction]
+}

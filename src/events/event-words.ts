@@ -1,12 +1,19 @@
 import { formatTime } from '../domain/formats.ts'
 import { shortenText } from '../domain/plain-text.ts'
-import { identityWords, registryWords } from './actions.ts'
+import { identityWords, isIdentityAction, registryWords } from './actions.ts'
 import type { IdentityEvent } from './identity-events.ts'
 import type { RegistryEvent } from './registry-events.ts'
 
-/** Describes an action: `Signed in`. An action of a newer release is shown by its name. */
+const words: Record<string, string> = { ...registryWords, ...identityWords }
+
+/** Describes an action: `Signed in`, or `published`. An action of a newer release is shown by its name. */
 export function describeAction(action: string): string {
-  return (identityWords as Record<string, string>)[action] ?? action
+  return words[action] ?? action.replaceAll('-', ' ')
+}
+
+/** Returns words with a capital first letter. */
+export function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 /** Names the subject of an event in a few words, such as a token's name. Empty when there is nothing to add. */
@@ -131,15 +138,13 @@ export interface EventWords {
   more: string
 }
 
-/** Describes an event. The names of its repository, package and version are not part of the words. */
-export function describeEvent(
+/** Puts an event into words. The names of its repository, package and version are not part of the words. */
+export function putIntoWords(
   event: Pick<RegistryEvent, 'details'> & { action: string; application?: string | null },
 ): EventWords {
   const { action, details, application = null } = event
-  if (action in identityWords) {
-    return { said: describeAction(action), more: describeSubject({ application, details }) }
-  }
-  const said = (registryWords as Record<string, string>)[action] ?? action.replaceAll('-', ' ')
+  const said = describeAction(action)
+  if (isIdentityAction(action)) return { said, more: describeSubject({ application, details }) }
   if (typeof details['username'] === 'string') return wordsOfRole(said, details)
   return { said, more: describeMore(details) }
 }

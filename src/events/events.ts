@@ -13,6 +13,8 @@ export interface NewEvent {
   repositoryId?: string | null
   /** Set only for an event of a whole group. */
   groupId?: string
+  /** The group in whose activity the event is, if it is not that of its group or repository. */
+  inGroupId?: string | null
   /** Null for an event of the repository itself. */
   packageName?: string | null
   /** Null for an event of the whole package. */
@@ -61,6 +63,7 @@ function rowOf({
   applicationId,
   repositoryId,
   groupId,
+  inGroupId,
   packageName,
   version,
   details,
@@ -71,6 +74,7 @@ function rowOf({
     application_id: applicationId,
     repository_id: repositoryId,
     group_id: groupId,
+    in_group_id: inGroupId,
     package: packageName,
     version,
     details,

@@ -47,14 +47,16 @@ export interface EventFilter {
 const nameOf = (id: string, username: string) =>
   `case when ${id} is null then null else coalesce(${username}, 'deleted account') end`
 
-const eventColumns = `e.id, e.happened_at as "happenedAt", e.action, ${nameOf('e.account_id', 'u.username')} as username,
+/** SQL for the columns of an identity event `e`, with `eventJoins`. */
+export const identityColumns = `e.id, e.happened_at as "happenedAt", e.action, ${nameOf('e.account_id', 'u.username')} as username,
             c.name as application, c.client_id as "clientId", ${nameOf('e.actor_id', 'a.username')} as actor, e.via,
             host(e.address) as ip, e.user_agent as "userAgent", e.request_id as "requestId", e.details`
 
 /** SQL that tells whether an event `e` is an identity event. Ids are unique among these. */
 export const isIdentityEvent = 'e.repository_id is null and e.group_id is null'
 
-const eventJoins = `left join account u on u.id = e.account_id
+/** SQL that joins the accounts and the application of an event `e`. */
+export const eventJoins = `left join account u on u.id = e.account_id
        left join account a on a.id = e.actor_id
        left join application c on c.id = e.application_id`
 
@@ -107,7 +109,7 @@ export async function listIdentityEvents(
                               order by happened_at desc limit 1) + ${concurrentIds}`)
   }
   const { rows } = await db.query<IdentityEvent>(
-    `select ${eventColumns}
+    `select ${identityColumns}
        from (select e.* from event e where ${conditions.join(' and ')} order by id desc limit $2) e
        ${eventJoins}
       order by e.id desc`,
@@ -119,7 +121,7 @@ export async function listIdentityEvents(
 /** Finds an event. Null when it is unknown, or was removed because of its age. */
 export async function findIdentityEvent(db: Queryable, id: string): Promise<IdentityEvent | null> {
   const { rows } = await db.query<IdentityEvent>(
-    `select ${eventColumns} from event e ${eventJoins} where e.id = $1 and ${isIdentityEvent}`,
+    `select ${identityColumns} from event e ${eventJoins} where e.id = $1 and ${isIdentityEvent}`,
     [id],
   )
   return rows[0] ?? null
@@ -136,7 +138,7 @@ export async function logIdentityEvents(tx: pg.PoolClient, log: Log, limit: numb
         where event_id in (select event_id from unlogged_identity_event order by event_id limit $1 for update skip locked)
        returning event_id
      )
-     select ${eventColumns}
+     select ${identityColumns}
        from taken t
       cross join lateral (select e.* from event e where e.id = t.event_id and ${isIdentityEvent} limit 1) e
        ${eventJoins}

@@ -1,7 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { UsedToken } from '../domain/principal.ts'
+import type { Principal, UsedToken } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { RegistryAction } from './actions.ts'
 
@@ -12,8 +12,9 @@ export interface RegistryEvent {
   packageName: string | null
   version: string | null
   action: RegistryAction
-  /** Null when no account made the change. `deleted account` when the account was deleted. */
-  username: string | null
+  /** The account that acted. Null when no account did. `deleted account` when the account was deleted. */
+  actor: string | null
+  via: Principal['via'] | null
   tokenKind: UsedToken['kind'] | null
   tokenId: string | null
   /** The name of a deploy token. Null for other tokens. */
@@ -34,15 +35,16 @@ export const isRegistryEvent = '(e.repository_id is not null or e.group_id is no
 /** SQL for the name of the account `u` that caused an event `e`. An event stays when its account is deleted. */
 const actorName =
   "case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end"
+/** SQL for the column with the name of the deploy token of an event `e`. */
+export const tokenNameColumn = `(select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
+
 /** SQL for columns of an event `e` with the account `u`. */
 const commonColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            ${actorName} as username,
-            e.token_kind as "tokenKind", e.token_id as "tokenId",
-            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
+            ${actorName} as actor, e.via, e.token_kind as "tokenKind", e.token_id as "tokenId", ${tokenNameColumn}`
 const eventColumns = `${commonColumns}, host(e.address) as ip, e.details`
 
 /** SQL for the column of `SeenEvent`. The parameter is the reader's account, or null. */
-const ownTokenColumn = (reader: `$${number}`) =>
+export const ownTokenColumn = (reader: `$${number}`) =>
   `(select name from personal_token where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader})
               as "ownTokenName"`
 
@@ -74,7 +76,7 @@ const concernsRepository = `(
  * sees only those of the group that concern the repository, without client IPs and the names of other repositories. Of
  * the tokens, only an admin token reads them as a site administrator.
  */
-export async function listEvents(
+export async function listRepositoryEvents(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
@@ -157,54 +159,4 @@ export async function findPackageActor(
     [repositoryId, packageName, action, version, moment],
   )
   return rows[0]?.username ?? null
-}
-
-/** An event of any repository or group, even of a deleted one. */
-export interface SiteEvent extends RegistryEvent {
-  /** The path, such as `acme/php`. For a deleted repository it is the last path. Null for an event of a group. */
-  repositoryPath: string | null
-  /** Null for an event of a repository, and for a deleted group. */
-  groupName: string | null
-}
-
-/**
- * Lists the events of the whole site, the latest first. With a path, it lists the events of the repositories that have
- * the path, or had it when they were deleted. `after` is the id of an event.
- */
-export async function listSiteEvents(
-  db: Queryable,
-  path: string | null,
-  { after, limit }: ListPart,
-): Promise<SiteEvent[]> {
-  const before = readRowId(after)
-  const page = '($2::bigint is null or id < $2) order by id desc limit $3'
-  const found =
-    path === null
-      ? `select e.id from event e where ($1::text is null) and ${isRegistryEvent} and ${page}`
-      : `select e.id
-           from (select r.id from repository r join repository_group g on g.id = r.group_id
-                  where g.name = split_part($1, '/', 1) and r.name = split_part($1, '/', 2)
-                  union
-                 select repository_id from event
-                  where action = 'delete-repository' and details ->> 'path' = $1) as known (repository_id)
-          cross join lateral (select id from event
-                               where repository_id = known.repository_id and ${page}) e
-          order by e.id desc limit $3`
-  const { rows } = await db.query<SiteEvent>(
-    `select ${eventColumns},
-            g.name as "groupName",
-            coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
-                       where r.id = e.repository_id),
-                     -- The last event of a deleted repository contains its path.
-                     (select d.details ->> 'path' from event d
-                       where d.repository_id = e.repository_id and d.action = 'delete-repository'
-                       order by d.id desc limit 1)) as "repositoryPath"
-       from (${found}) found
-       join event e on e.id = found.id and ${isRegistryEvent}
-       left join account u on u.id = e.actor_id
-       left join repository_group g on g.id = e.group_id
-      order by e.id desc`,
-    [path, before, limit],
-  )
-  return rows
 }

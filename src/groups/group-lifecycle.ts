@@ -215,7 +215,10 @@ export async function removeGroup(
       repositories.push(path)
       if (!withRepositories) continue
       await deleteRepository(tx, id)
-      if (!isDeleted) await note(tx, by, { repositoryId: id }, 'delete-repository', { path })
+      if (!isDeleted) {
+        const place = { repositoryId: id, inGroupId: group.id }
+        await note(tx, by, place, 'delete-repository', { path })
+      }
     }
     if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
     await deleteGroup(tx, group.id)
@@ -231,7 +234,7 @@ function groupsAreForOperators(): Refusal {
 async function note(
   tx: pg.PoolClient,
   by: Principal,
-  subject: { repositoryId: string } | { groupId: string },
+  subject: { repositoryId: string; inGroupId?: string } | { groupId: string },
   action: RegistryAction,
   details: Record<string, unknown>,
 ): Promise<void> {

@@ -153,7 +153,7 @@ async function touchFirstOfDeployToken(db: Queryable, by: Principal, id: string)
      )
      select insert_events(
               the_events => jsonb_build_array(jsonb_build_object(
-                'action', 'deploy-token-first-used',
+                'action', 'deploy-token-first-used', 'in_group_id', used.group_id,
                 'details', jsonb_build_object('name', used.name, 'deploy_token', used.id, 'group', g.name))),
               the_actor => $2)
        from used join repository_group g on g.id = used.group_id`,

@@ -6,7 +6,7 @@ import { rememberOrigin } from '../../src/accounts/sign-in-origins.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { insertEvent } from '../../src/events/events.ts'
-import { listEvents } from '../../src/events/registry-events.ts'
+import { listRepositoryEvents } from '../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import { anIdentity, aStoredPasskey, removePassword } from '../support/account-rows.ts'
 import { aName, anAccount, anAdminToken, aPersonalToken } from '../support/actors.ts'
@@ -255,7 +255,7 @@ describe('svc account delete', () => {
       { username: heir.username, name: '', role: 'admin' },
     ])
     const repository = await findRepositoryByPath(svc.db, `${group}/php`)
-    const [event] = await listEvents(svc.db, repository?.id ?? '', { after: null, limit: 1 })
+    const [event] = await listRepositoryEvents(svc.db, repository?.id ?? '', { after: null, limit: 1 })
     expect(event).toMatchObject({
       action: 'set-group-member',
       details: { username: heir.username, role: 'admin' },
@@ -274,8 +274,8 @@ describe('svc account delete', () => {
     const { id: repositoryId = '' } = (await findRepositoryByPath(svc.db, `${group}/php`)) ?? {}
     await insertEvent(svc.db, { ...operator, accountId: id }, { repositoryId, action: 'publish' })
     await svc.json('account', 'delete', username, '--force')
-    const [event] = await listEvents(svc.db, repositoryId, { after: null, limit: 1 })
-    expect(event?.username).toBe('deleted account')
+    const [event] = await listRepositoryEvents(svc.db, repositoryId, { after: null, limit: 1 })
+    expect(event?.actor).toBe('deleted account')
 
     const reserved =
       'This username belonged to another account, which was renamed or deleted less than 90 days ago. Choose another.'

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { listEvents } from '../../src/events/registry-events.ts'
+import { listRepositoryEvents } from '../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import { storedAccount } from '../support/account-rows.ts'
 import { anAccount, roleIn } from '../support/actors.ts'
@@ -64,7 +64,7 @@ describe('svc group, repository and member', () => {
     await svc.json('member', 'set', 'noted', 'bob', 'none')
     await svc.fail('member', 'set', 'noted', 'ann', 'none')
     const repository = await findRepositoryByPath(svc.db, 'noted/php')
-    const events = await listEvents(svc.db, repository?.id ?? '', { after: null, limit: 10 })
+    const events = await listRepositoryEvents(svc.db, repository?.id ?? '', { after: null, limit: 10 })
     expect(events.map(({ action, details }) => [action, details])).toEqual([
       ['remove-group-member', { username: 'bob', from: { role: 'guest' } }],
       ['remove-member', { username: 'bob', from: { role: 'developer' } }],
@@ -74,9 +74,9 @@ describe('svc group, repository and member', () => {
       ['create-group', { name: 'noted', username: 'ann', role: 'admin' }],
     ])
     const [, second] = events
-    expect(await listEvents(svc.db, repository?.id ?? '', { after: second?.id ?? '', limit: 1 })).toEqual([
-      events[2],
-    ])
+    expect(
+      await listRepositoryEvents(svc.db, repository?.id ?? '', { after: second?.id ?? '', limit: 1 }),
+    ).toEqual([events[2]])
   })
 
   it('list in parts, change and delete, each with an event', async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { describeEvent } from '../../src/events/event-words.ts'
+import { areaNames, areas, identityWords, registryWords } from '../../src/events/actions.ts'
+import { putIntoWords } from '../../src/events/event-words.ts'
 
 describe('the words of an event', () => {
   it.each([
@@ -64,6 +65,16 @@ describe('the words of an event', () => {
     ['application-changed', { changed: ['logo', 'name'] }, 'Application changed', 'logo name'],
     ['invent-something', {}, 'invent something', ''],
   ])('%s %j', (action, details, said, more) => {
-    expect(describeEvent({ action, details })).toEqual({ said, more })
+    expect(putIntoWords({ action, details })).toEqual({ said, more })
+  })
+})
+
+describe('the areas of a filter', () => {
+  it('have every action once, except those that an event of the group repeats', () => {
+    const all = areaNames.flatMap((area) => [...areas[area].actions])
+    const repeated = ['deploy-token-created', 'deploy-token-revoked']
+    expect([...all, ...repeated].sort()).toEqual(
+      [...Object.keys(identityWords), ...Object.keys(registryWords)].sort(),
+    )
   })
 })

@@ -82,6 +82,8 @@ function registries(): Stop[] {
         (page) => submit(page, { Username: 'nobody' }, 'Add member'),
       ],
       'group-members-remove': '/acme/-/members/remove?username=bob',
+      'group-activity': '/acme/-/activity',
+      'group-activity-filtered': '/acme/-/activity?action=members',
       'group-invitations': '/acme/-/invitations',
       'group-invitation-new': '/acme/-/invitations/new',
       'group-invitation-made': ['/acme/-/invitations/new', (page) => press(page, 'Invite')],

@@ -1,15 +1,30 @@
 import * as z from 'zod'
+import { findAccountByUsername } from '../../accounts/accounts.ts'
+import { decideOnSite } from '../../domain/permissions.ts'
 import { tokenKinds } from '../../domain/secrets.ts'
-import { listEvents, listSiteEvents, type RegistryEvent } from '../../events/registry-events.ts'
+import { isPlainIp } from '../../domain/setting-formats.ts'
+import { filterableActions } from '../../events/actions.ts'
+import {
+  type Event as AnyEvent,
+  type AuditFilter,
+  listEvents,
+  listGroupEvents,
+  means,
+} from '../../events/event-list.ts'
+import { listRepositoryEvents, type RegistryEvent } from '../../events/registry-events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
+import { GroupPath } from './groups.ts'
 import type { ApiContext } from './guards.ts'
-import { guardAdministrator, guardRepository } from './guards.ts'
+import { guardAdministrator, guardGroup, guardRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
 const Event = z
   .object({
-    id: z.int().meta({ description: 'Grows with every event', example: 4711 }),
+    id: z.int().meta({
+      description: 'Not unique: an event of an account and another one may have the same',
+      example: 4711,
+    }),
     happened_at: Moment.meta({ description: 'When it happened' }),
     action: z.string().meta({ description: 'What happened', example: 'publish' }),
     package: z
@@ -43,7 +58,7 @@ const Event = z
   })
   .meta({ id: 'Event' })
 
-const SiteEvent = Event.extend({
+const ListedEvent = Event.extend({
   repository: z
     .string()
     .nullable()
@@ -52,19 +67,76 @@ const SiteEvent = Event.extend({
     .string()
     .nullable()
     .meta({ description: 'Set when the event is about a whole group', example: 'acme' }),
-}).meta({ id: 'SiteEvent' })
+  about_account: z
+    .string()
+    .nullable()
+    .meta({ description: 'The account that an event of accounts is about', example: 'alice' }),
+  application: z
+    .string()
+    .nullable()
+    .meta({ description: 'Name of the application that the event is about', example: 'Build service' }),
+  via: z
+    .enum(['browser', 'api', 'command', 'application'])
+    .nullable()
+    .meta({ description: 'How it was done; null for svc itself' }),
+  user_agent: z
+    .string()
+    .nullable()
+    .meta({ description: 'User-Agent header. Only site administrators see it', example: 'Composer/2.8' }),
+  request_id: z
+    .string()
+    .nullable()
+    .meta({ description: 'Id of the request in the log. Only site administrators see it', example: 'req-1' }),
+}).meta({ id: 'ListedEvent' })
 
-const SiteEventsQuery = PageQuery.extend({
+const username = z.string().max(39)
+const GroupEventsQuery = PageQuery.extend({
+  account: username.optional().meta({
+    description: 'Only events about this account, what it did, and changes of its roles',
+    example: 'alice',
+  }),
+  action: z
+    .string()
+    .refine((action) => filterableActions.includes(action), { message: 'must be an action or an area' })
+    .optional()
+    .meta({
+      description: 'Only this action, or the actions of an area, such as `packages`, `members` or `settings`',
+      example: 'delete-repository',
+    }),
   repository: z
     .string()
     .regex(/^[^/\0]{1,64}\/[^/\0]{1,100}$/, { message: 'must be a path such as acme/php' })
     .optional()
     .meta({ description: 'Only events of repositories that have, or had, this path', example: 'acme/php' }),
+  package: z
+    .string()
+    .max(300)
+    .regex(/^[^\0]*$/)
+    .optional()
+    .meta({ description: 'Only events of this package', example: 'acme/hello' }),
+  means: z.enum(means).optional().meta({ description: 'Only what was done in this way' }),
+  since: z.iso
+    .datetime()
+    .optional()
+    .meta({ description: 'Only events from this time on', example: '2027-01-31T13:45:00Z' }),
+  until: z.iso
+    .datetime()
+    .optional()
+    .meta({ description: 'Only events before this time', example: '2027-02-28T13:45:00Z' }),
+})
+const SiteEventsQuery = GroupEventsQuery.extend({
+  actor: username.optional().meta({ description: 'Only what this account did', example: 'alice' }),
+  ip: z
+    .string()
+    .refine(isPlainIp, { message: 'must be an IP address' })
+    .optional()
+    .meta({ description: 'Only events from this client IP', example: '192.0.2.17' }),
 })
 
-/** Events of a repository, `…/events`, and of the whole site for its administrators, `/api/events`. */
+/** Events of a repository or a group, `…/events`, and of the whole site for its administrators, `/api/events`. */
 export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const mayRead = guardRepository('readSettings', context)
+  const mayReadGroup = guardGroup('readGroupEvents', context)
   const mayReadAll = guardAdministrator('readSiteEvents', context)
 
   app.get(
@@ -83,9 +155,31 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
       const { repositoryId, access } = mayRead.granted(request)
       return readPage(
         { request, reply, config: context.config },
-        (part) => listEvents(context.db, repositoryId, part, access),
+        (part) => listRepositoryEvents(context.db, repositoryId, part, access),
         ({ id }) => id,
         describeEvent,
+      )
+    },
+  )
+
+  app.get(
+    '/groups/:group/events',
+    endpoint(mayReadGroup, {
+      operationId: 'listGroupEvents',
+      tag: 'Groups',
+      summary: 'List the events of a group and its repositories, also deleted ones, latest first',
+      params: GroupPath,
+      querystring: GroupEventsQuery,
+      response: { 200: z.array(ListedEvent) },
+    }),
+    async (request, reply) => {
+      const { groupId, accountId } = mayReadGroup.granted(request)
+      const filter = await filterOf(request.query)
+      return readPage(
+        { request, reply, config: context.config },
+        (part) => listGroupEvents(context.db, groupId, filter, part, accountId),
+        ({ key }) => key,
+        describeListedEvent,
       )
     },
   )
@@ -95,33 +189,69 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
     endpoint(mayReadAll, {
       operationId: 'listSiteEvents',
       tag: 'Repositories',
-      summary: 'List the events of all repositories, also deleted ones, for site administrators',
+      summary: 'List the events of the whole site, latest first, for site administrators',
+      description:
+        'Events of accounts, tokens and applications are in the list when the token also has the scope `group-manage:r`.',
       querystring: SiteEventsQuery,
-      response: { 200: z.array(SiteEvent) },
+      response: { 200: z.array(ListedEvent) },
     }),
     async (request, reply) => {
+      const { accountId, credential } = mayReadAll.granted(request)
+      const leavesOutIdentities = decideOnSite(credential, 'readSite') !== 'allowed'
+      const filter = { ...(await filterOf(request.query)), leavesOutIdentities }
       return readPage(
         { request, reply, config: context.config },
-        (part) => listSiteEvents(context.db, request.query.repository ?? null, part),
-        ({ id }) => id,
-        ({ repositoryPath, groupName, ...event }) => ({
-          ...describeEvent(event),
-          repository: repositoryPath,
-          group: groupName,
-        }),
+        (part) => listEvents(context.db, filter, part, accountId),
+        ({ key }) => key,
+        describeListedEvent,
       )
     },
   )
+
+  async function filterOf(query: Partial<z.output<typeof SiteEventsQuery>>): Promise<AuditFilter> {
+    const { account, actor, action, repository, package: packageName, since, until, ip } = query
+    const idOf = async (name: string) => (await findAccountByUsername(context.db, name))?.id ?? null
+    return {
+      account: account === undefined ? null : { id: await idOf(account), username: account },
+      // An account that does not exist did nothing.
+      actorId: actor === undefined ? null : ((await idOf(actor)) ?? '0'),
+      action: action ?? null,
+      repositoryPath: repository ?? null,
+      packageName: packageName ?? null,
+      means: query.means ?? null,
+      ip: ip ?? null,
+      since: since === undefined ? null : new Date(since),
+      until: until === undefined ? null : new Date(until),
+    }
+  }
 }
 
-function describeEvent({ tokenKind, tokenId, tokenName, ...event }: RegistryEvent): z.input<typeof Event> {
+function describeListedEvent(event: AnyEvent): z.input<typeof ListedEvent> {
+  return {
+    ...describeEvent(event),
+    repository: event.repositoryPath,
+    group: event.groupName,
+    about_account: event.username,
+    application: event.application,
+    via: event.via,
+    user_agent: event.userAgent,
+    request_id: event.requestId,
+  }
+}
+
+function describeEvent({
+  tokenKind,
+  tokenId,
+  tokenName,
+  ...event
+}: Omit<RegistryEvent, 'action'> & { action: string }): z.input<typeof Event> {
   return {
     id: Number(event.id),
     happened_at: event.happenedAt.toISOString(),
     action: event.action,
     package: event.packageName,
     version: event.version,
-    account: event.username,
+    account: event.actor,
     token: tokenKind && { kind: tokenKind, id: Number(tokenId), name: tokenName },
     ip: event.ip,
     details: event.details,

@@ -6,7 +6,7 @@ import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { formatCount } from '../../domain/formats.ts'
 import { pageOf } from '../../domain/paging.ts'
-import { describeEvent } from '../../events/event-words.ts'
+import { putIntoWords } from '../../events/event-words.ts'
 import {
   type AccessibleGroup,
   type AccessibleRepository,
@@ -135,7 +135,7 @@ async function showDashboard(
     hasMoreGroups: groups.next !== null,
     events: latestOfPackages(events)
       .slice(0, maxPackages)
-      .map((event) => ({ ...event, sentence: describeEvent(event).said })),
+      .map((event) => ({ ...event, sentence: putIntoWords(event).said })),
     needs: [...decisions.flatMap(needsOf), ...unprotected.map(needOf)].slice(0, maxNeeds),
     expiring,
     expiringDeployTokens,

@@ -11,6 +11,7 @@ import { exploreRoutes } from './explore.ts'
 import { activityRoutes } from './group/activity.ts'
 import { deployTokenPageRoutes } from './group/deploy-tokens.ts'
 import { groupPageRoutes } from './group/group.ts'
+import { groupActivityRoutes } from './group/group-activity.ts'
 import { groupSettingsRoutes } from './group/group-settings.ts'
 import { groupInvitationRoutes } from './group/invitations.ts'
 import { leaveGroupRoutes } from './group/leave.ts'
@@ -62,6 +63,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await deployTokenPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)
+    await groupActivityRoutes(app, context)
     await upstreamPageRoutes(app, context)
     await repositoryPageRoutes(app, context)
     await packagePageRoutes(app, { ...context, mirrors })

@@ -173,6 +173,12 @@ const twins: Record<Act, Twin> = {
     page: ['GET', '/{group}/-/members'],
     command: 'member list',
   },
+  readGroupEvents: {
+    kind: 'anyone',
+    api: ['GET', `${G}/events`],
+    page: ['GET', '/{group}/-/activity'],
+    command: 'event list',
+  },
   manageGroup: {
     kind: 'anyone',
     api: ['PATCH', G, {}],

@@ -69,8 +69,8 @@ describe('/<group>/-/deploy-tokens', () => {
     expect(await pull(repository.path, token)).toBe(401)
     expect((await send(`${url}/revoke`, { id })).statusCode).toBe(404)
     const activity = await open(`/${repository.path}/-/activity`)
-    expect(activity.body).toContain('created a deploy token: build server')
-    expect(activity.body).toContain('revoked a deploy token: build server')
+    expect(activity.body).toContain('Created a deploy token</strong> <span class="muted">build server')
+    expect(activity.body).toContain('Revoked a deploy token</strong> <span class="muted">build server')
   })
 
   it('asks for a proof again before it makes a token, 15 minutes after the last one', async () => {

@@ -3,7 +3,7 @@ import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
 import type { Role } from '../../../src/domain/permissions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { insertEvents } from '../../../src/events/events.ts'
-import { listEvents } from '../../../src/events/registry-events.ts'
+import { listRepositoryEvents } from '../../../src/events/registry-events.ts'
 import { findRepositoryByPath } from '../../../src/groups/repositories.ts'
 import {
   aGroup,
@@ -128,14 +128,14 @@ it('writes one event when a group is created, one when a repository is, and none
   }
   const repository = await findRepositoryByPath(t.db, `${group}/php`)
   const reader = { accountId: account.id, resourceScope: 'all', tokenKind: null, tokenId: null } as const
-  const events = await listEvents(t.db, repository?.id ?? '', { after: null, limit: 10 }, reader)
-  expect(events.map(({ action, username }) => [action, username])).toEqual([
+  const events = await listRepositoryEvents(t.db, repository?.id ?? '', { after: null, limit: 10 }, reader)
+  expect(events.map(({ action, actor }) => [action, actor])).toEqual([
     ['create-repository', account.username],
     ['create-group', account.username],
   ])
   const { body } = await open(`/${group}/php/-/activity`)
-  expect(body).toContain('created the repository')
-  expect(body).toContain(`created the group <span class="muted">${account.username} is admin`)
+  expect(body).toContain('Created the repository')
+  expect(body).toContain(`Created the group</strong> <span class="muted">${account.username} is admin`)
 })
 
 describe('/<group>/<name>/-/members', () => {
@@ -395,7 +395,7 @@ describe('the management pages of a repository', () => {
     expect((await stranger.open(url)).statusCode).toBe(404)
     const { body } = await open(`/${newPath}/-/activity`)
     expect(body).toContain(
-      `renamed the repository <span class="muted">${repository.path.split('/')[1]} → renamed`,
+      `Renamed the repository</strong> <span class="muted">${repository.path.split('/')[1]} → renamed`,
     )
   })
 
@@ -419,20 +419,20 @@ describe('the management pages of a repository', () => {
     const change = { repositoryId: repository.id, action: 'change-repository' } as const
     await insertEvents(t.db, { ...operator, accountId: account.id }, Array(60).fill(change))
     const first = await open(`${url}/-/activity`)
-    expect(first.body.match(/changed the settings/g)).toHaveLength(50)
+    expect(first.body.match(/Changed the settings/g)).toHaveLength(50)
     const [, next] = /href="([^"]+)">Older events/.exec(first.body) ?? []
     const second = await open(String(next))
-    expect(second.body).toContain('published')
+    expect(second.body).toContain('Published')
     expect(second.body).toContain('<code>1.0.0</code>')
-    expect(second.body).toContain('with your personal access token “my &lt;laptop&gt;”')
-    expect(second.body).toContain('with a personal access token')
+    expect(second.body).toContain('Your token “my &lt;laptop&gt;”')
+    expect(second.body).toContain('Personal token')
     expect(second.body).not.toContain('token #')
     const other = await anAccount(t.db)
     await aMember(t.db, other, repository, 'admin')
     const cookie = await signIn(t.app, other)
     for (const page of [String(next), `${url}/packages/acme/lib/-/activity`]) {
       const { body } = await t.app.inject({ url: page, headers: { cookie } })
-      expect(body.match(/with a personal access token/g)).toHaveLength(2)
+      expect(body.match(/Personal token/g)).toHaveLength(2)
       expect(body).not.toContain('laptop')
     }
   })

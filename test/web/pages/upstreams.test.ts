@@ -494,11 +494,11 @@ describe('the forms of vendors', () => {
     }
     const { body } = await look(`/${repository.path}/-/activity`, cookie)
     const told = body.slice(body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
-    for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
+    for (const sentence of ['Added the upstream public', 'Claimed the vendor ours', 'Approved psr/log']) {
       expect(told).toContain(sentence)
     }
-    expect(told).toContain('saw that an archive has changed psr/log 1.0.0 other bytes')
-    for (const act of ['accepted the new', 'forgot the stored']) {
+    expect(told).toContain('Saw that an archive has changed psr/log 1.0.0 other bytes')
+    for (const act of ['Accepted the new', 'Forgot the stored']) {
       expect(told).toContain(`${act} bytes of an archive psr/log 1.0.0 public, the alarm was: other bytes`)
     }
     expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(

@@ -30,7 +30,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { type ShownEvent, showEvent } from '../account/event-pages.ts'
+import { type ShownEvent, showEvent } from '../event-rows.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const applicationsPerPage = 50
@@ -286,7 +286,8 @@ async function describe(
 /** Lists who registered, reviewed and changed an application. Consents are left out, because there may be millions. */
 async function readHistory(db: Queryable, applicationId: string): Promise<ShownEvent[]> {
   const part = { after: null, limit: eventsInHistory }
-  return (await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)).map(showEvent)
+  const events = await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)
+  return events.map((event) => showEvent(event))
 }
 
 /** Returns who checks a scope: svc, or a service that introspects the token. */

@@ -3,10 +3,8 @@ import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import { chooseReadme, toReadme } from '../../../archives/archive-tree.ts'
 import { isJsonObject, type Json } from '../../../composer/manifest-json.ts'
-import { pageOf } from '../../../domain/paging.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
 import { Refusal } from '../../../domain/refusal.ts'
-import { listPackageEvents } from '../../../events/registry-events.ts'
 import { resolveFiles } from '../../../packages/readmes/file-links.ts'
 import { type FoundRequirement, listRequirementPlaces } from '../../../packages/tables/dependencies.ts'
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
@@ -20,14 +18,14 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
-import { type ShownRegistryEvent, showRegistryEvent } from '../group/activity.ts'
+import type { EventRows } from '../event-rows.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
-import { changing, may, type PagesContext, permittedRepository } from '../permit.ts'
+import { changing, type PagesContext, permittedRepository } from '../permit.ts'
 import { describe, findAnyPackage, type MirrorView, shownOf } from './mirror-view.ts'
+import { readPackageEvents } from './package-events.ts'
 import { type PackageRoute, packagePath } from './package-view.ts'
 
 const versionsPerPage = 50
-const eventsPerPage = 50
 /** The maximum number of links of one kind on a page, and of advisories. */
 const maxLinks = 300
 const maxAdvisories = 100
@@ -99,18 +97,10 @@ const advisoriesPage = page<
   }
 >('pages/mirror-advisories')
 
-const activityPage = page<
-  MirrorView & {
-    events: ShownRegistryEvent[]
-    maySeeOrigins: boolean
-    isContinued: boolean
-    next: string | null
-  }
->('pages/mirror-activity')
+const activityPage = page<MirrorView & EventRows>('pages/mirror-activity')
 
 const VersionQuery = z.object({ version: text })
 const VersionsQuery = z.object({ from: z.coerce.number().int().min(0).max(200_000).default(0) })
-const ActivityQuery = z.object({ after: text })
 const FetchForm = z.object({ version: text, tab: z.enum(['', 'files']).default('') })
 
 type Show = (
@@ -244,20 +234,8 @@ export function openMirrorPages(
   }
 
   const activity: Show = async (view, request, reply) => {
-    const { after } = readQuery(ActivityQuery, request)
-    const readerId = view.session?.account.id ?? null
-    const { rows: events, next } = await pageOf(
-      (part) => listPackageEvents(db, view.repository.id, view.mirror.name, part, readerId),
-      { after, limit: eventsPerPage },
-      ({ id }) => id,
-    )
-    return activityPage(reply, view.session ?? nobody, {
-      ...view,
-      events: events.map(showRegistryEvent),
-      maySeeOrigins: may(view.repository, view.session, 'readSettings'),
-      isContinued: after !== '',
-      next,
-    })
+    const shown = await readPackageEvents(db, request, view, view.mirror.name)
+    return activityPage(reply, view.session ?? nobody, { ...view, ...shown })
   }
 
   async function open(view: MirrorView, version: string) {

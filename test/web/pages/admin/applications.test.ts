@@ -134,7 +134,7 @@ describe('/admin/applications of an operator who keeps migrations', () => {
       'Application approved',
       'Application registered',
     ])
-    expect(history.split(`by ${account.username}`)).toHaveLength(4)
+    expect(history.split(`<td>${account.username}</td>`)).toHaveLength(4)
     expect(history).toContain('It&#39;s leaking')
     expect(history).not.toContain('Package Mirror, Package Mirror')
     expect(history).toContain(`/admin/events?application=${clientId}`)

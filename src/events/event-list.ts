@@ -1,0 +1,187 @@
+import type { Queryable } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
+import type { UsedToken } from '../domain/principal.ts'
+import { actionsOf, isIdentityAction } from './actions.ts'
+import {
+  describeEvent,
+  eventJoins,
+  type IdentityEvent,
+  identityColumns,
+  isIdentityEvent,
+} from './identity-events.ts'
+import { isRegistryEvent, ownTokenColumn, tokenNameColumn } from './registry-events.ts'
+
+/** An event of an account, an application, a group or a repository. */
+export interface Event extends IdentityEvent {
+  /** The path, such as `acme/php`. For a deleted repository it is the last path. Null for other events. */
+  repositoryPath: string | null
+  /** The group that the event is about. For a deleted group it is the last name. Null for an event of a repository. */
+  groupName: string | null
+  packageName: string | null
+  version: string | null
+  tokenKind: UsedToken['kind'] | null
+  tokenId: string | null
+  /** The name of a deploy token. Null for other tokens. */
+  tokenName: string | null
+  /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
+  ownTokenName: string | null
+  /** A list continues after this key. */
+  key: string
+}
+
+/** How something was done. `svc`: nobody did it, or the operator before svc stored this. */
+export const means = ['browser', 'personal-token', 'deploy-token', 'application', 'command', 'svc'] as const
+export type Means = (typeof means)[number]
+
+/** Which events are listed. Missing and null members do not limit the list. */
+export interface AuditFilter {
+  /** The group in whose activity they are. */
+  groupId?: string | null
+  /** The path that their repository has, or had when it was deleted. */
+  repositoryPath?: string | null
+  packageName?: string | null
+  /** The account that they are about, that acted, or whose role was changed. The id is null for an unknown account. */
+  account?: { id: string | null; username: string } | null
+  /** The account that acted. */
+  actorId?: string | null
+  applicationId?: string | null
+  /** An action, or an area with several. */
+  action?: string | null
+  means?: Means | null
+  ip?: string | null
+  /** Only events from this time on. */
+  since?: Date | null
+  /** Only events before this time. */
+  until?: Date | null
+  /** True to list only events of groups and repositories. */
+  leavesOutIdentities?: boolean
+}
+
+const conditionOfMeans: Record<Means, string> = {
+  browser: `(e.via = 'browser' or (e.via is null and e.token_kind is null and e.actor_id is not null))`,
+  'personal-token': `e.token_kind = 'personal'`,
+  'deploy-token': `e.token_kind = 'deploy'`,
+  application: `(e.token_kind = 'access' or e.via = 'application')`,
+  command: `e.via = 'command'`,
+  svc: '(e.via is null and e.token_kind is null and e.actor_id is null)',
+}
+
+/** Returns how an event was made. The conditions of `listEvents` have the same rule. */
+export function meansOf({ via, tokenKind, actor }: Pick<Event, 'via' | 'tokenKind' | 'actor'>): Means {
+  if (tokenKind === 'access' || via === 'application') return 'application'
+  if (tokenKind !== null) return `${tokenKind}-token`
+  if (via === 'browser' || via === 'command') return via
+  return actor === null ? 'svc' : 'browser'
+}
+
+/** The identity events of deploy tokens. Each has an event of its group beside it, which lists show instead. */
+const repeatedActions = `('deploy-token-created', 'deploy-token-revoked')`
+
+/**
+ * Lists events of all kinds, the latest first. `after` is the key of one of them. `readerId` is the account that reads, for
+ * the names of its own tokens. It orders by time, because the ids of former identity events and those of others
+ * overlap.
+ */
+export async function listEvents(
+  db: Queryable,
+  filter: AuditFilter,
+  { after, limit }: ListPart,
+  readerId: string | null = null,
+): Promise<Event[]> {
+  const values: unknown[] = [readerId, limit]
+  const add = (value: unknown) => `$${values.push(value)}`
+  // Only the given conditions are in the statement, so that an index can serve each of them.
+  const conditions = [...conditionsOf(filter, add)]
+  const [, micros, id] = /^(\d{1,17})-(\d{1,18})$/.exec(after ?? '') ?? []
+  if (micros !== undefined) {
+    const moment = `timestamptz 'epoch' + ${add(micros)}::bigint * interval '1 microsecond'`
+    conditions.push(`(e.happened_at, e.id) < (${moment}, ${add(id)}::bigint)`)
+  }
+  const { rows } = await db.query<Event>(
+    `select ${identityColumns}, e.package as "packageName", e.version, e.token_kind as "tokenKind", e.token_id as "tokenId",
+            ${tokenNameColumn}, ${ownTokenColumn('$1')},
+            (extract(epoch from e.happened_at) * 1000000)::bigint || '-' || e.id as key,
+            -- The last event of a deleted repository or group has its name.
+            coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
+                       where r.id = e.repository_id),
+                     (select d.details ->> 'path' from event d
+                       where d.repository_id = e.repository_id and d.action = 'delete-repository'
+                       order by d.id desc limit 1)) as "repositoryPath",
+            case when e.repository_id is null then
+              coalesce((select name from repository_group where id = e.in_group_id),
+                       (select d.details ->> 'name' from event d
+                         where d.group_id = e.group_id and d.action = 'delete-group' order by d.id desc limit 1))
+            end as "groupName"
+       from (select e.* from event e where ${conditions.join(' and ') || 'true'}
+              order by e.happened_at desc, e.id desc limit $2) e
+       ${eventJoins}
+      order by e.happened_at desc, e.id desc`,
+    values,
+  )
+  return rows
+}
+
+function* conditionsOf(filter: AuditFilter, add: (value: unknown) => string): Generator<string> {
+  const { groupId, repositoryPath, packageName, account, actorId, applicationId, action, ip, since, until } =
+    filter
+  if (groupId) yield `e.in_group_id = ${add(groupId)}`
+  if (repositoryPath) {
+    const path = add(repositoryPath)
+    yield `e.repository_id = any (array(
+      select r.id from repository r join repository_group g on g.id = r.group_id
+       where g.name = split_part(${path}, '/', 1) and r.name = split_part(${path}, '/', 2)
+       union select repository_id from event where action = 'delete-repository' and details ->> 'path' = ${path}))`
+  }
+  if (packageName) yield `e.package = ${add(packageName)}`
+  if (account) {
+    const id = add(account.id)
+    yield `(e.account_id = ${id}::bigint or e.actor_id = ${id}::bigint
+            or (e.details ? 'username' and ${isRegistryEvent} and e.details ->> 'username' = ${add(account.username)}))`
+  }
+  if (actorId) yield `e.actor_id = ${add(actorId)}`
+  if (applicationId) yield `e.application_id = ${add(applicationId)}`
+  if (action) {
+    const actions = actionsOf(action)
+    yield `e.action = any (${add(actions)})`
+    if (actions.every(isIdentityAction)) yield isIdentityEvent
+  } else yield `e.action not in ${repeatedActions}`
+  if (filter.leavesOutIdentities) yield isRegistryEvent
+  if (filter.means) yield conditionOfMeans[filter.means]
+  if (ip) yield `e.address = ${add(ip)}`
+  if (since) yield `e.happened_at >= ${add(since)}`
+  if (until) yield `e.happened_at < ${add(until)}`
+}
+
+/**
+ * Lists the events of a group and its repositories for the admins of the group, like `listEvents`. They do not see the
+ * email addresses of invitations and, in the events of accounts, no client IPs: other pages do not show them either.
+ */
+export async function listGroupEvents(
+  db: Queryable,
+  groupId: string,
+  filter: AuditFilter,
+  part: ListPart,
+  readerId: string | null,
+): Promise<Event[]> {
+  const events = await listEvents(db, { ...filter, groupId }, part, readerId)
+  return events.map(({ details: { email: _email, ...details }, ...event }) => ({
+    ...event,
+    details,
+    ip: isIdentityAction(event.action) ? null : event.ip,
+    userAgent: null,
+    requestId: null,
+  }))
+}
+
+/** Returns an event in the format of commands, exports and the API. */
+export function describeAnyEvent(event: Event) {
+  const { tokenKind, tokenId, tokenName } = event
+  return {
+    ...describeEvent(event),
+    group: event.groupName,
+    repository: event.repositoryPath,
+    package: event.packageName,
+    version: event.version,
+    token: tokenKind && { kind: tokenKind, id: Number(tokenId), name: tokenName },
+  }
+}

@@ -1,0 +1,213 @@
+import { Readable } from 'node:stream'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import * as z from 'zod'
+import { findAccountByUsername } from '../../accounts/accounts.ts'
+import type { Queryable } from '../../database/database.ts'
+import { isCalendarDay } from '../../domain/calendar-day.ts'
+import { type ListPart, pageOf } from '../../domain/paging.ts'
+import { isPlainIp } from '../../domain/setting-formats.ts'
+import { type Area, areas, filterableActions } from '../../events/actions.ts'
+import { eventCsvHead, eventCsvLine } from '../../events/event-csv.ts'
+import { type AuditFilter, type Event, type Means, means } from '../../events/event-list.ts'
+import { capitalize, describeAction } from '../../events/event-words.ts'
+import { readQuery, text } from '../forms.ts'
+import { PageError } from '../page-error.ts'
+import { type EventRows, showEvent } from './event-rows.ts'
+
+const eventsPerPage = 50
+/** How many events one statement of an export reads. */
+const eventsPerRead = 1_000
+/** The maximum number of events in an export. `svc event list` has no such limit. */
+const maxExported = 100_000
+
+const fields = {
+  account: text,
+  actor: text,
+  application: text,
+  action: text,
+  repository: text,
+  package: text,
+  means: text,
+  ip: text,
+  since: text,
+  until: text,
+}
+/** The fields of the filter as they were sent. */
+export type SentFilter = Record<keyof typeof fields, string>
+const EventsQuery = z.object({ ...fields, after: text, format: text })
+
+/** What `partials/event-list` shows: the filter, the events that it finds, and links that keep it. */
+export interface EventPage extends EventRows {
+  filter: SentFilter
+  /** The names of the fields of this page. */
+  fields: readonly (keyof SentFilter)[]
+  /** The actions by area, for the filter. */
+  areas: { area: Area; words: string; actions: { value: string; words: string }[] }[]
+  means: { value: Means; words: string }[]
+  problem: string | null
+  csv: string
+  json: string
+}
+
+const meansWords: Record<Means, string> = {
+  browser: 'Browser',
+  'personal-token': 'Personal access token',
+  'deploy-token': 'Deploy token',
+  application: 'Application',
+  command: 'Command line',
+  svc: 'svc itself',
+}
+
+/** The events of a page: those of a filter, and how JSON has them. */
+export interface EventSource {
+  db: Queryable
+  /** The fields of the filter that the page has. */
+  fields: readonly (keyof SentFilter)[]
+  /** The areas whose actions the page can have. */
+  areas: readonly Area[]
+  list: (filter: AuditFilter, part: ListPart) => Promise<Event[]>
+  describe: (event: Event) => Record<string, unknown>
+  /** Finds the application with a client id. Null without one. Undefined on a page without this field. */
+  findApplicationId?: (clientId: string) => Promise<string | null>
+  /** Whether a filter by a username that nobody has is a mistake. Otherwise it only finds nothing. */
+  namesUnknownAccounts: boolean
+}
+
+/** Reads the filter of a request. Returns the content of the page, or sends the export that the request asks for. */
+export async function readEventPage(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  source: EventSource,
+): Promise<EventPage | FastifyReply> {
+  const { after, format, ...sent } = readQuery(EventsQuery, request)
+  const filter = Object.fromEntries(
+    Object.entries(sent).map(([name, value]) => [
+      name,
+      source.fields.includes(name as keyof SentFilter) ? value.trim() : '',
+    ]),
+  ) as SentFilter
+  const read = await readFilter(source, filter)
+  if (typeof read !== 'string' && format !== '') return sendExport(reply, source, read, format)
+  if (typeof read === 'string') void reply.code(400)
+  const { rows, next } =
+    typeof read === 'string'
+      ? { rows: [], next: null }
+      : await pageOf(
+          (part) => source.list(read, part),
+          { after: after || null, limit: eventsPerPage },
+          ({ key }) => key,
+        )
+  const [path] = request.url.split('?', 1) as [string]
+  const query = (more: Record<string, string>) => `?${queryOf({ ...filter, ...more })}`
+  const links = {
+    repository: (repository: string) => `${path}?${queryOf({ repository })}`,
+    package: ({ repositoryPath }: { repositoryPath?: string | null }, name: string) =>
+      `${path}?${queryOf({ repository: repositoryPath ?? '', package: name })}`,
+    account: (account: string) => `${path}?${queryOf({ account })}`,
+  }
+  return {
+    filter,
+    fields: source.fields,
+    areas: source.areas.map((area) => ({
+      area,
+      words: areas[area].words,
+      actions: areas[area].actions.map((value) => ({ value, words: capitalize(describeAction(value)) })),
+    })),
+    means: means.map((value) => ({ value, words: meansWords[value] })),
+    problem: typeof read === 'string' ? read : null,
+    events: rows.map((event) => showEvent(event, links)),
+    isContinued: after !== '',
+    isFiltered: queryOf(filter) !== '',
+    next: next && query({ after: next }),
+    csv: query({ format: 'csv' }),
+    json: query({ format: 'json' }),
+  }
+}
+
+/** Returns the filter, or a sentence when it cannot be used. */
+async function readFilter(source: EventSource, sent: SentFilter): Promise<AuditFilter | string> {
+  const { account, actor, application, action, ip, repository, package: packageName } = sent
+  if (ip !== '' && !isPlainIp(ip)) return 'Enter a valid IP address.'
+  if (action !== '' && !filterableActions.includes(action)) return 'There is no such action.'
+  if (sent.means !== '' && !(means as readonly string[]).includes(sent.means))
+    return 'There is no such means.'
+  if (repository !== '' && !/^[^/]{1,64}\/[^/]{1,100}$/.test(repository))
+    return 'Enter a repository as a path, such as acme/php.'
+  if (packageName.length > 300) return 'There is no package with this name.'
+  const [since, until] = [readTime(sent.since), readTime(sent.until)]
+  if (since === 'unreadable' || until === 'unreadable')
+    return 'This is not a valid time. Enter it in UTC, such as 2027-01-31T13:45.'
+  const [about, by] = [await findAccount(source, account), await findAccount(source, actor)]
+  if (about === 'unknown' || by === 'unknown') return 'There is no account with this username.'
+  const applicationId = application === '' ? null : await source.findApplicationId?.(application)
+  if (application !== '' && !applicationId) return 'There is no application with this client id.'
+  return {
+    account: about,
+    // An account that does not exist did nothing.
+    actorId: by && (by.id ?? '0'),
+    applicationId: applicationId ?? null,
+    action: action || null,
+    repositoryPath: repository || null,
+    packageName: packageName || null,
+    means: (sent.means || null) as Means | null,
+    ip: ip || null,
+    since,
+    until,
+  }
+}
+
+async function findAccount(
+  { db, namesUnknownAccounts }: EventSource,
+  username: string,
+): Promise<{ id: string | null; username: string } | null | 'unknown'> {
+  if (username === '') return null
+  const id = (await findAccountByUsername(db, username))?.id ?? null
+  return id === null && namesUnknownAccounts ? 'unknown' : { id, username }
+}
+
+/** Reads a date, or a date and a time in UTC, in the format of browsers. Null when it is missing. */
+function readTime(sent: string): Date | null | 'unreadable' {
+  if (sent === '') return null
+  const [, day = '', time = '00:00'] =
+    /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)Z?)?$/.exec(sent) ?? []
+  const moment = new Date(`${day}T${time}Z`)
+  return isCalendarDay(day) && !Number.isNaN(moment.getTime()) ? moment : 'unreadable'
+}
+
+function sendExport(
+  reply: FastifyReply,
+  source: EventSource,
+  filter: AuditFilter,
+  format: string,
+): FastifyReply {
+  if (format !== 'csv' && format !== 'json') throw new PageError(400, 'An export is csv or json.')
+  void reply.header('content-disposition', `attachment; filename="events.${format}"`)
+  if (format === 'json') {
+    const lines = exportLines(source, filter, (event) => `${JSON.stringify(source.describe(event))}\n`)
+    // Send a stream: for strings Fastify appends a charset to the content type.
+    return reply.type('application/x-ndjson').send(Readable.from(lines))
+  }
+  const lines = exportLines(source, filter, (event) => eventCsvLine(source.describe(event)), eventCsvHead)
+  return reply.type('text/csv; charset=utf-8').send(Readable.from(lines))
+}
+
+async function* exportLines(
+  { list }: EventSource,
+  filter: AuditFilter,
+  toLine: (event: Event) => string,
+  head = '',
+): AsyncGenerator<Buffer> {
+  if (head !== '') yield Buffer.from(head)
+  let after: string | null = null
+  for (let count = 0; count < maxExported; count += eventsPerRead) {
+    const events: Event[] = await list(filter, { after, limit: eventsPerRead })
+    if (events.length > 0) yield Buffer.from(events.map(toLine).join(''))
+    if (events.length < eventsPerRead) return
+    after = events.at(-1)?.key ?? null
+  }
+}
+
+/** Returns the fields that are not empty as a query. */
+export function queryOf(sent: Record<string, string>): string {
+  return new URLSearchParams(Object.entries(sent).filter(([, value]) => value !== '')).toString()
+}
