@@ -12,8 +12,9 @@ import type {
   DirectoryBytes,
   NeededArchive,
 } from './archive-tasks.ts'
-import { askArchiveThread } from './archive-threads.ts'
+import { askArchiveThread, runInArchiveThread } from './archive-threads.ts'
 import { findReadme, maxReadmeBytes, type Readme, toReadme } from './archive-tree.ts'
+import type { TextDiff } from './text-diff.ts'
 import { findDirectory, type ReadBytes, ZipReader } from './zip-directory.ts'
 import { inflateEntry } from './zip-entry.ts'
 
@@ -32,9 +33,27 @@ export interface ArchiveBrowser {
   ) => Promise<AtPath | null | 'missing'>
   /** Returns the differences between two archives: at most `limit` paths of each kind. */
   compare: (before: string, after: string, limit: number) => Promise<ChangedFiles | 'missing'>
+  /**
+   * Returns the differences between the files or links at a path of two archives. Null when neither has one, and
+   * `missing` when the store does not have one of the archives.
+   */
+  diff: (before: string, after: string, path: string) => Promise<FileDiff | null | 'missing'>
   /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
   read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
 }
+
+/** The differences between the files at a path of two archives. */
+export interface FileDiff {
+  path: string
+  /** The sizes of the files in bytes. Null for a file that does not exist. */
+  oldSize: number | null
+  newSize: number | null
+  /** A word tells why there are no lines. */
+  lines: TextDiff | 'not text' | 'too large' | 'too different'
+}
+
+/** Larger files are not compared. */
+const maxComparedBytes = 512 * 1024
 
 /** The size of the results in memory. An archive never changes, because its name is its hash, so neither do they. */
 const maxCachedBytes = 16 * 1024 * 1024
@@ -87,17 +106,68 @@ export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
     return found ? (found.value as Value) : 'missing'
   }
 
-  const needed = (sha256: string) => ({ sha256, directory: null })
+  function look(
+    sha256: string,
+    path: string,
+    { from, limit }: { from: number; limit: number } = { from: 0, limit: 0 },
+  ): Promise<AtPath | null | 'missing'> {
+    return ask({ name: 'look', archives: [needed(sha256)], path, from, limit })
+  }
+
+  /** Compares the files at a path. The key begins with the hashes of the archives. */
+  const diffs = openReadCache<FileDiff, { path: string; files: readonly [FileOf | null, FileOf | null] }>({
+    maxSize: maxCachedBytes,
+    sizeOf: (diff) => JSON.stringify(diff).length * 2,
+    async read(_key, { path, files }) {
+      const [oldSize, newSize] = files.map((found) => found?.file.size ?? null) as [
+        number | null,
+        number | null,
+      ]
+      const about = { path, oldSize, newSize }
+      if (Math.max(oldSize ?? 0, newSize ?? 0) > maxComparedBytes) return { ...about, lines: 'too large' }
+      const [before, after] = await Promise.all(
+        files.map(async (found) =>
+          found ? readFile(readerOf(store, found.sha256), found.file, maxComparedBytes) : null,
+        ),
+      )
+      // A file that is there, but cannot be read, is damaged.
+      if ((files[0] && !before) || (files[1] && !after)) return { ...about, lines: 'not text' }
+      const task = { name: 'diff', before: before ?? null, after: after ?? null } as const
+      return { ...about, lines: await runInArchiveThread<FileDiff['lines']>(task) }
+    },
+  })
+
+  async function diff(before: string, after: string, path: string): Promise<FileDiff | null | 'missing'> {
+    const files: (FileOf | null)[] = []
+    for (const sha256 of [before, after]) {
+      const found = await look(sha256, path)
+      if (found === 'missing') return 'missing'
+      files.push(found?.file ? { sha256, file: found.file } : null)
+    }
+    const [old = null, current = null] = files
+    if (!old && !current) return null
+    const context = { path, files: [old, current] as const }
+    return (await diffs.fetch(`${before} ${after} ${path}`, { context })) as FileDiff
+  }
+
   return {
-    look: (sha256, path, { from, limit } = { from: 0, limit: 0 }) =>
-      ask<AtPath | null>({ name: 'look', archives: [needed(sha256)], path, from, limit }),
+    look,
     compare: (before, after, limit) =>
       ask<ChangedFiles>({ name: 'compare', archives: [needed(before), needed(after)], limit }),
+    diff,
     read: (sha256, file, maxBytes) => readFile(readerOf(store, sha256), file, maxBytes),
   }
 }
 
-type ListTask = Exclude<ArchiveTask, { name: 'check' }>
+const needed = (sha256: string): NeededArchive => ({ sha256, directory: null })
+
+/** A file, and the archive that has it. */
+interface FileOf {
+  sha256: string
+  file: ArchiveFile
+}
+
+type ListTask = Exclude<ArchiveTask, { name: 'check' | 'diff' }>
 
 interface Result {
   value: AtPath | ChangedFiles | null

@@ -4,6 +4,7 @@ import { Refusal } from '../domain/refusal.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import { findPackageRoot, sortTree } from './archive-tree.ts'
 import { type ArchiveLimits, type CheckedZip, checkZip } from './check-zip.ts'
+import { diffTexts } from './text-diff.ts'
 import { ZipReader } from './zip-directory.ts'
 
 /*
@@ -73,13 +74,14 @@ export type ArchiveTask =
   | { name: 'check'; path: string; limits: ArchiveLimits }
   | { name: 'look'; archives: NeededArchive[]; path: string; from: number; limit: number }
   | { name: 'compare'; archives: NeededArchive[]; limit: number }
+  | { name: 'diff'; before: Uint8Array | null; after: Uint8Array | null }
 
 /** A check without the function that a thread cannot send. */
 export type PackedCheck = Omit<CheckedZip, 'tree' | 'manifest'> & { manifest: Uint8Array }
 
 /** The result of a task, the error that the client may read, or the archives whose directories the thread needs. */
 export type ArchiveReply =
-  | { value: PackedCheck | AtPath | ChangedFiles | null }
+  | { value: PackedCheck | AtPath | ChangedFiles | ReturnType<typeof diffTexts> | null }
   | { refusal: Pick<Refusal, 'errcode' | 'message' | 'status' | 'warning' | 'details'> }
   | { failure: { message: string; code: string | undefined; syscall: string } }
   | { needs: string[] }
@@ -99,6 +101,7 @@ export async function runArchiveTask(task: ArchiveTask): Promise<ArchiveReply> {
       const { tree: _tree, ...zip } = await checkZip(task.path, task.limits)
       return { value: zip }
     }
+    if (task.name === 'diff') return { value: diffTexts(task.before, task.after) }
     const found = await Promise.all(task.archives.map(listFiles))
     const [first, second] = found
     if (!first || (task.name === 'compare' && !second))

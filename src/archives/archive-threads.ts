@@ -14,6 +14,16 @@ const browsing = {
   threads: openThreads<ArchiveTask>(module, { count: 1, maxHeapMegabytes: 512 }),
   seconds: 60,
 }
+/** Comparisons of two files. They have their own thread, so that no list of files waits for them. */
+const comparing = {
+  threads: openThreads<ArchiveTask>(module, { count: 1, maxHeapMegabytes: 512 }),
+  seconds: 10,
+}
+
+function threadsOf({ name }: ArchiveTask) {
+  if (name === 'check') return checking
+  return name === 'diff' ? comparing : browsing
+}
 
 /** Runs a task on archives in a thread, and returns its value. Throws the error of the task as it was thrown there. */
 export async function runInArchiveThread<Value>(task: ArchiveTask): Promise<Value> {
@@ -29,7 +39,7 @@ export async function runInArchiveThread<Value>(task: ArchiveTask): Promise<Valu
 export async function askArchiveThread(
   task: ArchiveTask,
 ): Promise<Extract<ArchiveReply, { value: unknown } | { needs: unknown }>> {
-  const { threads, seconds } = task.name === 'check' ? checking : browsing
+  const { threads, seconds } = threadsOf(task)
   const options = { milliseconds: seconds * 1000 }
   const reply = await threads.run<ArchiveReply>(task, options).catch((error: unknown) => {
     if (!(error instanceof ThreadFailure)) throw error

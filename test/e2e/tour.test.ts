@@ -9,7 +9,7 @@ import { makeTourData, tourEnvironment } from '../support/tour-data.ts'
 
 /** Home, the pages of a sign-in, the pages that lead to an application, and errors: pages without breadcrumbs. */
 const withoutBreadcrumbs =
-  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|invitation|invitation-expired|consent.*|link-error|not-found.*|bad-request)$/
+  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|invitation|invitation-expired|consent.*|link-error|not-found.*|version-deleted|bad-request)$/
 
 /**
  * Checks that a page has breadcrumbs, and that the header marks the item to which the page belongs. `known` are the
@@ -36,7 +36,8 @@ async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>
 
 /** Returns the item of the header for a page: null for none, undefined for the menu with the name of the person. */
 function itemOf(name: string, path: string): string | null | undefined {
-  if (/^(?:not-found|bad-request|consent|link-error)/.test(name) || path === '/search') return null
+  if (/^(?:not-found|version-deleted|bad-request|consent|link-error)/.test(name) || path === '/search')
+    return null
   if (path.startsWith('/settings/tokens')) return 'Tokens'
   if (path.startsWith('/settings/authorizations')) return 'Applications'
   if (path.startsWith('/settings/')) return undefined

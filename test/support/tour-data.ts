@@ -43,6 +43,7 @@ const manifests: Record<string, { description: string } & Record<string, unknown
     authors: [{ name: 'Ann Berger' }],
     require: { php: '>=8.2', 'acme/money': '^2.0', 'psr/log': '^3.0' },
     'require-dev': { 'phpunit/phpunit': '^11' },
+    support: { issues: 'https://billing.example.com/issues', docs: 'https://billing.example.com/docs' },
   },
   'acme/money': { description: 'Amounts and currencies that never lose a cent', require: { php: '>=8.1' } },
   'acme/mailer': { description: 'Sends mails from templates, in the background', require: { php: '>=8.1' } },
@@ -133,12 +134,13 @@ export function tourZip(name: string, version: string): Buffer {
   const [, short = ''] = name.split('/')
   const manifest = { ...manifests[name], name, license: 'MIT', autoload: { 'psr-4': { 'Acme\\': 'src/' } } }
   const [major] = version.split('.')
+  const conflict = major === '1' ? {} : { conflict: { 'acme/money': '<2.0' } }
   return aZip({
-    'composer.json': JSON.stringify({ ...manifest, extra: { major } }, null, 4),
+    'composer.json': JSON.stringify({ ...manifest, ...conflict, extra: { major } }, null, 4),
     'README.md': readme(name, short),
     'logo.svg':
       '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle r="20" cx="20" cy="20" fill="#2a7fc9"/></svg>',
-    'CHANGELOG.md': `# ${version}\n\nThe first lines of a long story.\n`,
+    'CHANGELOG.md': changelog,
     'src/Lib.php': `<?php\n\nnamespace Acme;\n\nfinal class Lib\n{\n    const VERSION = '${version}';\n    const LONG = '${'long '.repeat(40)}';\n}\n`,
     ...(major === '2' && { 'src/Money.php': '<?php\n' }),
   })
@@ -174,6 +176,25 @@ $${short} = new ${short[0]?.toUpperCase()}${short.slice(1)}(from: 1, name: "one"
 - [ ] Translations
 
 > See [the class](src/Lib.php) and [the site](https://acme.test).
+
+> [!WARNING]
+> Version 1.x counts in floats.
+`
+
+const changelog = `# Changelog
+
+## [2.0.0] - 2026-03-01
+
+### Changed
+- Counts in cents, see [the class](src/Lib.php)
+- Needs PHP 8.2
+
+## [1.1.0] - 2026-02-01
+
+### Added
+- Taxes of more countries
+
+## [1.0.0] - 2026-01-01
 `
 
 /** Spreads what was published over the last months, with downloads, a withdrawn version and an advisory. */
@@ -189,6 +210,10 @@ async function age(db: pg.Pool): Promise<void> {
   await db.query(
     `update package_version v set quarantined_at = now(), quarantine_reason = 'Contains a credential'
        from package p where p.id = v.package_id and p.name = 'acme/mailer' and v.version = '1.0.0'`,
+  )
+  await db.query(
+    `update package_version v set deleted_at = now()
+       from package p where p.id = v.package_id and p.name = 'acme/mailer' and v.version = '1.1.0'`,
   )
   await db.query(
     `insert into advisory (advisory_id, package_id, title, affected_versions, cve, severity)

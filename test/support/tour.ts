@@ -164,11 +164,14 @@ function packages(): Stop[] {
     package: `${own}/billing`,
     'package-prerelease': `${own}/billing?version=2.1.0-beta.1`,
     'package-abandoned': `${own}/mailer?version=1.0.0`,
+    'package-affected': `${own}/money?version=1.0.0`,
+    'version-deleted': `${own}/mailer?version=1.1.0`,
     versions: `${own}/mailer/-/versions`,
     'versions-menu': [
       `${own}/mailer/-/versions`,
       (page) => page.locator('details.acts summary').last().click(),
     ],
+    'versions-affected': `${own}/money/-/versions`,
     'version-quarantine': `${own}/billing/-/versions/quarantine?version=1.0.0`,
     'version-delete-dialog': [
       `${own}/billing/-/versions`,

@@ -75,7 +75,7 @@ const icon =
   '<svg viewBox="0 0 16 16" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.5"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M3.5 10.5h-1v-8h8v1"/></svg>'
 function addCopyButtons(part) {
   if (!navigator.clipboard) return
-  for (const source of part.querySelectorAll('pre:not(.readme) > code, code.copy')) {
+  for (const source of part.querySelectorAll('pre:not(.readme, .diff) > code, code.copy')) {
     const button = document.createElement('button')
     button.type = 'button'
     button.className = 'copy secondary small'

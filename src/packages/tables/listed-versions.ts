@@ -93,6 +93,25 @@ export async function listReleases(db: Queryable, packageId: string, limit: numb
   return rows
 }
 
+/**
+ * Finds the newest stable version before another one that Composer can install. For a development version, it is the
+ * newest one of all. Null when there is none.
+ */
+export async function findPreviousRelease(
+  db: Queryable,
+  packageId: string,
+  { id, isDev }: Pick<ListedVersion, 'id' | 'isDev'>,
+): Promise<string | null> {
+  const { rows } = await db.query<{ version: string }>(
+    `select v.version from package_version v, package_version o
+      where v.package_id = $1 and v.is_listed and not v.is_dev and is_stable(v.is_dev, v.normalized)
+        and o.id = $2 and ($3 or (v.sort_key, v.published_at, v.id) < (o.sort_key, o.published_at, o.id))
+      order by v.sort_key desc, v.published_at desc, v.id desc limit 1`,
+    [packageId, id, isDev],
+  )
+  return rows[0]?.version ?? null
+}
+
 /** The position of a version in the list. `publishedAt` is text, because a Date would lose microseconds. */
 interface Position {
   id: string

@@ -236,20 +236,95 @@ describe('…/-/compare', () => {
     expect((await look('/-/compare')).body).toContain('only one version')
     await push('1.1.0', { payload: after })
     const { body } = await look('/-/compare')
-    expect(body).toMatch(
+    const [requirements = '', manifest = '', files = ''] = body.split('<h2>').slice(1)
+    expect(requirements).toMatch(
       /require\.acme\/x<\/th><td><code>&quot;\^1&quot;<\/code><\/td><td><code>&quot;\^2&quot;/,
     )
-    expect(body).toMatch(/type<\/th><td><span class="muted">not set/)
-    const changed = ['b.txt', 'composer.json']
-    for (const path of changed) expect(body).toContain(`before<span class="hidden"> ${path}</span>`)
-    expect(body).toMatch(/<h3>Added <span class="muted">1<\/span><\/h3>[^§]*>d\.txt<\/a>/)
-    expect(body).toMatch(/<h3>Removed <span class="muted">1<\/span><\/h3>[^§]*>c\.txt<\/a>/)
+    expect(manifest).toMatch(/type<\/th><td><span class="muted">not set/)
+    expect(manifest).not.toContain('acme/x')
+    expect(files).toContain('2 changed, 1 added, 1 removed')
+    const shown = Array.from(files.matchAll(/<summary><span class="path">([^<]+)</g), ([, path]) => path)
+    expect(shown).toEqual(['composer.json', 'b.txt', 'd.txt'])
+    expect(files).toMatch(/b\.txt<[^§]*<del data-line="1 −">b\n<\/del>[^§]*<ins data-line="1 \+">B\n<\/ins>/)
+    expect(files).toMatch(/d\.txt<\/span> <span class="badge">added<[^§]*<ins data-line="1 \+">d\n/)
+    expect(files).toMatch(/<h3>Removed<\/h3>[^§]*>c\.txt<\/a>/)
     expect(body).not.toContain('a.txt')
     const reverse = await look('/-/compare?from=1.1.0&to=1.0.0')
-    expect(reverse.body).toMatch(/<h3>Added <span class="muted">1<\/span><\/h3>[^§]*>c\.txt<\/a>/)
+    expect(reverse.body).toMatch(/c\.txt<\/span> <span class="badge">added</)
     expect((await look('/-/compare?from=1.1.0&to=9.9.9')).statusCode).toBe(404)
     const same = await look('/-/compare?from=1.1.0&to=1.1.0')
-    expect(same.body.match(/No differences\./g)).toHaveLength(2)
+    expect(same.body.match(/No differences\./g)).toHaveLength(3)
+  })
+
+  it('compares with the previous stable version, unless another one is chosen', async () => {
+    const { push, look } = await aReader()
+    const chosen = async (query = '') =>
+      Array.from(
+        (await look(`/-/compare${query}`)).body.matchAll(/<option value="([^"]+)" selected>/g),
+        ([, version]) => version,
+      )
+    for (const version of ['1.0.0-beta.1', '1.0.0-beta.2'])
+      await push(version, { payload: aPackage({ 'a.txt': version }) })
+    expect(await chosen()).toEqual(['1.0.0-beta.1', '1.0.0-beta.2'])
+    for (const version of ['1.0.0', '1.1.0-beta.1', '1.1.0', '1.2.0-some'])
+      await push(version, { payload: aPackage({ 'a.txt': version }) })
+    expect(await chosen()).toEqual(['1.0.0', '1.1.0'])
+    expect(await chosen('?to=1.1.0-beta.1')).toEqual(['1.0.0', '1.1.0-beta.1'])
+    expect(await chosen('?to=1.2.0-some')).toEqual(['1.1.0', '1.2.0-some'])
+    expect(await chosen('?from=1.1.0-beta.1')).toEqual(['1.1.0-beta.1', '1.1.0'])
+  })
+
+  it('shows the part of the changelog about the versions', async () => {
+    const { push, look } = await aReader()
+    await push('1.0.0', { payload: aPackage({}) })
+    expect((await look('/-/compare?from=1.0.0&to=1.0.0')).body).not.toContain('Changelog')
+    const changelog =
+      '# Changes\n\n## 1.1.0\n\nSee [the guide](docs/guide.md) <script>\n\n## 1.0.0\n\nThe first one'
+    await push('1.1.0', { payload: aPackage({ 'ChangeLog.md': changelog }) })
+    const { body } = await look('/-/compare')
+    const [, shown = ''] = /<h2 id="changelog">Changelog<\/h2>([^§]*?)<\/aside>/.exec(body) ?? []
+    expect(shown).toContain('<a href="')
+    expect(shown).toContain('/-/files?version=1.1.0&amp;path=docs%2Fguide.md">the guide</a> &lt;script&gt;')
+    expect(shown).not.toContain('The first one')
+  })
+
+  it('says why lines are not shown, and keeps the page small', async () => {
+    const { push, look } = await aReader()
+    const noise = (seed: number) =>
+      Array.from({ length: 20_000 }, (_, i) => `${(i * 7919 * seed) % 100_003}`).join('\n')
+    const many = (text: string) =>
+      Object.fromEntries(
+        Array.from({ length: 130 }, (_, i) => [
+          `src/${i}.php`,
+          `<?php\n${`// ${text} & "${i}"\n`.repeat(20)}`,
+        ]),
+      )
+    await push('1.0.0', {
+      payload: aPackage({
+        'a.png': png,
+        'big.txt': 'a'.repeat(600_000),
+        'noise.txt': noise(1),
+        ...many('old'),
+      }),
+    })
+    await push('1.1.0', {
+      payload: aPackage({
+        'a.png': Buffer.concat([png, png]),
+        'big.txt': 'b'.repeat(600_000),
+        'noise.txt': noise(2),
+        ...many('new'),
+      }),
+    })
+    const page = await look('/-/compare')
+    for (const why of ['This file is not text.', 'too large to compare', 'too many changes to compare'])
+      expect(page.body).toContain(why)
+    expect(Buffer.byteLength(page.body)).toBeLessThan(100_000)
+    const [, more = ''] = /<h3>More files with changes<\/h3>[^§]*?<a href="([^"]+)"/.exec(page.body) ?? []
+    expect(page.body).toMatch(/and \d+ more/)
+    const own = await look(more.replaceAll('&amp;', '&').replace(/^.*(?=\/-\/)/, ''))
+    expect(own.body.match(/<summary>/g)).toHaveLength(1)
+    expect(own.body.match(/<ins /g)).toHaveLength(20)
+    expect((await look('/-/compare?path=nothing')).statusCode).toBe(404)
   })
 })
 
@@ -271,7 +346,7 @@ describe('…/-/compare without a version to compare with', () => {
     const developer = await anAccount(t.db)
     await aMember(t.db, developer, repository, 'developer')
     const cookie = await signIn(t.app, developer)
-    const seen = await t.app.inject({ url: `${home}/-/compare`, headers: { cookie } })
+    const seen = await t.app.inject({ url: `${home}/-/compare?from=1.1.0`, headers: { cookie } })
     expect(seen.body).toContain('second.txt')
     await quarantine('1.0.0')
     const none = (await look('/-/compare')).body

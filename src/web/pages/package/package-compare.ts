@@ -1,17 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
-import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
-import type { ChangedFiles } from '../../../archives/archive-tasks.ts'
-import {
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  maxManifestBytes,
-} from '../../../composer/manifest-json.ts'
+import type { ArchiveBrowser, FileDiff } from '../../../archives/archive-files.ts'
+import type { DiffBlock } from '../../../archives/text-diff.ts'
 import type { AppContext } from '../../../context.ts'
-import { openReadCache } from '../../../domain/read-cache.ts'
+import { type Comparison, openVersionComparer } from '../../../packages/compare-versions.ts'
+import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
 import {
   type DescribedVersion,
+  findPreviousRelease,
   type ListedVersion,
   listVersions,
 } from '../../../packages/tables/listed-versions.ts'
@@ -30,63 +26,72 @@ import {
   packagePath,
   readingArchive,
   refuseQuarantined,
+  withFiles,
 } from './package-view.ts'
 
-/** The maximum number of paths of one kind on a page. */
-const maxPaths = 150
-const maxFields = 150
-const maxValueCharacters = 150
+/** The room for lines on the page of all files, and on that of one file. A page stays below 100 kB. */
+const roomOfAll = { lines: 500, characters: 24 * 1024 }
+const roomOfOne = { lines: 1000, characters: 48 * 1024 }
+/** The maximum number of paths without their lines. */
+const maxPaths = 100
 
-/** A value of composer.json that differs between two versions. */
-interface ChangedField {
-  /** The path of the value, such as `require.acme/lib`. */
-  field: string
-  /** The value as JSON. Null when the version does not have it. */
-  before: string | null
-  after: string | null
+/** A line with its number: after the change, or before it for a removed line. */
+interface ShownLine {
+  sign: string
+  number: number
+  text: string
 }
 
-/** The differences between two archives. They never change. */
-interface Comparison {
-  files: { title: string; kind: keyof ChangedFiles; paths: string[]; left: number }[]
-  /** Null when a composer.json cannot be read. */
-  fields: ChangedField[] | null
+/** A file with the lines that differ. */
+interface ShownFile extends Omit<FileDiff, 'lines'> {
+  kind: 'changed' | 'added' | 'removed'
+  /** A word tells why there are no lines. */
+  lines: string | { blocks: ShownLine[][]; added: number; removed: number; isCut: boolean }
 }
 
-/** The size of the comparisons in memory. */
-const maxCachedBytes = 8 * 1024 * 1024
+/** What a page shows of a comparison. */
+interface Compared extends Omit<Comparison, 'files'> {
+  from: DescribedVersion
+  to: DescribedVersion
+  /** The number of files that differ. */
+  counts: { changed: number; added: number; removed: number }
+  files: ShownFile[]
+  /** The paths of other files that differ, and the number of those that are not listed. */
+  others: string[]
+  removed: string[]
+  more: number
+}
 
 const comparePage = page<
   PackageView & {
     offered: ListedVersion[]
     /** The chosen versions. `from` is the first offer when there is no older version, and null when it is the only one. */
     chosen: { from: string | null; to: string }
+    /** The path of the only file that is shown; '' for all. */
+    filePath: string
     /** Null when there is no version to compare with. */
-    compared: ({ from: DescribedVersion; to: DescribedVersion } & Comparison) | null
+    compared: Compared | null
   }
 >('pages/compare')
 
-const CompareQuery = z.object({ from: text, to: text })
+const CompareQuery = z.object({ from: text, to: text, path: text })
 
-/** `…/-/compare?from=&to=`: the files and the values of composer.json that differ between two versions. */
+/**
+ * `…/-/compare?from=&to=`: the requirements, the other values of composer.json and the lines that differ between two
+ * versions, beside the part of the changelog about them. With `path`, it shows the lines of one file only.
+ */
 export async function compareRoutes(
   app: FastifyInstance,
-  context: AppContext & { archives: ArchiveBrowser; heavy: HeavyPages },
+  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer; heavy: HeavyPages },
 ): Promise<void> {
-  const { db, archives, heavy } = context
-  const comparisons = openReadCache<Comparison, { from: DescribedVersion; to: DescribedVersion }>({
-    maxSize: maxCachedBytes,
-    sizeOf: (comparison) => JSON.stringify(comparison).length * 2,
-    read: (_hashes, { from, to }) => compare(from, to),
-  })
+  const { archives, heavy } = context
+  const comparer = openVersionComparer(context)
 
   const show = heavy<PackageRoute>(async (request, reply) => {
     const view = await findPackageView(context, request)
     const query = readQuery(CompareQuery, request)
     const to = await findShownVersion(context, view, query.to)
-    const choice = may(view.repository, view.session, 'push') ? 'undeleted' : 'installable'
-    const older = { after: to.id, limit: 1 }
-    const before = query.from || (await listVersions(db, view.about.id, choice, older))[0]?.version
+    const before = query.from || (await findBefore(view, to))
     const from = before ? await findShownVersion(context, view, before) : null
     for (const version of [from, to]) if (version) refuseQuarantined(view, version)
     const offered = await listOfferedVersions(context, view)
@@ -95,62 +100,85 @@ export async function compareRoutes(
       ...view,
       offered,
       chosen: { from: from?.version ?? other, to: to.version },
-      compared: from && { from, to, ...(await comparisonOf(from, to)) },
+      filePath: query.path,
+      compared: from && (await readingArchive(() => compare(view, from, to, query.path))),
     })
   })
   app.get<PackageRoute>(`${packagePath}/-/compare`, show)
 
-  async function comparisonOf(from: DescribedVersion, to: DescribedVersion): Promise<Comparison> {
-    const found = await comparisons.fetch(`${from.sha256} ${to.sha256}`, { context: { from, to } })
-    return found as Comparison
+  /** Returns the previous release, else any older version that the reader may open. */
+  async function findBefore({ repository, session, about }: PackageView, to: DescribedVersion) {
+    const release = await findPreviousRelease(context.db, about.id, to)
+    if (release !== null) return release
+    const choice = may(repository, session, 'push') ? 'undeleted' : 'installable'
+    return (await listVersions(context.db, about.id, choice, { after: to.id, limit: 1 }))[0]?.version
   }
 
-  async function compare(from: DescribedVersion, to: DescribedVersion): Promise<Comparison> {
-    const changes = await readingArchive(() => archives.compare(from.sha256, to.sha256, maxPaths))
-    if (changes === 'missing') {
-      for (const one of [from, to]) await foundIn(archives, one, '')
-      throw pageNotFound()
-    }
-    const [before, after] = [await manifestOf(from), await manifestOf(to)]
+  async function compare(
+    view: PackageView,
+    from: DescribedVersion,
+    to: DescribedVersion,
+    path: string,
+  ): Promise<Compared> {
+    const comparison = await comparer.compare(from, to)
+    if (comparison === 'missing') return missing(from, to)
+    const { changed, added, removed } = comparison.files
+    const kindOf = new Map<string, ShownFile['kind']>([
+      ...changed.paths.map((one) => [one, 'changed'] as const),
+      ...added.paths.map((one) => [one, 'added'] as const),
+    ])
+    const paths = path === '' ? composerFirst([...kindOf.keys()]) : [path]
+    const room = path === '' ? roomOfAll : roomOfOne
+    const diffs = await comparer.diff(from, to, paths, room)
+    if (diffs === 'missing') return missing(from, to)
+    if (path !== '' && diffs.files.length === 0) throw pageNotFound()
+    const others = diffs.left.slice(0, maxPaths)
+    const { changelog } = comparison
     return {
-      files: (['changed', 'added', 'removed'] as const).map((kind) => listPaths(changes, kind)),
-      fields: before && after ? compareFields(before, after).slice(0, maxFields) : null,
+      ...comparison,
+      changelog: changelog?.format === 'html' ? withFiles(changelog, view, to) : changelog,
+      from,
+      to,
+      counts: {
+        changed: changed.paths.length + changed.left,
+        added: added.paths.length + added.left,
+        removed: removed.paths.length + removed.left,
+      },
+      files: diffs.files.map(showFile),
+      others,
+      removed: removed.paths.slice(0, maxPaths),
+      more: changed.left + added.left + diffs.left.length - others.length,
     }
   }
 
-  async function manifestOf(version: DescribedVersion): Promise<JsonObject | null> {
-    const file = (await foundIn(archives, version, 'composer.json'))?.file
-    const bytes = file && (await readingArchive(() => archives.read(version.sha256, file, maxManifestBytes)))
-    // Every published composer.json is a JSON object. Uploads without one are rejected.
-    const manifest: unknown = bytes ? JSON.parse(bytes.toString('utf8')) : null
-    return isJsonObject(manifest) ? manifest : null
+  /** Throws 404 that names the version without an archive. */
+  async function missing(from: DescribedVersion, to: DescribedVersion): Promise<never> {
+    for (const one of [from, to]) await foundIn(archives, one, '')
+    throw pageNotFound()
   }
 }
 
-function listPaths(changes: ChangedFiles, kind: keyof ChangedFiles) {
-  const titles = { added: 'Added', removed: 'Removed', changed: 'Changed' }
-  return { title: titles[kind], kind, ...changes[kind] }
+function composerFirst(paths: readonly string[]): string[] {
+  const isFirst = (path: string) => path === 'composer.json'
+  return [...paths.filter(isFirst), ...paths.filter((path) => !isFirst(path))]
 }
 
-function compareFields(before: JsonObject, after: JsonObject): ChangedField[] {
-  const [old, current] = [flatten(before), flatten(after)]
-  const fields = [...new Set([...old.keys(), ...current.keys()])]
-  return fields.flatMap((field) => {
-    const [was, is] = [old.get(field) ?? null, current.get(field) ?? null]
-    return was === is ? [] : [{ field, before: shorten(was), after: shorten(is) }]
+function showFile({ lines, ...file }: FileDiff): ShownFile {
+  const kind = file.oldSize === null ? 'added' : file.newSize === null ? 'removed' : 'changed'
+  return {
+    ...file,
+    kind,
+    lines: typeof lines === 'string' ? lines : { ...lines, blocks: lines.blocks.map(numberLines) },
+  }
+}
+
+function numberLines({ oldStart, newStart, lines }: DiffBlock): ShownLine[] {
+  let [before, after] = [oldStart, newStart]
+  return lines.map((line) => {
+    const sign = line.charAt(0)
+    const number = sign === '-' ? before : after
+    if (sign === ' ' || sign === '-') before += 1
+    if (sign === ' ' || sign === '+') after += 1
+    return { sign, number, text: line.slice(1) }
   })
-}
-
-/** Returns the values of the first two levels as JSON, by their paths. */
-function flatten(manifest: JsonObject): Map<string, string> {
-  const fields = Object.entries(manifest).flatMap(([key, value]): [string, Json][] =>
-    isJsonObject(value) && Object.keys(value).length > 0
-      ? Object.entries(value).map(([inner, of]) => [`${key}.${inner}`, of])
-      : [[key, value]],
-  )
-  return new Map(fields.map(([field, value]) => [field, JSON.stringify(value)]))
-}
-
-function shorten(json: string | null): string | null {
-  return json !== null && json.length > maxValueCharacters ? `${json.slice(0, maxValueCharacters)}…` : json
 }

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import type { ArchiveFile, AtPath, DirectoryEntry } from '../../../archives/archive-tasks.ts'
+import { decodeText } from '../../../archives/text-diff.ts'
 import type { AppContext } from '../../../context.ts'
 import { imageTypeOf } from '../../../domain/image-type.ts'
 import { revealText } from '../../../domain/plain-text.ts'
@@ -228,16 +229,6 @@ export async function foundIn(
   const found = await readingArchive(() => archives.look(sha256, path, part))
   if (found === 'missing') throw new PageError(404, `The archive of version ${version} is no longer stored.`)
   return found
-}
-
-/** Returns bytes as text. Null when they are not UTF-8, or contain NUL. */
-function decodeText(bytes: Buffer): string | null {
-  try {
-    const decoded = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-    return decoded.includes('\0') ? null : decoded
-  } catch {
-    return null
-  }
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
+import { resolveFiles } from '../../../packages/readmes/file-links.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import {
   type DescribedVersion,
@@ -10,6 +11,7 @@ import {
   type ListedVersion,
   listVersions,
 } from '../../../packages/tables/listed-versions.ts'
+import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { readSession } from '../../visit.ts'
 import { may } from '../permit.ts'
@@ -85,4 +87,16 @@ const offeredVersions = 50
 /** Lists the newest versions, for a field in which people choose one. */
 export function listOfferedVersions({ db }: AppContext, { about }: PackageView): Promise<ListedVersion[]> {
   return listVersions(db, about.id, 'undeleted', { after: null, limit: offeredVersions })
+}
+
+/** Makes links and images of Markdown in an archive point to the files of its version. */
+export function withFiles(
+  rendered: RenderedReadme,
+  { repository, about }: PackageView,
+  { version }: DescribedVersion,
+): RenderedReadme {
+  const files = `/${repository.path}/packages/${about.name}/-/files`
+  const query = `version=${encodeURIComponent(version)}&path=`
+  const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
+  return { ...rendered, content: resolveFiles(rendered.content, urls) }
 }

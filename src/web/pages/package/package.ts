@@ -3,7 +3,6 @@ import * as z from 'zod'
 import { openArchiveStore } from '../../../archives/store-owner.ts'
 import type { AppContext } from '../../../context.ts'
 import { type AffectedVersion, findAffectedVersions } from '../../../packages/affected-versions.ts'
-import { resolveFiles } from '../../../packages/readmes/file-links.ts'
 import { loadReadme, type ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
 import type { FoundRequirement } from '../../../packages/tables/dependencies.ts'
 import { listRequirementPlaces } from '../../../packages/tables/dependencies.ts'
@@ -22,6 +21,7 @@ import {
   type PackageRoute,
   type PackageView,
   packagePath,
+  withFiles,
 } from './package-view.ts'
 
 /** The number of days, and of versions, in the charts. */
@@ -113,16 +113,4 @@ export async function packagePageRoutes(
     const places = wanted.length > 0 ? await listRequirementPlaces(db, reader, wanted) : []
     return new Map(places.map((place) => [place.name, place]))
   }
-}
-
-/** Makes links and images of the README point to the files of its version. */
-function withFiles(
-  readme: RenderedReadme,
-  { repository, about }: PackageView,
-  { version }: DescribedVersion,
-): RenderedReadme {
-  const files = `/${repository.path}/packages/${about.name}/-/files`
-  const query = `version=${encodeURIComponent(version)}&path=`
-  const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
-  return { ...readme, content: resolveFiles(readme.content, urls) }
 }
