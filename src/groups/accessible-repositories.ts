@@ -76,8 +76,6 @@ const memberIds = `(select repository_id from counted_repository_member where ac
                      union
                     select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
-/** SQL for the ids of the repositories on which the account or the deploy token has a role. */
-const idsWithRole = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
 const isInResourceScope = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
 /**
@@ -98,7 +96,8 @@ const repositoryColumns =
 /**
  * Lists the repositories on which the account has a role and that the token may access, by group and name. `search` is
  * a text in the path or description. For a site administrator, it reads repositories in the order of the list. For a
- * member, it reads them through the memberships. So it never reads all repositories.
+ * member, it reads those of one group after the other until it has enough, and those of which the account itself is a
+ * member. So it reads neither all repositories, nor all of a member of large groups.
  */
 export async function listAccessibleRepositories(
   db: Queryable,
@@ -106,22 +105,32 @@ export async function listAccessibleRepositories(
   { after, limit, search = '' }: ListPart & { search?: string },
 ): Promise<(AccessibleRepository & { role: Role })[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
-  const part = `${isInResourceScope} and g.name >= $7 and (g.name > $7 or r.name > $8)
-       and ($9 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($9)) > 0)
-     order by g.name, r.name limit $10`
+  const isWanted = `${isInResourceScope} and r.name > case when g.name > $7 then '' else $8 end
+       and ($9 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($9)) > 0)`
+  const part = `${isWanted} and g.name >= $7 order by g.name, r.name limit $10`
   const { rows } = await db.query<AccessibleRepository & { role: Role }>(
     `with part as (
        (select ${repositoryColumns} from repository r join repository_group g on g.id = r.group_id
          where ${isSiteAdmin} and ${part})
-       union all
+       union
        (select ${repositoryColumns}
-          from ${idsWithRole} as member (id) join repository r using (id) join repository_group g on g.id = r.group_id
-         where not ${isSiteAdmin} and ${part})
+          from (select id, name from repository_group
+                 where id in (select $4::bigint union select group_id from counted_group_member where account_id = $1)
+                   and name >= $7 and not ${isSiteAdmin}
+                 order by name) g
+         cross join lateral (select * from repository r where r.group_id = g.id and ${isWanted}
+                              order by r.name limit $10) r
+         order by g.name, r.name limit $10)
+       union
+       (select ${repositoryColumns}
+          from counted_repository_member m
+          join repository r on r.id = m.repository_id join repository_group g on g.id = r.group_id
+         where m.account_id = $1 and not ${isSiteAdmin} and ${part})
      )
      select id, group_name || '/' || name as path, visibility, description, created_at as "createdAt",
             ${roleOn('id', 'group_id')} as role
        from part
-      order by group_name, name`,
+      order by group_name, name limit $10`,
     [...readerValues(reader), group, name, search, limit],
   )
   return rows

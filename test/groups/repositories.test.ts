@@ -25,11 +25,11 @@ import {
 import { aName, anAccount, aRepository } from '../support/actors.ts'
 import { refuseLargeDeletions } from '../support/broken-schema.ts'
 import { useDatabase } from '../support/database.ts'
-import { membersOf, requireSecondFactor } from '../support/group-rows.ts'
+import { fillGroup, membersOf, requireSecondFactor } from '../support/group-rows.ts'
 import { lockRows, untilWaiting } from '../support/locks.ts'
 import { addPackages } from '../support/package-rows.ts'
 import { countRows } from '../support/rows.ts'
-import { readsByTable } from '../support/statistics.ts'
+import { countReads, flushStatistics, readsByTable, vacuum } from '../support/statistics.ts'
 
 describe('groups, repositories and their members (CONTRACT 1.2)', () => {
   const t = useDatabase()
@@ -192,6 +192,32 @@ describe('deleting a repository', () => {
     expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(true)
     expect(await countRows(t.db, 'package', { repositoryId: id })).toBe(0)
     expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(false)
+  })
+})
+
+describe('the repositories of a member of large groups', () => {
+  const t = useDatabase()
+
+  it('are listed without reading all of them', async () => {
+    const member = await anAccount(t.db)
+    for (const name of ['large-a', 'large-b']) {
+      const group = await insertGroup(t.db, name, member.id)
+      await fillGroup(t.db, group, 900)
+    }
+    await vacuum(t.db)
+    const client = await t.db.connect()
+    const count = async () => {
+      await flushStatistics(client)
+      return countReads(t.db)
+    }
+    const before = await count()
+    const part = { after: 'large-a/repo-899', limit: 10 }
+    const listed = await listAccessibleRepositories(client, accountReader(member.id), part)
+    const reads = (await count()) - before
+    client.release()
+    const shown = ['large-a/repo-900', ...Array.from({ length: 9 }, (_, i) => `large-b/repo-00${i + 1}`)]
+    expect(listed.map(({ path, role }) => [path, role])).toEqual(shown.map((path) => [path, 'admin']))
+    expect(reads).toBeLessThan(500)
   })
 })
 
