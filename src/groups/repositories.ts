@@ -262,6 +262,8 @@ export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Pr
 export interface VisibleRepository extends Repository {
   /** Null for a public repository on which the visitor has no role. */
   role: Role | null
+  /** How many packages of upstreams wait for a decision. Zero for people who are not admins. */
+  waiting: number
 }
 
 /**
@@ -282,7 +284,9 @@ export async function findVisibleRepository(
                left join repository_group g on g.name = $1
                left join repository r on r.group_id = coalesce(g.id, 0) and r.name = $2
               cross join lateral role_in_repository($3, coalesce(g.id, 0), coalesce(r.id, 0)) own)
-           select id, path, visibility, description, role from found
+           select id, path, visibility, description, role,
+                  case when role = 'admin' then count_waiting(id) else 0 end as waiting
+             from found
             where id is not null and (visibility = 'public' or role is not null)`,
     values: [group, name, accountId],
   })

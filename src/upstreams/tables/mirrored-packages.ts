@@ -346,3 +346,27 @@ export async function findListedMirror(
   const [found] = await listMirrors(db, repositoryId, { name, after: null, limit: 1 })
   return found ?? null
 }
+
+/** A vendor whose packages come from upstreams. */
+export interface MirroredVendor {
+  vendor: string
+  upstreams: string[]
+  packages: number
+}
+
+/** Lists the vendors of the packages that upstreams have served to a repository, by name. */
+export async function listMirroredVendors(
+  db: Queryable,
+  repositoryId: string,
+  { after, limit }: ListPart,
+): Promise<MirroredVendor[]> {
+  const { rows } = await db.query<MirroredVendor>(
+    `select split_part(m.name, '/', 1) as vendor, array_agg(distinct u.name order by u.name) as upstreams,
+            count(*)::int as packages
+       from mirrored_package m join upstream u on u.id = m.upstream_id
+      where m.repository_id = $1 and split_part(m.name, '/', 1) > $2
+      group by 1 order by 1 limit $3`,
+    [repositoryId, after ?? '', limit],
+  )
+  return rows
+}

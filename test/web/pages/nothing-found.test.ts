@@ -66,7 +66,7 @@ describe('a list in which nothing matches the search or the filter', () => {
     expect(await firstIn('/settings/tokens')).toContain('href="/settings/tokens/new"')
     const { path } = await aRepository(t.db, { group })
     expect(await firstIn(`/${path}`)).toContain(`href="/${path}/-/upload"`)
-    expect(await firstIn(`/${path}/-/upstreams`)).toContain('href="#add"')
+    expect(await firstIn(`/${path}/-/upstreams`)).toContain(`href="/${path}/-/upstreams/new"`)
   })
 
   it('shows no list of events beside the reason why a filter cannot be used', async () => {

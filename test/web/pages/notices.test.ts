@@ -23,7 +23,7 @@ import { codeOf, enrol, forgetCodes, secretIn } from '../../support/factor-actor
 import { listForms } from '../../support/form-urls.ts'
 import { useIdentityProvider, Walker } from '../../support/identity-provider.ts'
 import { useMailServer } from '../../support/mail-server.ts'
-import { aMirroredArchive, aMirroredPackage } from '../../support/mirrored-rows.ts'
+import { aMirroredArchive, aMirroredPackage, holdBack } from '../../support/mirrored-rows.ts'
 import { anApplication, anAuthorization, pixel } from '../../support/oauth-actors.ts'
 import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
@@ -115,7 +115,7 @@ async function anInvitation({ account, group }: Person, isForGroup = true): Prom
 }
 
 async function anUpstream({ send, ofRepository }: Person): Promise<void> {
-  await send(`${ofRepository}/upstreams`, { url: upstream.url, name: 'public', mode: 'approved' })
+  await send(`${ofRepository}/upstreams/new`, { url: upstream.url, name: 'public', mode: 'approved' })
 }
 
 const aLinkedPerson = ({ id }: { id: string }) =>
@@ -238,12 +238,21 @@ const forms: Record<string, Case[] | string> = {
         person.send(await anUpload(person), { act: 'discard' }),
       ),
     ],
-    upstreams: [
-      leavesNotice('The upstream public was added', ({ send, ofRepository }) =>
-        send(`${ofRepository}/upstreams`, { url: upstream.url, name: 'public', mode: 'approved' }),
-      ),
-    ],
     ...below('upstreams/', {
+      new: [
+        leavesNotice('The upstream public was added', ({ send, ofRepository }) =>
+          send(`${ofRepository}/upstreams/new`, { url: upstream.url, name: 'public', mode: 'approved' }),
+        ),
+      ],
+      allow: [
+        leavesNotice('far/lib 1.0.0 is offered now', async (person) => {
+          await anUpstream(person)
+          const [row] = await upstreamRows(t.db, person.repository)
+          await aMirroredPackage(t.db, person.repository, 'far/lib', { upstreamId: row?.id ?? '' })
+          await holdBack(t.db, 'far/lib', ['1.0.0'])
+          return person.send(`${person.ofRepository}/upstreams/allow`, { package: 'far/lib' })
+        }),
+      ],
       set: [
         leavesNotice('The upstream public was changed', async (person) => {
           await anUpstream(person)
@@ -271,8 +280,8 @@ const forms: Record<string, Case[] | string> = {
           return person.send(`${person.ofRepository}/upstreams/approve`, { packages: 'far/lib' })
         }),
       ],
-      accept: [
-        leavesNotice('The new bytes of far/lib 1.0.0 are accepted', async (person) => {
+      forget: [
+        leavesNotice('The stored bytes of far/lib 1.0.0 are forgotten', async (person) => {
           await anUpstream(person)
           const [row] = await upstreamRows(t.db, person.repository)
           const about = { upstreamId: row?.id ?? '', isApproved: true }
@@ -282,7 +291,7 @@ const forms: Record<string, Case[] | string> = {
           const dist = { type: 'zip', url: `${upstream.url}/lib.zip`, reference: 'a1b2c3d4', shasum: '' }
           upstream.offer('far/lib', [{ version: '1.0.0', dist }])
           await raiseAlarm(t.db, 'far/lib')
-          return person.send(`${person.ofRepository}/upstreams/accept`, {
+          return person.send(`${person.ofRepository}/upstreams/forget`, {
             package: 'far/lib',
             version: '1.0.0',
           })
@@ -293,7 +302,7 @@ const forms: Record<string, Case[] | string> = {
           await anUpstream(person)
           upstream.put('/earlier/packages.json', { packages: [] })
           const earlier = { url: `${upstream.url}/earlier`, name: 'earlier', mode: 'automatic' }
-          await person.send(`${person.ofRepository}/upstreams`, earlier)
+          await person.send(`${person.ofRepository}/upstreams/new`, earlier)
           const rows = await upstreamRows(t.db, person.repository)
           const upstreamId = rows.find(({ name }) => name === 'public')?.id ?? ''
           await setPosition(t.db, upstreamId, 1000)
@@ -331,6 +340,7 @@ const forms: Record<string, Case[] | string> = {
         return person.send(`${url}/withdraw`, { advisory })
       }),
     ],
+    fetch: 'the next page shows the README or the files',
     'versions/abandon': versions('abandon', 'marked as abandoned'),
     'versions/delete': versions('delete', 'deleted'),
     'versions/restore': versions('restore', 'restored', ['delete']),

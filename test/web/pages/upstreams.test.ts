@@ -50,7 +50,7 @@ async function onPage(account: { id: string; username: string }, repository: { p
   const send = (below: string, form: Record<string, string>) => {
     const sent = () => post(t.app, url + below, cookie, { csrf_token, ...form })
     // Of this page, only upstreams of site administrators may be on this machine.
-    return form['url'] === upstream.url && below === '' ? asOperator(t, account.id, sent) : sent()
+    return form['url'] === upstream.url && below === '/new' ? asOperator(t, account.id, sent) : sent()
   }
   return { url, cookie, send, open: (below = '') => look(url + below, cookie) }
 }
@@ -84,20 +84,24 @@ describe('/<group>/<name>/-/upstreams', () => {
     const guest = await anAccount(t.db)
     await aMember(t.db, guest, caller.repository, 'guest')
     const { body } = await (await onPage(guest, caller.repository)).open()
-    for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', '72 hours', '2 Jan 2026']) {
+    for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', 'approved', '1 left out']) {
       expect(body).toContain(shown)
     }
     expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
-    expect(body).toContain('0.9.0: the upstream offers it only as source, without an archive')
     expect(body).toContain(
       'An admin of this repository can look into it, and forget the stored archive if the change is right.',
     )
     expect(body).not.toContain('/forget"')
     expect(body).not.toContain(upstream.url)
-    expect(body).not.toContain('id="add"')
+    const others = await onPage(guest, caller.repository)
+    for (const tab of ['/list', '/new', '/set?name=public', '/approve', '/claim'])
+      expect((await others.open(tab)).statusCode).toBe(403)
     const admin = await onPage(caller.account, caller.repository)
-    expect((await admin.open()).body).toContain(upstream.url)
-    expect((await admin.open('?q=SEEN')).body).toContain('<h3 class="title">seen/lib')
+    const list = (await admin.open('/list')).body
+    for (const shown of [upstream.url, '72 hours', `${admin.url}/new`, `${admin.url}/set?name=public`])
+      expect(list).toContain(shown)
+    expect((await admin.open('/set?name=public')).body).toContain('value="72"')
+    expect((await admin.open('?q=SEEN')).body).toContain('/packages/seen/lib">seen/lib</a></th>')
     expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream matches “nothing”.')
   })
 
@@ -108,7 +112,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     const first = await open('?q=many')
     const [, query = ''] = /upstreams(\?[^"]+)">More packages/.exec(first.body) ?? []
     const second = await open(query.replaceAll('&amp;', '&'))
-    const count = (body: string) => body.match(/<h3 class="title">many\//g)?.length
+    const count = (body: string) => body.match(/<th scope="row"><a [^>]*>many\//g)?.length
     expect([count(first.body), count(second.body)]).toEqual([100, 20])
     expect(second.body).not.toContain('More packages')
   })
@@ -125,7 +129,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     await aMirroredPackage(t.db, repository, 'twice/asked', { isRequested: true })
     for (const query of ['', '?q=twice']) {
       const { body } = await open(query)
-      const names = [...body.matchAll(/class="title">(twice\/\w+)</g)].map(([, name]) => name)
+      const names = [...body.matchAll(/<th scope="row"><a [^>]*>(twice\/\w+)</g)].map(([, name]) => name)
       expect(names).toEqual(['twice/asked', 'twice/waits', 'twice/done', 'twice/seen'])
     }
     expect((await open('?q=waits')).body).not.toContain('No package from an upstream')
@@ -144,7 +148,7 @@ describe('/<group>/<name>/-/upstreams', () => {
   })
 
   const forms: [string, Record<string, string>][] = [
-    ['', { url: 'https://example.com', mode: 'off' }],
+    ['/new', { url: 'https://example.com', mode: 'off' }],
     ['/set', { name: 'public', mode: 'off' }],
     ['/remove', { name: 'public' }],
     ['/approve', { packages: 'a/b' }],
@@ -192,11 +196,11 @@ describe('versions that are too young', () => {
 describe('requests and approvals', () => {
   it('let a guest request a package and an admin approve it, each with its event', async () => {
     const admin = await aVisitor('admin')
-    await admin.send('', { ...draft(), mode: 'approved' })
+    await admin.send('/new', { ...draft(), mode: 'approved' })
     const account = await anAccount(t.db)
     await aMember(t.db, account, admin.repository, 'guest')
     const guest = await onPage(account, admin.repository)
-    expect((await guest.open()).body).toContain('id="request"')
+    expect((await guest.open()).body).toContain(`${guest.url}/request"`)
     const requested = await guest.send('/request', { package: 'wanted/lib' })
     expect([requested.statusCode, requested.headers.location]).toEqual([303, guest.url])
     expect(await lastEvent()).toMatchObject({
@@ -207,6 +211,10 @@ describe('requests and approvals', () => {
     const waiting = (await admin.open()).body
     expect(waiting).toContain('id="waiting"')
     expect(waiting).toContain(`Requested by ${account.username}`)
+    const badge = '<span class="badge caution">1<span class="hidden"> waits for a decision</span></span>'
+    expect(waiting.split(badge)).toHaveLength(3)
+    expect((await look(`/${admin.repository.path}`, admin.cookie)).body).toContain(badge)
+    expect((await look(`/${admin.repository.path}`, guest.cookie)).body).not.toContain('waits for a decision')
     expect((await admin.send('/approve', { packages: 'wanted/lib\r\nother/lib' })).statusCode).toBe(303)
     expect(await lastEvent()).toMatchObject({ action: 'approve-package', accountId: admin.account.id })
     const approved = (await mirroredPackages(t.db, admin.repository)).filter(({ isApproved }) => isApproved)
@@ -216,10 +224,10 @@ describe('requests and approvals', () => {
 
   it('offer no request where no upstream needs an approval', async () => {
     const admin = await aVisitor('admin')
-    await admin.send('', draft())
+    await admin.send('/new', draft())
     const account = await anAccount(t.db)
     await aMember(t.db, account, admin.repository, 'guest')
-    expect((await (await onPage(account, admin.repository)).open()).body).not.toContain('id="request"')
+    expect((await (await onPage(account, admin.repository)).open()).body).not.toContain('/request"')
   })
 
   it.each([
@@ -350,12 +358,12 @@ describe('the alarm of a changed archive', () => {
 describe('the forms of upstreams', () => {
   it('add, change and remove an upstream, each with its event', async () => {
     const { repository, account, url, send, open } = await aVisitor('admin')
-    const added = await send('', {
+    const added = await send('/new', {
       ...draft(),
       deny: 'evil/*\r\n\r\nold/lib:^1 || ^2',
       minimum_age_hours: '24',
     })
-    expect([added.statusCode, added.headers.location]).toEqual([303, url])
+    expect([added.statusCode, added.headers.location]).toEqual([303, `${url}/list`])
     const before = { name: 'public', mode: 'automatic', allow: [], exempt: [], age: 24, source: false }
     expect(await upstreamsOf(repository)).toMatchObject([{ ...before, deny: ['evil/*', 'old/lib:^1 || ^2'] }])
     expect(await lastEvent()).toMatchObject({ action: 'add-upstream', accountId: account.id })
@@ -398,13 +406,13 @@ describe('the forms of upstreams', () => {
   })
 
   it.each([
-    ['', { url: 'ftp://example.com' }, 'must be https or http'],
-    ['', { url: 'http://10.1.2.3/' }, 'cannot be used'],
-    ['', { name: 'Not Good' }, 'role="alert"'],
-    ['', { deny: 'no pattern' }, 'no pattern is not a valid pattern'],
-    ['', { position: '9999' }, 'role="alert"'],
-    ['', { mode: 'sometimes' }, 'has a value that is not allowed'],
-    ['', { minimum_age_hours: '-1' }, 'has a value that is not allowed'],
+    ['/new', { url: 'ftp://example.com' }, 'must be https or http'],
+    ['/new', { url: 'http://10.1.2.3/' }, 'cannot be used'],
+    ['/new', { name: 'Not Good' }, 'role="alert"'],
+    ['/new', { deny: 'no pattern' }, 'no pattern is not a valid pattern'],
+    ['/new', { position: '9999' }, 'role="alert"'],
+    ['/new', { mode: 'sometimes' }, 'has a value that is not allowed'],
+    ['/new', { minimum_age_hours: '-1' }, 'has a value that is not allowed'],
     ['/set', { name: 'missing' }, 'Nothing was changed: upstream not found.'],
   ])('reject “%s” %j with the reason, and keep the entered values', async (below, wrong, reason) => {
     const { send, repository } = await aVisitor('admin')
@@ -412,18 +420,18 @@ describe('the forms of upstreams', () => {
     expect(refused.statusCode).toBeGreaterThanOrEqual(400)
     expect(refused.statusCode).toBeLessThan(500)
     expect(refused.body).toContain(reason)
-    if (below === '' && refused.body.includes('id="add"')) expect(refused.body).toContain('kept/*')
+    if (refused.body.includes('upstream-url')) expect(refused.body).toContain('kept/*')
     expect(await upstreamsOf(repository)).toEqual([])
   })
 
   it('shows a refused change in its own form', async () => {
     const { send } = await aVisitor('admin')
-    await send('', draft())
+    await send('/new', draft())
     const refused = await send('/set', { name: 'public', mode: 'automatic', allow: 'Wrong <b>' })
     expect(refused.statusCode).toBe(400)
-    expect(refused.body).toMatch(/<details open>[\s\S]*role="alert"[\s\S]*Wrong &lt;b&gt;/)
-    const added = await send('', { ...draft(), name: 'Not Good' })
-    expect(added.body).toMatch(/<h2 id="add">[^\n]*\s*<p class="problem" role="alert" id="problem">/)
+    expect(refused.body).toMatch(/Change public<\/h2>[\s\S]*role="alert"[\s\S]*Wrong &lt;b&gt;/)
+    const added = await send('/new', { ...draft(), name: 'Not Good' })
+    expect(added.body).toMatch(/New upstream<\/h2>\s*<p class="problem" role="alert" id="problem">/)
   })
 })
 
@@ -436,7 +444,7 @@ describe('the forms of vendors', () => {
       accountId: account.id,
       details: { vendor: 'ours', exceptions: ['ours/open-*'] },
     })
-    const { body } = await open()
+    const { body } = await open('/vendors')
     expect(body).toContain('claimed by hand')
     expect(body).toContain('<code>ours/open-*</code>')
     expect((await open('/release?vendor=ours')).body).toContain('Release the vendor ours?')
@@ -459,10 +467,11 @@ describe('the forms of vendors', () => {
   })
 
   it('claim no vendor of mirrored packages that no exception matches, unless forced', async () => {
-    const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
-    await send('', draft())
+    const { group, repository, send, open } = await aVisitor('admin', { isOfGroup: true })
+    await send('/new', draft())
     const [row] = await upstreamRows(t.db, repository)
     await aMirroredPackage(t.db, repository, 'public/lib', { upstreamId: row?.id ?? '' })
+    expect((await open('/vendors')).body).toMatch(/>public<\/a><\/th>\s*<td data-label="From">public</)
     const refused = await send('/claim', { vendor: 'public', exceptions: 'public/typo' })
     expect([refused.statusCode, refused.body]).toEqual([
       400,
@@ -477,7 +486,7 @@ describe('the forms of vendors', () => {
 
   it('are in the activity by name, and packages from upstreams lead to the list of them', async () => {
     const { account, repository, cookie, send } = await aVisitor('admin', { isOfGroup: true })
-    await send('', draft())
+    await send('/new', draft())
     await send('/claim', { vendor: 'ours' })
     const about = { repositoryId: repository.id, packageName: 'psr/log' }
     const by = { ...operator, accountId: account.id }
@@ -508,7 +517,7 @@ describe('the forms of vendors', () => {
 
   it('belong to admins of the group, and reject an invalid vendor', async () => {
     const ofRepository = await aVisitor('admin')
-    expect((await ofRepository.open()).body).not.toContain('id="vendors"')
+    expect((await ofRepository.open('/vendors')).body).not.toContain('id="vendors"')
     expect((await ofRepository.send('/claim', { vendor: 'ours' })).statusCode).toBe(403)
     const ofGroup = await aVisitor('admin', { isOfGroup: true })
     const refused = await ofGroup.send('/claim', { vendor: 'No/Vendor', exceptions: 'no/open-*' })
@@ -532,7 +541,7 @@ it('the time of the last failed attempt to read an upstream is shown until one s
   upstream.fail('/packages.json', 500)
   const { failure, failed_at } = await read()
   expect(failure).toContain('status 500')
-  expect((await open()).body).toContain(`<time datetime="${failed_at}">`)
+  expect((await open('/list')).body).toContain(`<time datetime="${failed_at}">`)
   upstream.fail('/packages.json', null)
   expect(await read()).toMatchObject({ failure: null, failed_at: null })
 })

@@ -5,7 +5,7 @@ import { isPackageName } from '../../../composer/package-name.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
 import { errcode, Refusal } from '../../../domain/refusal.ts'
-import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
+import { findVisibleRepository } from '../../../groups/repositories.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../../upstreams/claims.ts'
 import {
   addUpstream,
@@ -24,7 +24,16 @@ import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage } from '../../pages.ts'
 import { anybody, redirectToSignIn, requireProofFor, signedIn } from '../../visit.ts'
 import { managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
-import { type RefusedForm, showUpstreams, type UpstreamFields } from './upstreams-page.ts'
+import {
+  fieldsOf,
+  showNamesForm,
+  showPackages,
+  showUpstreamForm,
+  showUpstreamList,
+  showVendors,
+  type UpstreamFields,
+  type UpstreamsVisit,
+} from './upstreams-page.ts'
 
 const trimmed = text.transform((value) => value.trim())
 const wholeNumber = z
@@ -44,6 +53,7 @@ const UpstreamForm = z.object({
   position: wholeNumber.optional(),
 })
 const PageForm = z.object({ page: text })
+const PartQuery = z.object({ after: text })
 const NameQuery = z.object({ name: text, release: text })
 const RemovalForm = z.object({ name: text, release: text })
 const PackagesForm = z.object({ packages: text })
@@ -62,11 +72,9 @@ interface Route {
 }
 
 /** A request of a signed-in person, after the permission check. */
-interface Visit {
+interface Visit extends UpstreamsVisit {
   request: FastifyRequest<Route>
-  reply: FastifyReply
   session: Session
-  repository: VisibleRepository
   /** The repository of a change, and who makes it. */
   change: { repositoryId: string; by: Principal }
   /** The URL of the page. */
@@ -81,22 +89,34 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   const { config, db, upstreamClient } = context
   const url = '/:group/:name/-/upstreams'
 
-  app.get<Route>(
-    url,
-    anybody(context, async (session, request, reply) => {
-      const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
-      if (!repository) {
-        if (!session) return redirectToSignIn(context, request, reply)
-        throw pageNotFound()
-      }
-      const { q: search, after } = readQuery(UpstreamsQuery, request)
-      return showUpstreams(db, reply, session, repository, { search, after, refused: null })
-    }),
-  )
+  show('', (visit, request) => {
+    const { q: search, after } = readQuery(UpstreamsQuery, request)
+    return showPackages(visit, { search, after })
+  })
+
+  show('/vendors', (visit, request) => showVendors(visit, readQuery(PartQuery, request)))
+
+  route('get', '/list', 'manage', showUpstreamList)
+  route('get', '/new', 'manage', (visit) => showUpstreamForm(visit, null))
+  route('get', '/request', 'pull', (visit) => showNamesForm(visit, 'request'))
+  route('get', '/approve', 'manage', (visit) => showNamesForm(visit, 'approve'))
+
+  route('get', '/set', 'manage', async (visit) => {
+    const { name } = readQuery(NameQuery, visit.request)
+    const upstream = await findUpstream(db, visit.repository.id, name)
+    if (!upstream) throw pageNotFound()
+    return showUpstreamForm(visit, name, fieldsOf(upstream), upstream)
+  })
+
+  route('get', '/claim', 'manage', async (visit) => {
+    await managedGroup(db, visit.request.params.group, visit.session, 'manageGroup')
+    return showNamesForm(visit, 'claim')
+  })
 
   route('post', '/request', 'pull', async (visit) => {
     const { package: name } = readForm(PackageForm, visit.request)
-    return changing(visit, { form: 'request', entered: name }, async () =>
+    const again = (refused: UpstreamsVisit) => showNamesForm(refused, 'request', { entered: name })
+    return changing(visit, again, async () =>
       (await requestPackage(db, visit.change, name))
         ? `The approval of ${name} is requested.`
         : `${name} is approved or requested already.`,
@@ -106,7 +126,8 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   route('post', '/approve', 'manage', async (visit) => {
     const { packages } = readForm(PackagesForm, visit.request)
     const names = packages.split(/[\s,]+/).filter((name) => name !== '')
-    return changing(visit, { form: 'approve', entered: packages }, async () => {
+    const again = (refused: UpstreamsVisit) => showNamesForm(refused, 'approve', { entered: packages })
+    return changing(visit, again, async () => {
       if (names.length > maxApprovals) {
         throw new Refusal(errcode.invalidArgument, `more than ${maxApprovals} packages at once`)
       }
@@ -117,7 +138,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
 
   route('post', '/allow', 'manage', async (visit) => {
     const { package: packageName, version } = readForm(AllowanceForm, visit.request)
-    return changing(visit, { form: 'other' }, async () => {
+    return changing(visit, showPackages, async () => {
       const allowed = await allowEarly(context, visit.change, { packageName, version: version || null })
       return allowed.length === 1
         ? `${packageName} ${allowed[0]} is offered now.`
@@ -127,7 +148,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
 
   route('post', '/forget', 'forgetArchives', async (visit) => {
     const { package: packageName, version } = readForm(ArchiveForm, visit.request)
-    return changing(visit, { form: 'other' }, async () => {
+    return changing(visit, showPackages, async () => {
       await forgetArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
       return `The stored bytes of ${packageName} ${version} are forgotten. The next request fetches what the upstream serves.`
     })
@@ -135,28 +156,40 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
 
   route('post', '/decide', 'decideContest', async (visit) => {
     const { package: packageName, upstream: upstreamName } = readForm(DecisionForm, visit.request)
-    return changing(visit, { form: 'other' }, async () => {
+    return changing(visit, showPackages, async () => {
       await decideContest(db, visit.change, { packageName, upstreamName })
       return `${packageName} comes from ${upstreamName}.`
     })
   })
 
-  route('post', '', 'manage', async (visit) => {
+  route('post', '/new', 'manage', async (visit) => {
     const { fields, settings } = readUpstreamForm(visit.request)
     const { url, name } = fields
-    return changing(visit, { form: 'add', upstream: fields }, async () => {
-      const wanted = { url, ...(name !== '' && { name }), ...settings }
-      const added = await addUpstream(context, upstreamClient, visit.change, wanted)
-      return `The upstream ${added.name} was added.`
-    })
+    const again = (refused: UpstreamsVisit) => showUpstreamForm(refused, null, fields)
+    return changing(
+      visit,
+      again,
+      async () => {
+        const wanted = { url, ...(name !== '' && { name }), ...settings }
+        const added = await addUpstream(context, upstreamClient, visit.change, wanted)
+        return `The upstream ${added.name} was added.`
+      },
+      '/list',
+    )
   })
 
   route('post', '/set', 'manage', async (visit) => {
     const { fields, settings } = readUpstreamForm(visit.request)
-    return changing(visit, { form: 'set', upstream: fields }, async () => {
-      await setUpstream(db, visit.change, fields.name, settings)
-      return `The upstream ${fields.name} was changed.`
-    })
+    const again = (refused: UpstreamsVisit) => showUpstreamForm(refused, fields.name, fields)
+    return changing(
+      visit,
+      again,
+      async () => {
+        await setUpstream(db, visit.change, fields.name, settings)
+        return `The upstream ${fields.name} was changed.`
+      },
+      '/list',
+    )
   })
 
   route('get', '/remove', 'removeUpstream', async ({ request, reply, session, repository, home }) => {
@@ -172,26 +205,38 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       fields: { name, ...(release && { release }) },
       button: 'Remove',
       ask: null,
-      back: home,
+      back: `${home}/list`,
     })
   })
 
   route('post', '/remove', 'removeUpstream', async (visit) => {
     const { name, release } = readForm(RemovalForm, visit.request)
-    return changing(visit, { form: 'other' }, async () => {
-      await removeUpstream(db, visit.change, name, { releasesNames: release !== '' })
-      return `The upstream ${name} was removed.`
-    })
+    return changing(
+      visit,
+      showUpstreamList,
+      async () => {
+        await removeUpstream(db, visit.change, name, { releasesNames: release !== '' })
+        return `The upstream ${name} was removed.`
+      },
+      '/list',
+    )
   })
 
   route('post', '/claim', 'manage', async (visit) => {
     const group = await managedGroup(db, visit.request.params.group, visit.session, 'manageGroup')
     const { vendor, exceptions, force } = readForm(VendorForm, visit.request)
-    return changing(visit, { form: 'claim', entered: vendor, exceptions }, async () => {
-      const claim = { vendor, exceptions: linesOf(exceptions), force: force !== '' }
-      await claimVendorByHand(db, visit.change.by, group, claim)
-      return `The vendor ${vendor} belongs to ${group.name}.`
-    })
+    const again = (refused: UpstreamsVisit) =>
+      showNamesForm(refused, 'claim', { entered: vendor, exceptions })
+    return changing(
+      visit,
+      again,
+      async () => {
+        const claim = { vendor, exceptions: linesOf(exceptions), force: force !== '' }
+        await claimVendorByHand(db, visit.change.by, group, claim)
+        return `The vendor ${vendor} belongs to ${group.name}.`
+      },
+      '/vendors',
+    )
   })
 
   route('get', '/release', 'manage', async ({ request, reply, session, home }) => {
@@ -205,7 +250,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       fields: { vendor },
       button: 'Release',
       ask: null,
-      back: home,
+      back: `${home}/vendors`,
     })
   })
 
@@ -213,10 +258,15 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     const group = await managedGroup(db, visit.request.params.group, visit.session, 'releaseVendor')
     await requireProofFor('releaseVendor', context, visit.request, visit.session, visit.home)
     const { vendor } = readForm(VendorQuery, visit.request)
-    return changing(visit, { form: 'other' }, async () => {
-      await releaseVendorByHand(db, visit.change.by, group, vendor)
-      return `The vendor ${vendor} no longer belongs to ${group.name}.`
-    })
+    return changing(
+      visit,
+      showVendors,
+      async () => {
+        await releaseVendorByHand(db, visit.change.by, group, vendor)
+        return `The vendor ${vendor} no longer belongs to ${group.name}.`
+      },
+      '/vendors',
+    )
   })
 
   /** Adds a route for signed-in people whose role allows the act. */
@@ -237,30 +287,49 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
           const back = method === 'post' ? home : request.url
           await prove(act, back)
           const change = { repositoryId: repository.id, by: by }
-          return handle({ request, reply, session, repository, change, home })
+          return handle({ db, request, reply, session, repository, change, home })
         },
       ),
     )
   }
 
-  /** Makes a change and leaves its sentence as a notice. Errors of the registry are shown at the form. */
+  /** Adds a page for everyone who may see the repository. */
+  function show(
+    path: string,
+    handle: (visit: UpstreamsVisit, request: FastifyRequest<Route>) => Promise<FastifyReply>,
+  ): void {
+    app.get<Route>(
+      `${url}${path}`,
+      anybody(context, async (session, request, reply) => {
+        const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+        if (!repository) {
+          if (!session) return redirectToSignIn(context, request, reply)
+          throw pageNotFound()
+        }
+        return handle({ db, reply, session, repository }, request)
+      }),
+    )
+  }
+
+  /**
+   * Makes a change, leaves its sentence as a notice, and returns to a tab. For an error of the registry, `again` shows the
+   * page of the form with the reason.
+   */
   async function changing(
-    { request, reply, session, repository, home }: Visit,
-    refused: Omit<RefusedForm, 'problem'>,
+    visit: Visit,
+    again: (refused: UpstreamsVisit) => Promise<FastifyReply>,
     change: () => Promise<string>,
+    tab = '',
   ): Promise<FastifyReply> {
+    const { request, reply, home } = visit
     try {
       leaveNotice(request, reply, config, await change())
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
-      const shown = {
-        search: '',
-        after: '',
-        refused: { ...refused, problem: `Nothing was changed: ${error.errmsg}.` },
-      }
-      return showUpstreams(db, reply.code(error.status), session, repository, shown)
+      reply.code(error.status)
+      return again({ ...visit, problem: `Nothing was changed: ${error.errmsg}.` })
     }
-    return reply.redirect(pageOf(request, home), 303)
+    return reply.redirect(pageOf(request, home + tab), 303)
   }
 }
 
