@@ -44,6 +44,7 @@ import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../../packages/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../../packages/tables/downloads.ts'
 import { deleteOldDownloads } from '../../packages/tables/recorded-downloads.ts'
+import { countSiteDaysJob } from '../../packages/tables/site-days.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -89,6 +90,7 @@ export const jobs: readonly Job[] = [
   renderOutdatedJob,
   rollDownloadsJob,
   rankPackagesJob,
+  countSiteDaysJob,
   sweepEventsJob,
   listDependenciesJob,
   finishUpgradeJob as Job,

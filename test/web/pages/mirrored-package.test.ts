@@ -99,7 +99,7 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
     expect(page).toContain(`${home}/-/files?version=1.0.0&amp;path=docs%2Fguide.md`)
     expect((await look('/-/files?version=1.0.0&path=docs%2Fguide.md')).body).toContain('&lt;b&gt;Guide')
     expect((await look('/-/dependencies')).body).toContain('psr/log')
-    expect((await look('/-/activity')).body).toContain('mirrored for the first time')
+    expect((await look('/-/activity')).body).toContain('Mirrored for the first time')
     expect((await look('?version=9.9.9')).statusCode).toBe(404)
   })
 

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { type AccountCounts, countAccounts } from '../../../accounts/accounts.ts'
 import { countGroups } from '../../../groups/groups.ts'
 import { type ApplicationStatus, countApplications } from '../../../oauth/applications.ts'
+import { listSiteDays, type SiteDay } from '../../../packages/tables/site-days.ts'
 import { listWaitingDecisions } from '../../../upstreams/tables/waiting-decisions.ts'
 import { page } from '../../pages.ts'
 import { readSystemState, type SystemState } from '../../server/system-state.ts'
@@ -16,6 +17,7 @@ const overviewPage = page<{
   applications: Partial<Record<ApplicationStatus, number>>
   registry: { groups: number; repositories: number; packages: number }
   needs: Need[]
+  days: SiteDay[]
 }>('admin/overview')
 
 const systemPage = page<
@@ -26,21 +28,22 @@ const systemPage = page<
   }
 >('admin/system')
 
-/** `/admin` shows counts of everything. `/admin/system` shows the state of the installation. */
+/** `/admin` shows what needs attention, the last 30 days, and counts of everything. `/admin/system` shows the state of the installation. */
 export async function systemRoutes(
   app: FastifyInstance,
   { config, db, sessionOf }: AdminContext,
 ): Promise<void> {
   app.get('/admin', async (request, reply) => {
-    const [accounts, applications, registry, state, decisions] = await Promise.all([
+    const [accounts, applications, registry, state, decisions, days] = await Promise.all([
       countAccounts(db),
       countApplications(db),
       countGroups(db),
       readSystemState(db, config),
       listWaitingDecisions(db, null, maxDecisions),
+      listSiteDays(db),
     ])
     const needs = needsOfSite(state, applications.pending ?? 0, decisions)
-    return overviewPage(reply, sessionOf(request), { accounts, applications, registry, needs })
+    return overviewPage(reply, sessionOf(request), { accounts, applications, registry, needs, days })
   })
 
   app.get('/admin/system', async (request, reply) => {

@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest'
+import { countSiteDays, listSiteDays } from '../../src/packages/tables/site-days.ts'
+import { aRepository } from '../support/actors.ts'
+import { anAdministrator } from '../support/admin-actors.ts'
+import { useApp } from '../support/app.ts'
+import { open } from '../support/browse.ts'
+import { addPastDownloads } from '../support/download-rows.ts'
+import { addOldPublications, addSignInEvents } from '../support/event-rows.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const t = useApp()
+
+describe('the figures of the site by day', () => {
+  it('have the sign-ins, pushes, pulls and storage of 30 days, however often they are counted', async () => {
+    const repository = await aRepository(t.db)
+    const { push } = await aPublisher(t, { repository })
+    expect((await push('1.0.0')).statusCode).toBe(201)
+    await addSignInEvents(t.db, 3)
+    await addOldPublications(t.db, repository, [1, 1, 29, 31])
+    await addPastDownloads(t.db, { repositoryId: repository.id, version: '1.0.0' }, [
+      [0, 5],
+      [29, 7],
+      [30, 9],
+    ])
+    expect(
+      (await listSiteDays(t.db)).every(({ signIns, pushes, pulls }) => signIns + pushes + pulls === 0),
+    ).toBe(true)
+    for (let count = 0; count < 2; count += 1) await countSiteDays(t.db)
+    const days = await listSiteDays(t.db)
+    expect(days).toHaveLength(30)
+    expect(days.at(-1)).toMatchObject({
+      day: new Date().toISOString().slice(0, 10),
+      signIns: 3,
+      pushes: 1,
+      pulls: 5,
+    })
+    const { archiveBytes } = days.at(-1) ?? {}
+    expect(archiveBytes).toBeGreaterThan(0)
+    expect(days.at(-2)).toMatchObject({ pushes: 2, pulls: 0, archiveBytes: null })
+    expect(days[0]).toMatchObject({ pushes: 1, pulls: 7, archiveBytes: null })
+  })
+
+  it('are charts of the administration, each with a table', async () => {
+    const { cookie } = await anAdministrator(t)
+    await countSiteDays(t.db)
+    const { body } = await open(t, '/admin', cookie)
+    for (const title of ['Sign-ins', 'Pushes', 'Pulls of published packages', 'Stored archives']) {
+      expect(body).toContain(`role="img" aria-label="${title}: `)
+      expect(body).toContain(`Show as a table<span class="hidden">: ${title}</span>`)
+    }
+    expect(body.match(/<rect /g)).toHaveLength(120)
+  })
+})
