@@ -17,6 +17,7 @@ import { sourceOfBackup } from '../backup/backup-source.ts'
 import type { Config } from '../config.ts'
 import { findDatabaseId } from '../database/installation.ts'
 import { readBucket } from '../domain/bucket.ts'
+import { formatCount } from '../domain/formats.ts'
 import { type FoundArchive, listFoundArchives, readSha256 } from '../packages/tables/found-archives.ts'
 import { openUpstreamClient } from '../upstreams/client/fetch.ts'
 import { sourceOfUpstreams } from '../upstreams/repair-source.ts'
@@ -122,7 +123,10 @@ again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
         )
       }
       printResult(options, copied, [...lines, text].join('\n'))
-      if (damaged.length > 0) throw new Error(`${damaged.length} archives are damaged.`)
+      if (damaged.length > 0)
+        throw new Error(
+          `${formatCount(damaged.length, 'archive')} ${damaged.length === 1 ? 'is' : 'are'} damaged.`,
+        )
     })
 }
 

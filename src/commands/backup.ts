@@ -13,6 +13,7 @@ import { writeBackup } from '../backup/write-backup.ts'
 import { isAlive } from '../database/embedded-postgres/cluster.ts'
 import { noteMaintenance } from '../database/installation.ts'
 import { nameNewFile, syncFolder } from '../database/new-file.ts'
+import { formatCount } from '../domain/formats.ts'
 import { describeVerification } from './archives.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withExistingDatabase } from './run.ts'
@@ -126,7 +127,7 @@ the archive store of the same installation.`,
         )
       }
       printResult(options, { rows, archives, problems, claimed: isClaimed }, lines.join('\n'))
-      if (problems.length > 0) throw new Error(`${problems.length} archives have a problem.`)
+      if (problems.length > 0) throw new Error(`${formatCount(problems.length, 'archive')} with a problem.`)
     })
 }
 

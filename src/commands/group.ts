@@ -167,7 +167,7 @@ function deleteCommand(): Command {
       if (!isDeleted) {
         const some = repositories.slice(0, 5).join(', ')
         throw new Error(
-          `${name} has ${repositories.length} repositories (${some}${repositories.length > 5 ? ', …' : ''}), those that can be restored included. Use --with-repositories to delete them for good.`,
+          `${name} has ${repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`} (${some}${repositories.length > 5 ? ', …' : ''}), those that can be restored included. Use --with-repositories to delete them for good.`,
         )
       }
       printResult(options, { group: name, repositories }, `Group ${name} deleted.`)

@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import type pg from 'pg'
 import { openStoreOfServer } from '../archives/store-owner.ts'
 import type { Config } from '../config.ts'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { openStorageRoom } from '../groups/storage-room.ts'
 import { prefetchLock } from '../packages/prefetch.ts'
@@ -310,7 +311,7 @@ function prefetchCommand(): Command {
         { items },
         [`Fetched ${fetched} of ${items.length} archives.`, ...lines].join('\n'),
       )
-      if (failed.length > 0) throw new Error(`${failed.length} archives could not be fetched.`)
+      if (failed.length > 0) throw new Error(`${formatCount(failed.length, 'archive')} could not be fetched.`)
     })
 }
 

@@ -5,6 +5,7 @@ import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../composer/composer-version.ts'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { UpstreamRequests } from '../upstreams/client/fetch.ts'
@@ -80,7 +81,7 @@ export async function importPackages(context: ImportContext, wish: ImportWish): 
     unreachable = isUnreachable ? unreachable + 1 : 0
     if (unreachable === maxUnreachable) {
       throw new UpstreamError(
-        `${unreachable} packages in a row got no response. ${names.length - index - 1} packages were not tried`,
+        `${formatCount(unreachable, 'package')} in a row got no response. ${formatCount(names.length - index - 1, 'package')} ${names.length - index === 2 ? 'was' : 'were'} not tried`,
       )
     }
     for (const version of versions) {

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { isVendorName } from '../composer/package-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
+import { formatCount } from '../domain/formats.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
@@ -34,7 +35,7 @@ export async function claimVendorByHand(
     if (cutOff > 0 && !force) {
       throw new Refusal(
         errcode.failedPrecondition,
-        `${cutOff} packages of ${vendor} come from upstreams and would become unavailable: add exceptions, or use force`,
+        `${formatCount(cutOff, 'package')} of ${vendor} from upstreams would become unavailable: add exceptions, or claim the vendor by force`,
       )
     }
     const { claim, formerExceptions } = await claimVendor(tx, group.id, vendor, exceptions)

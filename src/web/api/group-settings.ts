@@ -206,7 +206,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       const { isDeleted, repositories } = await removeGroup(db, by, group, { withRepositories })
       if (!isDeleted) {
         throw conflict(
-          `the group has ${repositories.length} repositories, those that can be restored included: pass with_repositories=true to delete them too`,
+          `the group has ${repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`}, those that can be restored included: pass with_repositories=true to delete them too`,
         )
       }
       return reply.code(204).send()
