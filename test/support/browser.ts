@@ -11,6 +11,29 @@ import { has } from './requires.ts'
 /** The path of Chromium in Debian's package. */
 const executablePath = '/usr/bin/chromium'
 
+/**
+ * Parts of Chromium that no test needs. The popups of the address bar are pages of their own: each new window loaded
+ * two, which took more time of the processor than our pages. The others are those that Playwright disables, because
+ * Chromium knows only the last list.
+ */
+const disabledFeatures = [
+  'WebUIOmniboxPopup',
+  'WebUIOmniboxAimPopup',
+  'AimEnabled',
+  'AvoidCorsURLLoaderRestartOnRedirect',
+  'AvoidUnnecessaryBeforeUnloadCheckSync',
+  'DestroyProfileOnBrowserClose',
+  'HttpsFirstBalancedModeAutoEnable',
+  'HttpsUpgrades',
+  'LensOverlay',
+  'MediaRouter',
+  'NetworkTimeServiceQuerying',
+  'OptimizationHints',
+  'PaintHolding',
+  'PreconnectToSearch',
+  'ThirdPartyStoragePartitioning',
+]
+
 /** Whether browser tests can run. */
 export const hasBrowser = has('chromium')
 
@@ -35,6 +58,7 @@ export function useBrowser(): Pick<Browser, 'newContext'> & {
         '--disable-background-networking',
         '--disable-component-update',
         '--disable-sync',
+        `--disable-features=${disabledFeatures.join(',')}`,
       ],
     })
   })
