@@ -184,7 +184,7 @@ const htmlExpressions = [
   /^(?:tab|here)\(.*\)$/,
   /\? '[^']*' : '[^']*'$/,
   // Rendered documents, files with highlighted code, and pictures of svc.
-  /^it\.(?:body|reference|document\.html|readme\.content|enrolment\.qrCode)$/,
+  /^(?:it\.(?:body|reference|document\.html|readme\.content|enrolment\.qrCode)|changelog\.content)$/,
   /^(?:html|it\.file\.lines\?\.\[0\]\?\.html \?\? '')$/,
 ]
 
