@@ -5,6 +5,7 @@ import { networkOf } from '../domain/client-ip.ts'
 import { type Act, needsProof } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { readCookie } from './cookies.ts'
+import { continueWith, holdRequest, resumedId, resumeForm } from './held-forms.ts'
 import { PageRedirect } from './page-error.ts'
 import { signAuthorizationLink, signPage } from './pages/sign-in/return-path.ts'
 import { principalOf } from './principal.ts'
@@ -68,6 +69,7 @@ export function signedIn<Route extends RouteGenericInterface>(
     if (!session && signIn) return signIn(request, reply)
     const own = typeof form === 'function' ? form(request) : (form ?? request.url)
     if (!session) return redirectToSignIn(context, request, reply, own)
+    await resumeHeldForm(context, request, session)
     const confirm = (page = own) => requireConfirmation(context, request, session, page)
     const visit: Visit = {
       session,
@@ -108,8 +110,9 @@ export async function readSession(
 
 /**
  * Throws PageRedirect to the page that asks for a password or second factor, when the session's last proof of identity
- * is older than 15 minutes. Call it before a sensitive action. The browser then returns to the page. For a POST, pass
- * the page of its form. That page says that nothing was done yet.
+ * is older than 15 minutes. Call it before a sensitive action. The browser then returns to the page. A POST goes on with
+ * what was sent. If that cannot be kept, the browser returns to `page`, the page of its form, which says that nothing was
+ * done yet.
  */
 export async function requireConfirmation(
   context: AppContext,
@@ -118,9 +121,35 @@ export async function requireConfirmation(
   page = request.url,
 ): Promise<void> {
   if (session.isConfirmed) return
-  const isForm = request.method === 'POST'
-  const id = await signPage(context.db, page)
-  throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
+  if (request.method !== 'POST') throw await confirmationOf(context, page)
+  const next = await holdRequest(context, request, session, page)
+  throw next === null
+    ? await confirmationOf(context, page, { form: 'lost' })
+    : await confirmationOf(context, next, { form: 'held' })
+}
+
+/**
+ * Puts the form that the person sent before a confirmation in the place of the body of the request that goes on with it.
+ * A session whose confirmation is too old is asked again.
+ */
+export async function resumeHeldForm(
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+): Promise<void> {
+  const id = resumedId(request)
+  if (id === null) return
+  if (!session.isConfirmed) throw await confirmationOf(context, continueWith(id), { form: 'held' })
+  await resumeForm(context, request, session, id)
+}
+
+/** Returns the redirect to the page that asks for a proof, and that then returns to `page`. */
+async function confirmationOf(
+  { db }: AppContext,
+  page: string,
+  more: { form?: 'held' | 'lost' } = {},
+): Promise<PageRedirect> {
+  return new PageRedirect(withReturn('/settings/confirm-access', (await signPage(db, page)) ?? '', more))
 }
 
 /**

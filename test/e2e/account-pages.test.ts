@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { allScopes } from '../../src/domain/scopes.ts'
+import { setProofAge } from '../support/account-rows.ts'
 import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
@@ -68,6 +69,34 @@ describe.skipIf(!hasBrowser)(
       await page.getByText('The token build server was revoked').waitFor()
       expect((await fetch(root, { headers: { authorization } })).status).toBe(401)
     })
+
+    it.each([true, false])(
+      'goes on with a form after the confirmation, with scripts: %s',
+      async (hasScripts) => {
+        const { account, page: signedIn } = await aVisitor()
+        const context = await browser.newContext({
+          baseURL,
+          javaScriptEnabled: hasScripts,
+          storageState: await signedIn.context().storageState(),
+          viewport: { width: 375, height: 740 },
+        })
+        const page = await context.newPage()
+        await page.goto('/settings/tokens/new')
+        await page.getByLabel('Name', { exact: true }).fill('after a while')
+        await setProofAge(t.db, account, '16 minutes')
+        await press(page, 'Create token')
+        await page.getByText('What you filled in is kept').waitFor()
+        expect(await overflowing(page)).toEqual([])
+        await page.getByLabel('Your password').fill(password)
+        await press(page, 'Confirm')
+        if (!hasScripts) await press(page, 'Continue')
+        await page.getByLabel('The token').waitFor()
+        if (hasScripts) {
+          await page.goBack()
+          expect(new URL(page.url()).pathname).not.toBe('/settings/confirm-access/continue')
+        }
+      },
+    )
 
     it('changes the password and stays signed in', async () => {
       const { page } = await aVisitor()

@@ -90,3 +90,8 @@ export async function halfSignIn(
     },
   }
 }
+
+/** Returns the URL to which the page after a confirmation sends the form that waited. */
+export function continuedUrlIn({ body }: { body: string }): string {
+  return (/action="([^"]+)" data-continue/.exec(body)?.[1] ?? '').replaceAll('&amp;', '&')
+}

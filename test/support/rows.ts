@@ -9,6 +9,7 @@ export type ExpiringTable =
   | 'confirmation_link'
   | 'deploy_token'
   | 'email_verification'
+  | 'held_form'
   | 'invitation'
   | 'password_reset'
   | 'personal_token'

@@ -117,6 +117,9 @@ for (const tab of document.querySelectorAll('.top nav [aria-current]')) {
   if (hidden > 0) row.scrollLeft += hidden + 32
 }
 
+/* After a confirmation, the form that waited for it is sent without another click. */
+document.querySelector('form[data-continue]')?.requestSubmit()
+
 /* The problem of a form may be below the first screen. */
 const refusal = document.querySelector('main [role="alert"]')
 if (refusal && refusal.getBoundingClientRect().bottom > innerHeight)

@@ -7,6 +7,7 @@ import {
   confirmationMail,
   deleteExpiredConfirmationLinks,
 } from '../../accounts/second-factor/confirmation-links.ts'
+import { deleteExpiredHeldForms } from '../../accounts/second-factor/held-forms.ts'
 import { deleteExpiredChallenges } from '../../accounts/second-factor/passkey-challenges.ts'
 import { deleteExpiredSteps } from '../../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../../accounts/security-notices.ts'
@@ -71,6 +72,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredResets,
     deleteExpiredVerifications,
     deleteExpiredConfirmationLinks,
+    deleteExpiredHeldForms,
     deleteExpiredSteps,
     deleteExpiredChallenges,
     deleteExpiredSignIns,

@@ -26,7 +26,7 @@ import {
 import { useApp } from '../../support/app.ts'
 import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'
 import { eventsOf } from '../../support/event-rows.ts'
-import { aPersonWithTotp, codeOf } from '../../support/factor-actors.ts'
+import { aPersonWithTotp, codeOf, continuedUrlIn } from '../../support/factor-actors.ts'
 import { requireSecondFactor } from '../../support/group-rows.ts'
 import {
   openSignUp,
@@ -564,8 +564,10 @@ describe('a person without a password', () => {
     const question = await browser.open(String((await setUp()).headers.location))
     const start = await startConfirmation(browser, question)
     const end = await browser.open(await browser.signInThere(start, eve.subject))
-    expect(end.headers.location).toBe('/settings/second-factor')
-    expect((await setUp()).headers.location).toBe('/settings/second-factor/totp')
+    const goOn = continuedUrlIn(await browser.open(String(end.headers.location)))
+    expect(goOn).toMatch(/^\/settings\/second-factor\/totp\?resume=/)
+    const resumed = await browser.post(goOn, { csrf_token })
+    expect(resumed.headers.location).toBe('/settings/second-factor/totp')
   })
 
   it('is not confirmed by another person of the provider', async () => {

@@ -465,7 +465,7 @@ const forms: Record<string, Case[] | string> = {
   ],
   '/settings/confirm-access': [
     leavesNotice('please send the form again', ({ send }) =>
-      send('/settings/confirm-access', { form: '1', current_password: password }),
+      send('/settings/confirm-access', { form: 'lost', current_password: password }),
     ),
   ],
   '/settings/confirm-access/send-link': [

@@ -19,6 +19,7 @@ import { transaction } from '../../../database/database.ts'
 import { countAttempt } from '../../../database/failure-limit.ts'
 import { queueMail } from '../../../mail/mail-queue.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
+import { continuePath, heldFormOf, resumeUrl } from '../../held-forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
@@ -27,14 +28,20 @@ import { anybody, signedIn, type Visit, withReturn } from '../../visit.ts'
 import { findReturn } from '../sign-in/return-path.ts'
 import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
 
+/**
+ * Whether the browser comes from a form: it is `held` and sent after the confirmation, or `lost`, because it cannot be
+ * kept. Then its page says that nothing was done yet. Empty for a page.
+ */
+type FromForm = '' | 'held' | 'lost'
+
+const continuePage = page<{ action: string; page: string }>('accounts/continue')
 const confirmPage = page<{
   factors: FactorSummary
   hasPassword: boolean
   /** The linked providers where the person can sign in again. */
   providers: readonly { name: string; label: string }[]
   returnId: string
-  /** Whether the browser comes from a form. The form's page then says that nothing was done yet. */
-  isForm: boolean
+  form: FromForm
   /** The options for the browser's passkey API, as JSON. Null for an account without a passkey. */
   options: string | null
   /** The address to which a link can be sent. Null when the account has better proofs, or mails are not sent. */
@@ -42,15 +49,17 @@ const confirmPage = page<{
   problem: string | null
 }>('accounts/confirm-access')
 
+const fromForm = z.enum(['', 'held', 'lost']).default('')
 const ConfirmForm = z.object({
   return: text,
-  form: text,
+  form: fromForm,
   current_password: text,
   code: text,
   credential: text,
 })
-const ConfirmQuery = z.object({ return: text, form: text, unproven: text })
-const MailForm = z.object({ return: text })
+const ConfirmQuery = z.object({ return: text, form: fromForm, unproven: text })
+const MailForm = z.object({ return: text, form: fromForm })
+const HeldQuery = z.object({ form: text })
 const TokenForm = z.object({ token: text })
 
 /** The link belongs to one session, so that nobody else can use it, or make its person open it for them. */
@@ -73,7 +82,17 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       const problem = provider
         ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.`
         : null
-      return show(reply, session, { returnId, isForm: form !== '', problem })
+      return show(reply, session, { returnId, form, problem })
+    }),
+  )
+
+  app.get(
+    continuePath,
+    signedIn(context, { mayLackFactor: true }, async ({ session, confirm }, request, reply) => {
+      const { form: id } = readQuery(HeldQuery, request)
+      const { url, page } = await heldFormOf(context, session, id)
+      await confirm()
+      return continuePage(reply, session, { action: resumeUrl(url, id), page })
     }),
   )
 
@@ -83,11 +102,11 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       context,
       { form: '/settings/confirm-access', mayLackFactor: true },
       async ({ session }, request, reply) => {
-        const { return: sent } = readForm(MailForm, request)
+        const { return: sent, form } = readForm(MailForm, request)
         const returnId = (await findReturn(db, sent)) === null ? '' : sent
         const { id } = session.account
         const email = config.mail && (await findConfirmationEmail(db, id))
-        const again = (problem: string) => show(reply, session, { returnId, isForm: false, problem })
+        const again = (problem: string) => show(reply, session, { returnId, form, problem })
         if (email === null) {
           reply.code(409)
           return again('No link can be sent to you. Confirm in another way.')
@@ -103,7 +122,10 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
           await queueMail(tx, config, confirmationMail, { linkId })
         })
         leaveNotice(request, reply, config, `A link was sent to ${email}. Open it in this browser.`)
-        return reply.redirect(withReturn('/settings/confirm-access', returnId), 303)
+        return reply.redirect(
+          withReturn('/settings/confirm-access', returnId, form === '' ? {} : { form }),
+          303,
+        )
       },
     ),
   )
@@ -155,10 +177,10 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
         const refused = await refuseProof(request, { session, by }, typed)
         if (refused) {
           reply.code(refused.status).headers(refused.headers)
-          return show(reply, session, { returnId, isForm: form !== '', problem: refused.problem })
+          return show(reply, session, { returnId, form, problem: refused.problem })
         }
         await confirmSession(db, session.idHash)
-        if (form !== '') {
+        if (form === 'lost') {
           leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
         }
         return redirectBack(context, reply, returnId)
@@ -193,7 +215,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
   async function show(
     reply: FastifyReply,
     session: Session,
-    shown: { returnId: string; isForm: boolean; problem: string | null },
+    shown: { returnId: string; form: FromForm; problem: string | null },
   ): Promise<FastifyReply> {
     const { id } = session.account
     const factors = await findFactors(db, id)

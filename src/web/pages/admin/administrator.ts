@@ -11,7 +11,7 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import type { Confirmation } from '../../pages.ts'
 import { principalOf } from '../../principal.ts'
-import { readSession, requireProofFor, type Visit } from '../../visit.ts'
+import { readSession, requireProofFor, resumeHeldForm, type Visit } from '../../visit.ts'
 import { mayOnSite } from '../permit.ts'
 
 /** Who sent an accepted request of the administration pages. */
@@ -34,13 +34,22 @@ export function onlyAdministrators(scope: FastifyInstance, context: AppContext):
   const judge = async (request: FastifyRequest) => {
     const session = await readSession(context, request)
     if (!session || !mayOnSite(session, 'readSite')) throw pageNotFound()
-    await requireProofFor('readSite', context, request, session, pageOf(request))
     visits.set(request, { session, by: principalOf(request, session) })
+    return session
   }
-  scope.addHook('onRequest', judge)
+  const prove = (request: FastifyRequest, session: Session) =>
+    requireProofFor('readSite', context, request, session, pageOf(request))
+  scope.addHook('onRequest', async (request) => {
+    const session = await judge(request)
+    // A form can be kept until the confirmation only after its body has arrived.
+    if (request.method !== 'POST') await prove(request, session)
+  })
   // A slow body may arrive after the administrator was disabled or lost the role.
   scope.addHook('preHandler', async (request) => {
-    if (request.method === 'POST') await judge(request)
+    if (request.method !== 'POST') return
+    const session = await judge(request)
+    await resumeHeldForm(context, request, session)
+    await prove(request, session)
   })
   const visitOf = (request: FastifyRequest) => {
     const visit = visits.get(request)
