@@ -74,6 +74,13 @@ describe('the migration from two logs to one', () => {
     expect(await ask('select count(*)::int from event')).toEqual([{ count: 10_999 }])
   })
 
+  it('lets the events of before be in the activity of their group', async () => {
+    expect(await ask('select distinct group_id, in_group_id from event order by 1')).toEqual([
+      { group_id: '4', in_group_id: '4' },
+      { group_id: null, in_group_id: null },
+    ])
+  })
+
   it('removes the job of the second sweep, whose last success would become an alert', async () => {
     expect(await ask(`select name from job_kind where name like 'sweep%'`)).toEqual([])
   })

@@ -7,6 +7,7 @@ import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { removeRepository } from '../../src/groups/group-lifecycle.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
+import { countSiteDays } from '../../src/packages/tables/site-days.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
@@ -207,6 +208,7 @@ async function age(db: pg.Pool): Promise<void> {
      select v.id, current_date - i, (i * 7 + v.id * 3) % 40 + 3 from package_version v, generate_series(0, 60) i`,
   )
   await recountDownloads(db, '-infinity')
+  await countSiteDays(db)
   await db.query(
     `update package_version v set quarantined_at = now(), quarantine_reason = 'Contains a credential'
        from package p where p.id = v.package_id and p.name = 'acme/mailer' and v.version = '1.0.0'`,
