@@ -118,6 +118,24 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
     expect((await send(`${home}/-/fetch`, { version: '1.0.0' })).statusCode).toBe(404)
   })
 
+  it('reads no directory of an archive that is larger than 32 MiB', async () => {
+    const name = 'huge/directory'
+    const directory = Buffer.alloc(33 * 1024 * 1024)
+    const end = Buffer.alloc(22)
+    end.write('PK\x05\x06', 'latin1')
+    end.writeUInt32LE(directory.length, 12)
+    end.writeUInt32LE(4, 16)
+    upstream.put(
+      archiveOf(name, '1.0.0'),
+      Buffer.concat([Buffer.from('PK\x03\x04', 'latin1'), directory, end]),
+    )
+    const { home, look, send } = await aMirroredPackage(name, [{ version: '1.0.0' }])
+    expect((await send(`${home}/-/fetch`, { version: '1.0.0' })).statusCode).toBe(303)
+    expect((await look()).body).toContain('The archive of this version cannot be read here.')
+    const files = await look('/-/files?version=1.0.0')
+    expect([files.statusCode, files.body]).toEqual([404, expect.stringContaining('cannot be read')])
+  })
+
   it('shows the advisories of the upstream', async () => {
     const advisory = {
       advisoryId: 'PKSA-1',
