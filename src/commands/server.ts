@@ -7,7 +7,9 @@ import { type PlannedStep, planMigrations } from '../database/migration-plan.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { registryUrl } from '../groups/repositories.ts'
 import { makeDemo, resetDemo } from '../web/server/demo.ts'
+import { fillDemo } from '../web/server/demo-content.ts'
 import { describeWalk } from '../web/server/demo-walk.ts'
+import { openLog } from '../web/server/log.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
 
@@ -95,6 +97,7 @@ export function demoCommand(): Command {
     .action(async (options: { reset?: boolean } & JsonOptions) => {
       await withDatabase(async (db, config) => {
         const demo = options.reset ? await resetDemo(db) : await makeDemo(db)
+        await fillDemo({ config, db }, demo.repository, openLog('silent'))
         const { clientId, clientSecret, ...rest } = demo
         const json = {
           ...rest,

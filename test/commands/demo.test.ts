@@ -41,6 +41,10 @@ describe('svc demo', () => {
     expect(await worksFor(second)).toEqual({ password: true, secret: true, token: true })
     expect(await countRows(svc.db, 'session')).toBe(0)
 
+    const packages = await svc.json('package', 'list', 'demo/php')
+    expect(JSON.stringify(packages)).toMatch(/demo\/clock.*demo\/greeting.*demo\/report/)
+    expect(await countRows(svc.db, 'package')).toBe(3)
+    expect(await countRows(svc.db, 'advisory')).toBe(1)
     const { stdout } = await svc.run('demo', '--reset')
     expect(stdout).toContain('Open a second terminal')
     expect(stdout).toContain(`-u ${first['client_id']}:svcs_`)

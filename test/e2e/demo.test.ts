@@ -67,6 +67,33 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
     expect(stdout).toMatch(/"access_token":"svca_[0-9A-Za-z]{49}"/)
     expect(stdout).toMatch(/"sha256":"[0-9a-f]{64}"/)
     expect(stdout).toMatch(/Hello from demo\/php\n$/)
+
+    // The page after the sign-in leads to packages with a life of their own.
+    const { origin } = new URL(link)
+    await page.goto(origin)
+    await page.getByRole('heading', { name: 'A walk through the demo' }).waitFor()
+    await page.getByRole('link', { name: 'demo/greeting' }).first().click()
+    await page.getByRole('heading', { name: 'demo/greeting' }).waitFor()
+    await page.goto(`${origin}/demo/php/packages/example/log`)
+    await page.getByRole('heading', { name: 'example/log' }).waitFor()
+  })
+
+  it('has packages that install, one of them from an upstream that does not exist', async () => {
+    const walk = server.printed()
+    const settings = /^composer config .*$/gm
+    const { code, stderr } = await paste(
+      [
+        /^TOKEN=.*$/m.exec(walk)?.[0],
+        'cd "$(mktemp -d)" && echo \'{}\' > composer.json',
+        ...(walk.match(settings) ?? []),
+        'composer require demo/report',
+        'composer audit',
+      ].join('\n'),
+      home,
+    )
+    expect(stderr).toMatch(/Installing example\/log \(3\.1\.0\)/)
+    expect(stderr).toContain('No security vulnerability advisories found')
+    expect(code).toBe(0)
   })
 
   it('is followed by starts that keep the data, and print no secret again', async () => {

@@ -26,6 +26,7 @@ import {
 import { listWaitingDecisions } from '../../upstreams/tables/waiting-decisions.ts'
 import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
+import { findDemo, isOfDemo } from '../server/demo.ts'
 import { anybody } from '../visit.ts'
 import { type Need, needsOf } from './needs.ts'
 
@@ -40,7 +41,7 @@ const expiryDays = 14
 const maxTokens = 5
 const maxAdministrators = 3
 
-const frontPage = page<object>('pages/front')
+const frontPage = page<{ hasDemo: boolean }>('pages/front')
 const listPage = page<RepositoryList>('pages/my-repositories')
 const dashboardPage = page<
   RepositoryList & {
@@ -58,6 +59,8 @@ const dashboardPage = page<
     hasToken: boolean
     /** The people who can give access. Empty when the account can already see a repository. */
     administrators: string[]
+    /** The demo, for its own accounts. Null for everybody else. */
+    demo: { repository: string } | null
   }
 >('pages/home')
 
@@ -73,10 +76,12 @@ const HomeQuery = z.object({ q: text, after: text })
 
 /** `GET /`: the dashboard of the signed-in account, or the front page for other visitors. */
 export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const isEmbedded = context.config.databaseUrl === null
   app.get(
     '/',
     anybody(context, async (session, request, reply) => {
-      if (!session) return frontPage(reply, null, {})
+      if (!session)
+        return frontPage(reply, null, { hasDemo: isEmbedded && (await findDemo(context.db)) !== null })
       const { q, after } = readQuery(HomeQuery, request)
       const search = q.trim().slice(0, 200)
       const list = await readList(context, session, search, after)
@@ -113,21 +118,31 @@ async function showDashboard(
   list: RepositoryList,
 ): Promise<FastifyReply> {
   const { id } = session.account
-  const [groups, events, decisions, unprotected, expiring, expiringDeployTokens, hasToken, administrators] =
-    await Promise.all([
-      pageOf(
-        (part) => listAccessibleGroups(db, accountReader(id), part),
-        { after: null, limit: maxGroups },
-        ({ name }) => name,
-      ),
-      listRecentPackageEvents(db, id, maxEvents),
-      listWaitingDecisions(db, id, maxNeeds),
-      listGroupsOfUnprotected(db, id, maxNeeds),
-      listExpiringTokens(db, id, expiryDays, maxTokens),
-      listExpiringDeployTokens(db, id, expiryDays, maxTokens),
-      hasLiveToken(db, id),
-      list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
-    ])
+  const [
+    groups,
+    events,
+    decisions,
+    unprotected,
+    expiring,
+    expiringDeployTokens,
+    hasToken,
+    administrators,
+    demo,
+  ] = await Promise.all([
+    pageOf(
+      (part) => listAccessibleGroups(db, accountReader(id), part),
+      { after: null, limit: maxGroups },
+      ({ name }) => name,
+    ),
+    listRecentPackageEvents(db, id, maxEvents),
+    listWaitingDecisions(db, id, maxNeeds),
+    listGroupsOfUnprotected(db, id, maxNeeds),
+    listExpiringTokens(db, id, expiryDays, maxTokens),
+    listExpiringDeployTokens(db, id, expiryDays, maxTokens),
+    hasLiveToken(db, id),
+    list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
+    isOfDemo(session.account.username) ? findDemo(db) : null,
+  ])
   return dashboardPage(reply, session, {
     ...list,
     groups: groups.rows,
@@ -141,6 +156,7 @@ async function showDashboard(
     expiringDeployTokens,
     hasToken,
     administrators,
+    demo,
   })
 }
 

@@ -14,8 +14,9 @@ export function describeWalk(demo: Demo, { baseUrl, authUrl }: Config): string {
 [ -z "$ZSH_VERSION" ] || setopt interactive_comments
 # Here is a demo to try svc with. Its secrets are shown only now. Open a second terminal, and paste the commands there.
 #   account  ${demo.username}   password  ${demo.password}
+#   administrator  ${demo.administrator.username}   password  ${demo.administrator.password}
 
-# 1. Sign in: open ${baseUrl}/login
+# 1. Sign in: open ${baseUrl}/login. Home leads through the packages of the demo.
 
 # 2. Authorize an application: paste this, then open the link in the browser, approve, and see the tokens.
 #    ${authorizationLink(demo, authUrl)}

@@ -6,7 +6,7 @@ import { hashPassword } from '../../accounts/passwords.ts'
 import { insertPersonalToken, revokeTokenWithin } from '../../accounts/personal-tokens.ts'
 import { deleteAllSessions } from '../../accounts/sessions.ts'
 import { projectRoot } from '../../config.ts'
-import { transaction } from '../../database/database.ts'
+import { type Queryable, transaction } from '../../database/database.ts'
 import { operator } from '../../domain/principal.ts'
 import { hashSecret, makeClientId, makePassword, makeSecret } from '../../domain/secrets.ts'
 import { insertGroup } from '../../groups/groups.ts'
@@ -17,6 +17,8 @@ import { insertApplication, listApplications, rotateClientSecret } from '../../o
 export interface Demo {
   username: string
   password: string
+  /** An administrator of the site. */
+  administrator: { username: string; password: string }
   repository: string
   clientId: string
   clientSecret: string
@@ -24,13 +26,14 @@ export interface Demo {
 }
 
 const name = 'demo'
+const administratorName = 'demo-admin'
 const applicationName = 'Demo Application'
 const tokenDays = 90
 
 /**
- * Creates the demo of a fresh installation in one transaction (CONTRACT 2.1): an account, a group with a private
- * repository, an approved application with a loopback Redirect URL, and a personal access token. `last` runs before the
- * commit. Throws when the demo exists already, or when `last` throws.
+ * Creates the demo of a fresh installation in one transaction (CONTRACT 2.1): an account, an administrator, a group with a
+ * private repository, an approved application with a loopback Redirect URL, and a personal access token. `last` runs before
+ * the commit. Throws when the demo exists already, or when `last` throws. `fillDemo` adds packages.
  */
 export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async () => {}): Promise<Demo> {
   const password = makePassword()
@@ -38,6 +41,8 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
   const clientSecret = makeSecret('client')
   const token = makeSecret('personal')
   const passwordHash = await hashPassword(password)
+  const administrator = { username: administratorName, password: makePassword() }
+  const administratorHash = await hashPassword(administrator.password)
   const logo = await readFile(resolve(projectRoot, 'views/demo-logo.png'))
   const repository = await transaction(pool, async (tx) => {
     if (await findAccountByUsername(tx, name)) {
@@ -52,6 +57,7 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
       isAdmin: false,
       passwordHash,
     })
+    await insertAdministrator(tx, administratorHash)
     const group = await insertGroup(tx, name, accountId)
     const { path } = await insertRepository(tx, { groupId: group.id, name: 'php', visibility: 'private' })
     await insertApplication(tx, {
@@ -72,8 +78,18 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
     await last()
     return path
   })
-  return { username: name, password, repository, clientId, clientSecret, token }
+  return { username: name, password, administrator, repository, clientId, clientSecret, token }
 }
+
+/** Returns the demo of an installation. Null when it has none. */
+export async function findDemo(db: Queryable): Promise<{ repository: string; clientId: string } | null> {
+  const repository = await findRepositoryByPath(db, `${name}/php`)
+  const application = repository && (await listApplications(db)).find((one) => one.name === applicationName)
+  return application ? { repository: repository.path, clientId: application.clientId } : null
+}
+
+/** Returns whether an account with this username belongs to the demo, if there is one. */
+export const isOfDemo = (username: string) => username === name || username === administratorName
 
 /**
  * Gives the demo a new password, client secret and personal access token; the old ones stop working at once. Throws
@@ -84,6 +100,8 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
   const clientSecret = makeSecret('client')
   const token = makeSecret('personal')
   const passwordHash = await hashPassword(password)
+  const administrator = { username: administratorName, password: makePassword() }
+  const administratorHash = await hashPassword(administrator.password)
   return transaction(pool, async (tx) => {
     const account = await findAccountByUsername(tx, name)
     const repository = await findRepositoryByPath(tx, `${name}/php`)
@@ -93,17 +111,34 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
     }
     await setPasswordHash(tx, operator, account.id, passwordHash)
     await deleteAllSessions(tx, operator, account.id)
+    // The demo of an earlier release has no administrator.
+    const known = await findAccountByUsername(tx, administratorName)
+    if (known) {
+      await setPasswordHash(tx, operator, known.id, administratorHash)
+      await deleteAllSessions(tx, operator, known.id)
+    } else await insertAdministrator(tx, administratorHash)
     await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
     await revokeTokenWithin(tx, operator, account.id, { name })
     await insertDemoToken(tx, account.id, token)
     return {
       username: name,
       password,
+      administrator,
       repository: repository.path,
       clientId: application.clientId,
       clientSecret,
       token,
     }
+  })
+}
+
+async function insertAdministrator(tx: pg.PoolClient, passwordHash: string): Promise<void> {
+  await insertAccount(tx, operator, {
+    username: administratorName,
+    displayName: 'Demo Administrator',
+    email: 'demo-admin@example.com',
+    isAdmin: true,
+    passwordHash,
   })
 }
 

@@ -15,6 +15,7 @@ import { enqueue } from '../../jobs/job.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../packages/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
+import { fillDemo } from './demo-content.ts'
 import { describeWalk } from './demo-walk.ts'
 import { letConnectionsEnd } from './drain.ts'
 
@@ -35,13 +36,18 @@ export async function runServer(
   await noteServerUrls(database.db, config)
   say(`svc listens on ${config.baseUrl}`)
   if (demo) say(describeWalk(demo, config))
+  const filling =
+    demo &&
+    fillDemo({ config, db: database.db }, demo.repository, log).catch((error: unknown) =>
+      log.error({ err: error }, 'the demo lacks its packages: run svc demo --reset'),
+    )
   const stopping = new AbortController()
   const rendering = renderOutdated(database, config, log, stopping.signal)
   void lookForArchives(database, config, log, stopping.signal)
   const failure = await Promise.race([stopRequested, database.gone])
   log.info('stopping')
   stopping.abort()
-  await rendering
+  await Promise.all([rendering, filling])
   await letConnectionsEnd(app)
   await app.close()
   if (failure instanceof Error) throw failure
