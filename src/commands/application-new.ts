@@ -19,6 +19,7 @@ interface NewOptions extends JsonOptions {
   scope: string[]
   resourceScope: ResourceScope
   description?: string
+  developer?: string
   exactRedirect?: boolean
   resourceServer?: boolean
   pending?: boolean
@@ -45,6 +46,7 @@ export function newCommand(): Command {
     .addOption(scopeOption())
     .addOption(resourceScopeOption('which resources it may access').makeOptionMandatory())
     .option('--description <text>', 'at most 350 characters')
+    .option('--developer <username>', 'who asked for it, and sees its state')
     .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
@@ -66,6 +68,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
     logo: await readLogo(options.logo),
     scopes: options.scope,
     resourceScope: options.resourceScope,
+    developer: options.developer ?? null,
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
   })

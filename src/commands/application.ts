@@ -108,6 +108,7 @@ interface SetOptions extends JsonOptions {
   logo?: string
   scope?: string[]
   resourceScope?: ResourceScope
+  developer?: string
   exactRedirect?: boolean
   resourceServer?: boolean
 }
@@ -125,6 +126,7 @@ function setCommand(): Command {
     .option('--logo <file>', 'PNG, JPEG, GIF or WebP, at most 1 MB')
     .addOption(scopeOption().makeOptionMandatory(false))
     .addOption(resourceScopeOption('which resources it may access'))
+    .option('--developer <username>', 'who asked for it, and sees its state; empty removes it')
     .option('--exact-redirect', 'allow only the Redirect URL itself')
     .option('--no-exact-redirect', 'allow any URL on the host of the Redirect URL')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
@@ -149,12 +151,13 @@ function setCommand(): Command {
 
 async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
   const { name, description, website, redirectUri, logo, scope, resourceScope } = options
-  const { exactRedirect, resourceServer } = options
+  const { developer, exactRedirect, resourceServer } = options
   return {
     ...(name !== undefined && { name }),
     ...(description !== undefined && { description: description || null }),
     ...(website !== undefined && { website }),
     ...(redirectUri !== undefined && { redirectUri }),
+    ...(developer !== undefined && { developer: developer || null }),
     ...(exactRedirect !== undefined && { exactRedirect }),
     ...(scope !== undefined && { scopes: scope }),
     ...(resourceScope !== undefined && { resourceScope }),

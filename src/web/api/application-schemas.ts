@@ -89,6 +89,11 @@ export const ApplicationUpdate = z
       .meta({ ...ApplicationBody.shape.scopes.meta() }),
     resource_scope: ApplicationBody.shape.resource_scope,
     resource_server: ApplicationBody.shape.resource_server,
+    developer: z
+      .string()
+      .max(100)
+      .nullable()
+      .meta({ ...ApplicationBody.shape.developer.meta() }),
   })
   .partial()
   .meta({ id: 'ApplicationUpdate', description: 'Missing members keep their values' })
@@ -97,14 +102,14 @@ export const ApplicationUpdate = z
 export const Review = z
   .strictObject({
     reason: z.string().max(1000).optional().meta({
-      description: 'The reason, for other administrators. Required for declining',
+      description: 'The reason, for administrators and the developer. Required for declining',
       maxLength: maxReasonCharacters,
       example: 'Its website is gone',
     }),
     migration: z
       .boolean()
       .optional()
-      .meta({ description: 'False to change only this database, without a migration' }),
+      .meta({ description: 'False to change only this database, also where the operator keeps migrations' }),
   })
   .meta({ id: 'ApplicationReview' })
 
