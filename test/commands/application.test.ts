@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { migrate } from '../../src/database/migrate.ts'
 import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
+import { anAccount } from '../support/actors.ts'
 import {
   listStoredApplications,
   refuseApplications,
@@ -218,6 +219,13 @@ describe('svc application', () => {
     const wrong = ['--website', 'x', '--logo', join(folder, 'text.png')]
     expect(await svc.fail('application', 'set', id, ...wrong)).toMatch(/website is not .*; the logo is not/)
     expect(await svc.fail('application', 'set', id)).toContain('Nothing to change')
+    expect(await svc.fail('application', 'set', id, '--developer', 'nobody')).toContain(
+      'There is no account nobody for the developer.',
+    )
+    const { username } = await anAccount(svc.db)
+    expect(await svc.json('application', 'set', id, '--developer', username)).toMatchObject({
+      developer: username,
+    })
     expect(await svc.json('application', 'delete', id, '--force')).toEqual({
       client_id: id,
       migration: expect.stringMatching(/_delete_ch_d\.sql$/),

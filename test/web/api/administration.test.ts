@@ -442,8 +442,13 @@ describe('/api/applications', () => {
       status: 'approved',
       migration: expect.stringMatching(/approve_\w+\.sql$/),
     })
-    const changed = await call('PATCH', url, { name: 'Mirror 2', scopes: ['account-profile:r'] })
-    expect(changed.json()).toMatchObject({ name: 'Mirror 2', scopes: ['account-profile:r'] })
+    const changes = { name: 'Mirror 2', scopes: ['account-profile:r'], developer: account.username }
+    expect((await call('PATCH', url, changes)).json()).toMatchObject({
+      ...changes,
+      reviewed_by: account.username,
+      reviewed_at: expect.any(String),
+    })
+    expect((await call('PATCH', url, { developer: 'nobody-has-this' })).statusCode).toBe(400)
     expect((await call('PATCH', url, { redirect_uri: 'javascript:alert(1)' })).statusCode).toBe(400)
     expect((await call('PATCH', url, { scopes: ['root:rw'] })).statusCode).toBe(400)
     expect((await call('PATCH', url, {})).statusCode).toBe(400)

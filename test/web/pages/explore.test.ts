@@ -47,7 +47,7 @@ describe('GET /explore', () => {
     const [, next = ''] = /href="\/explore(\?after=[^"]+)"/.exec(first) ?? []
     const second = await explore(next, cookie)
     const listed = [first, second].map((page) =>
-      [...page.matchAll(/class="title"><a href="\/([^"]+)"/g)].map(([, path]) => path),
+      [...page.matchAll(/class="title">(?:<img [^>]*>)?<a href="\/([^"]+)"/g)].map(([, path]) => path),
     )
     expect(listed.flat()).toEqual(
       [...new Set(listed.flat().map(String))].toSorted((a, b) => (a < b ? -1 : 1)),

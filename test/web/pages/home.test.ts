@@ -78,7 +78,10 @@ describe('GET /', () => {
     const cookie = await signIn(t.app, account)
     const open = async (url: string) => {
       const { body } = await t.app.inject({ url, headers: { cookie } })
-      const paths = Array.from(body.matchAll(/class="title"><a href="\/([^"]+)"/g), ([, path]) => path)
+      const paths = Array.from(
+        body.matchAll(/class="title">(?:<img [^>]*>)?<a href="\/([^"]+)"/g),
+        ([, path]) => path,
+      )
       const next = /<a href="([^"]+)">More repositories/.exec(body)?.[1]?.replaceAll('&amp;', '&')
       return { paths, next, body }
     }

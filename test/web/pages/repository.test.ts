@@ -118,7 +118,9 @@ describe('GET /<group>/<name>', () => {
       await delayChange(t.db, repository, name, minutes)
     const cookie = await signIn(t.app, account)
     const names = (body: string) =>
-      [...body.matchAll(/class="title"><a href="[^"]+packages\/(acme\/\w)"/g)].map(([, name]) => name)
+      [...body.matchAll(/class="title">(?:<img [^>]*>)?<a href="[^"]+packages\/(acme\/\w)"/g)].map(
+        ([, name]) => name,
+      )
     await rankPackages(t.db, 100)
     const sorted = async (query: string) => names((await look(`/${repository.path}${query}`, cookie)).body)
     const { body } = await look(`/${repository.path}`, cookie)

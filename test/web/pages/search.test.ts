@@ -144,7 +144,9 @@ describe('GET /search for a package from an upstream', () => {
     const { repository, name, upstreamId } = await aMirror({ visibility: 'public' })
     await aMirroredPackage(t.db, repository, [`a${name}`, `a${name}-more`], { upstreamId })
     const found = await findMirrors(name.toUpperCase())
-    const titles = [...found.matchAll(/<h3 class="title"><a [^>]*>([^<]+)</g)].map(([, title]) => title)
+    const titles = [...found.matchAll(/<h3 class="title">(?:<img [^>]*>)?<a [^>]*>([^<]+)</g)].map(
+      ([, title]) => title,
+    )
     expect(titles).toEqual([name, `a${name}`, `a${name}-more`])
   })
 
