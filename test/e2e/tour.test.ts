@@ -36,7 +36,11 @@ async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>
 
 /** Returns the item of the header for a page: null for none, undefined for the menu with the name of the person. */
 function itemOf(name: string, path: string): string | null | undefined {
-  if (/^(?:not-found|version-deleted|bad-request|consent|link-error)/.test(name) || path === '/search')
+  if (
+    /^(?:not-found|version-deleted|bad-request|consent|link-error)/.test(name) ||
+    path === '/search' ||
+    path === '/status'
+  )
     return null
   if (path.startsWith('/settings/tokens')) return 'Tokens'
   if (path.startsWith('/settings/authorizations')) return 'Applications'

@@ -46,6 +46,7 @@ function signedOut({ application, invitation }: TourData): Stop[] {
     'public-package': '/acme/open/packages/acme/money',
     'not-found-visitor': '/acme/php',
     docs: '/docs',
+    'status-visitor': '/status',
     'docs-search': '/docs?q=backup',
     'docs-nothing': '/docs?q=zzzz',
     document: '/docs/packages',
@@ -308,6 +309,7 @@ const longGroup = '/a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-c
 function administration({ application, pending }: TourData): Stop[] {
   return by('root', {
     admin: '/admin',
+    status: '/status',
     'admin-accounts': '/admin/accounts',
     'admin-accounts-menu': ['/admin/accounts', (page) => page.locator('details.acts summary').last().click()],
     'admin-account-new': '/admin/accounts/-/new',

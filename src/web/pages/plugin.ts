@@ -34,6 +34,7 @@ import { fileRoutes } from './package/package-files.ts'
 import { uploadPageRoutes } from './package/upload.ts'
 import type { PagesContext } from './permit.ts'
 import { searchPageRoutes } from './search.ts'
+import { statusRoutes } from './status.ts'
 
 /** The pages for people who use the registries (CONTRACT 4.4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
@@ -55,6 +56,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await exploreRoutes(app, context)
     await newRoutes(app, context)
     await docsRoutes(app, context)
+    await statusRoutes(app, context)
     await groupPageRoutes(app, context)
     await memberPageRoutes(app, context)
     await groupInvitationRoutes(app, context)

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../../src/database/database.ts'
 import { buildApp } from '../../../src/web/server/app.ts'
 import { openLog } from '../../../src/web/server/log.ts'
+import { anAccount, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
@@ -68,6 +69,28 @@ describe('GET /healthz and /readyz', () => {
       ),
     ])
     await mkdir(t.config.dataDir)
+  })
+})
+
+describe('GET /status', () => {
+  const t = useApp()
+
+  it('says in words what works, and hides the last backup from visitors', async () => {
+    const { body, statusCode } = await t.app.inject('/status')
+    expect([statusCode, body.includes('Everything works.')]).toEqual([200, true])
+    expect(body).not.toContain('Last backup')
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await t.app.inject({ url: '/status', headers: { cookie } })
+    expect(page.body).toContain('Last backup')
+  })
+
+  it('says so, instead of failing, when the database does not respond', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const { body, statusCode } = await whileLocked(t.db, 'applied_migration', async () =>
+      t.app.inject({ url: '/status', headers: { cookie } }),
+    )
+    expect(statusCode).toBe(503)
+    expect(body).toContain('Some requests fail at the moment.')
   })
 })
 
