@@ -7,7 +7,7 @@ import { noteArchiveCheck, recordArchive, releaseArchive } from './tables/stored
  * records the archive first: a garbage collection removes only recorded archives, so one that a crash leaves here is not
  * forgotten. A purge does not remove it until the work has ended. Replaces damaged bytes.
  */
-export async function keepArchiveFor<T>(
+export async function keepArchive<T>(
   db: Queryable,
   store: ArchiveStore,
   received: ReceivedArchive,
@@ -26,16 +26,11 @@ export async function keepArchiveFor<T>(
   }
 }
 
-/** Keeps an archive to which a reference exists already. */
-export function keepArchive(db: Queryable, store: ArchiveStore, received: ReceivedArchive): Promise<void> {
-  return keepArchiveFor(db, store, received, async () => {})
-}
-
 /**
  * Makes sure that an archive exists, with all bytes, after the database refers to it. A garbage collection may have
  * removed a bucket's copy just before that, and the store may have lost the archive. Later collections keep it. If the
  * archive was not kept in a folder before, the temporary file must still exist.
  */
-export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
+export async function keepIfMissing(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
   if (!(await store.has(received))) await store.keep(received)
 }

@@ -91,7 +91,7 @@ async function take(
     const received = await receiveArchive(store, bytes, { maxBytes: size })
     try {
       if (received.sha256 !== sha256) return 'its bytes do not match the hash either'
-      await keepArchive(db, store, received)
+      await keepArchive(db, store, received, async () => {})
       return null
     } finally {
       await discardArchive(received)

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { checkUpload } from '../archives/check-upload.ts'
-import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
+import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../composer/composer-version.ts'
@@ -114,7 +114,7 @@ async function importVersion(
     refuseMissingAutoload(metadata, checked.tree)
     const published = theirs.publishedAt ?? theirs.entry['time']
     const archive = received
-    const outcome = await keepArchiveFor(db, archives, archive, async () => {
+    const outcome = await keepArchive(db, archives, archive, async () => {
       const outcome = await publishVersion(db, {
         repositoryId,
         packageName,
@@ -126,7 +126,7 @@ async function importVersion(
         baseUrl,
         publishedAt: pastDate(published),
       })
-      await keepNamedArchive(archives, archive)
+      await keepIfMissing(archives, archive)
       return outcome
     })
     return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import type { CheckedZip } from '../archives/check-zip.ts'
-import { keepArchive, keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
+import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
 import type { ArchiveDigest } from '../archives/tables/archives.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
@@ -70,11 +70,11 @@ export async function publishArchive(
   if (taken) {
     const outcome = settleRepeat(taken, { version, archive: received })
     // The store may have lost or damaged the archive. A repeated upload brings it back.
-    await keepArchive(db, archives, received)
+    await keepArchive(db, archives, received, async () => {})
     return outcome
   }
   return room.storing(repositoryId, received.size, () =>
-    keepArchiveFor(db, archives, received, async () => {
+    keepArchive(db, archives, received, async () => {
       const outcome = await publishVersion(changes, {
         ...target,
         metadata: manifest.metadata,
@@ -83,7 +83,7 @@ export async function publishArchive(
         by,
         baseUrl: config.baseUrl,
       })
-      await keepNamedArchive(archives, received)
+      await keepIfMissing(archives, received)
       return outcome
     }),
   )

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
-import { keepArchiveFor, keepNamedArchive } from '../archives/keep-archive.ts'
+import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
@@ -237,13 +237,13 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
     const difference = await findDifference(archive, received)
     if (difference !== null) throw await alarm(archive, difference)
     await room.storing(archive.repositoryId, received.size, () =>
-      keepArchiveFor(db, archives, received, async () => {
+      keepArchive(db, archives, received, async () => {
         if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
           throw await alarm(
             archive,
             'its bytes differ from those of the first fetch, or from a newer checksum',
           )
-        await keepNamedArchive(archives, received)
+        await keepIfMissing(archives, received)
       }),
     )
   }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import type { ArchiveStore } from '../../src/archives/archive-store.ts'
-import { keepArchive, keepArchiveFor } from '../../src/archives/keep-archive.ts'
+import { keepArchive } from '../../src/archives/keep-archive.ts'
 import { openLocalStore, receiveArchive } from '../../src/archives/local-store.ts'
 import { removePurgedArchives, removePurgedJob } from '../../src/archives/remove-purged.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
@@ -88,7 +88,7 @@ describe('a purge', () => {
     const { sha256, packageId, payload } = await aPurgedVersion()
     const store = await openStore()
     const received = await receiveArchive(store, Readable.from([payload]), { maxBytes: 1e6 })
-    await keepArchiveFor(t.db, store, received, async () => {
+    await keepArchive(t.db, store, received, async () => {
       await expect(removePurgedArchives(t.db, store, packageId)).rejects.toThrow('being uploaded again')
     })
     expect(existsSync(pathOf(sha256))).toBe(true)
@@ -121,7 +121,7 @@ describe('a purge', () => {
     await expect.poll(() => isRemoving).toBe(true)
     const received = await receiveArchive(store, Readable.from([payload]), { maxBytes: 1e6 })
     let isKept = false
-    const keeping = keepArchive(t.db, store, received).then(() => {
+    const keeping = keepArchive(t.db, store, received, async () => {}).then(() => {
       isKept = true
     })
     await expect.poll(() => countWaiting(t.db, 'insert into stored_archive')).toBe(1)

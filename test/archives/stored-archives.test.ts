@@ -110,7 +110,7 @@ describe('collectGarbage', () => {
   it('records an archive before it is kept, so that one of a crashed upload is removed later', async () => {
     await twoVersions()
     const received = await receiveArchive(volume, Readable.from([Buffer.from('crashed')]), { maxBytes: 100 })
-    await keepArchive(t.db, volume, received)
+    await keepArchive(t.db, volume, received, async () => {})
     await age(pathOf(received.sha256), 48)
     expect((await collectAgedGarbage(t.db, volume)).archives).toBe(1)
     expect(existsSync(pathOf(received.sha256))).toBe(false)

@@ -55,12 +55,12 @@ export function spendFactor(
   return observing(
     signIns,
     kindOfTyped(typed),
-    () => countAndCheck(context, by, accountId, typed),
+    () => countAndCheckFactor(context, by, accountId, typed),
     (refusal) => outcomeOfCheck(refusal?.status ?? null),
   )
 }
 
-async function countAndCheck(
+async function countAndCheckFactor(
   context: FactorContext,
   by: Principal,
   accountId: string,

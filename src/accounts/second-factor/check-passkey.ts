@@ -27,12 +27,12 @@ export function checkPasskey(
   return observing(
     signIns,
     'passkey',
-    () => countAndCheck(context, sender, sent, owner),
+    () => countAndCheckPasskey(context, sender, sent, owner),
     (checked) => outcomeOfCheck('problem' in checked ? checked.status : null),
   )
 }
 
-async function countAndCheck(
+async function countAndCheckPasskey(
   context: AppContext,
   sender: PasskeySender,
   sent: string,

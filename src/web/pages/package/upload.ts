@@ -4,7 +4,7 @@ import type { Session } from '../../../accounts/sessions.ts'
 import type { ArchiveStore, ReceivedArchive } from '../../../archives/archive-store.ts'
 import { checkUpload } from '../../../archives/check-upload.ts'
 import type { CheckedZip } from '../../../archives/check-zip.ts'
-import { keepArchiveFor } from '../../../archives/keep-archive.ts'
+import { keepArchive } from '../../../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../../../archives/local-store.ts'
 import { transaction } from '../../../database/database.ts'
 import { Refusal } from '../../../domain/refusal.ts'
@@ -143,7 +143,7 @@ export async function uploadPageRoutes(
         try {
           await inTurn(() => checkUpload(archive.path))
           // Store the bytes before the row that names them, and commit the row before the browser gets the response.
-          const id = await keepArchiveFor(db, archives, archive, () =>
+          const id = await keepArchive(db, archives, archive, () =>
             transaction(db, async (tx) => {
               const { sha256, size } = archive
               await lockUploads(tx, session.account.id)

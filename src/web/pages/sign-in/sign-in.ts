@@ -164,7 +164,7 @@ function checkPassword(
   return observing(
     signIns,
     'password',
-    () => countAndCheck(db, credentials, password, limits),
+    () => countAndCheckPassword(db, credentials, password, limits),
     (checked) => {
       if (!('problem' in checked)) return outcomeOfCheck(null)
       return checked.status === 429 && !checked.isLocked ? 'other' : outcomeOfCheck(checked.status)
@@ -172,7 +172,7 @@ function checkPassword(
   )
 }
 
-async function countAndCheck(
+async function countAndCheckPassword(
   db: Queryable,
   credentials: Credentials | null,
   password: string,
