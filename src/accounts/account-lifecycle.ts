@@ -176,7 +176,7 @@ export async function replacePassword(
 }
 
 /** Thrown when a change would leave the site without an enabled administrator. */
-export class LastAdministratorError extends Refusal {
+class LastAdministratorError extends Refusal {
   constructor() {
     super(
       errcode.failedPrecondition,

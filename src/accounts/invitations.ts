@@ -8,7 +8,7 @@ import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { insertEvent, insertEvents, type NewEvent } from '../events/events.ts'
 
 /** How long an invitation can be accepted: 7 days. */
-export const invitationLifetimeSeconds = 7 * 86_400
+const invitationLifetimeSeconds = 7 * 86_400
 
 /** An invitation to create. */
 export interface InvitationDraft {

@@ -166,7 +166,7 @@ function lookAt(files: readonly ArchiveFile[], path: string, from: number, limit
 /**
  * Lists a directory. Its directories come first. Null when the directory does not exist. '' is the root of the package.
  */
-export function listDirectory(files: readonly ArchiveFile[], directory: string): DirectoryEntry[] | null {
+function listDirectory(files: readonly ArchiveFile[], directory: string): DirectoryEntry[] | null {
   const prefix = directory === '' ? '' : `${directory}/`
   const directories = new Map<string, DirectoryEntry>()
   const others: DirectoryEntry[] = []

@@ -65,7 +65,7 @@ function compareKeys(a: Pick<Sorted, 'key'>, b: Pick<Sorted, 'key'>): number {
 }
 
 /** Returns whether two neighbours clash: they have the same path, or the second is inside a file or link. */
-export function clashes(above: Sorted, below: Sorted): boolean {
+function clashes(above: Sorted, below: Sorted): boolean {
   return (
     above.key === below.key || (above.entry.kind !== 'directory' && below.key.startsWith(`${above.key}\0`))
   )

@@ -50,7 +50,7 @@ const lockedSize = 20
 const collectSeconds = 24 * 60 * 60
 
 /** Thrown when a collection would remove more than half of the archives. */
-export class TooMuchGarbage extends Error {}
+class TooMuchGarbage extends Error {}
 
 /** Collects garbage once a day. Only one server process runs this job at a time. */
 export const collectGarbageJob: Job = {

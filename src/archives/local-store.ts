@@ -123,9 +123,9 @@ export async function writing<T>(work: () => Promise<T>): Promise<T> {
 /**
  * The file with the database id. It is in the folder of the archives, so it is missing when that folder is not mounted.
  */
-export const ownerFile = 'database-id'
+const ownerFile = 'database-id'
 /** The file with the claim of the database, beside the one with its id. */
-export const claimFile = 'claim'
+const claimFile = 'claim'
 /** The number of bytes that are read at once. */
 const oneReadBytes = 256 * 1024
 

@@ -93,7 +93,7 @@ export function hasParentSegment(path: string): boolean {
  * Cleans every text in an object, but keeps tabs and line feeds. Removes the key `__proto__`, which attacks programs
  * that read the object.
  */
-export function cleanObject(object: JsonObject): JsonObject {
+function cleanObject(object: JsonObject): JsonObject {
   return Object.fromEntries(
     Object.entries(object)
       .map(([key, value]) => [cleanLine(key), cleanJson(value)] as const)

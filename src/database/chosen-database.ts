@@ -89,7 +89,7 @@ function logBroken(log: Log, error: Error): void {
 function ignore(): void {}
 
 /** Creates the folder of DATA_DIR if it is missing. Throws an Error with its path if it cannot be created or written. */
-export async function prepareDataDir(dataDir: string): Promise<void> {
+async function prepareDataDir(dataDir: string): Promise<void> {
   try {
     await mkdir(dataDir, { recursive: true })
     await access(dataDir, constants.W_OK)

@@ -39,7 +39,7 @@ const parameters = ['endpoint', 'region', 'path_style']
  * Reads the URL of a bucket. The default endpoint is that of Amazon S3. Returns a mistake as a text that follows the
  * name of the setting.
  */
-export function readBucketUrl(text: string): BucketLocation | string {
+function readBucketUrl(text: string): BucketLocation | string {
   const example =
     'such as s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path_style=true'
   const [, name, path = '', query = ''] = /^s3:\/\/([^/?#]+)(?:\/([^?#]*))?(?:\?([^#]*))?$/.exec(text) ?? []

@@ -155,7 +155,7 @@ function reasonOf(verdict: Verdict, act: RepositoryAct): string {
 const hiddenOrMissing = 'There is no repository at this URL, or the token may not see it.'
 
 /** Returns the same error for a missing repository and for one that the token may not see. */
-export function noRepository(): Refusal {
+function noRepository(): Refusal {
   return new Refusal(errcode.notFound, 'repository not found', { warning: hiddenOrMissing })
 }
 

@@ -92,7 +92,7 @@ export function decodeFormText(encoded: string): string | null {
 }
 
 /** Returns the text before the first separator and, if there is one, the text after it. */
-export function splitOnce(whole: string, separator: string): string[] {
+function splitOnce(whole: string, separator: string): string[] {
   const at = whole.indexOf(separator)
   return at === -1 ? [whole] : [whole.slice(0, at), whole.slice(at + 1)]
 }

@@ -42,7 +42,7 @@ function senderOf(request: FastifyRequest): Pick<Principal, 'ip' | 'userAgent' |
 }
 
 /** Returns the `User-Agent` header without control characters, cut to 400 characters. Null without one. */
-export function userAgentOf({ headers }: FastifyRequest): string | null {
+function userAgentOf({ headers }: FastifyRequest): string | null {
   const sent = headers['user-agent']?.replace(/\p{Cc}/gu, ' ').trim()
   if (!sent) return null
   // Count characters only if there can be too many, because every pull comes here.

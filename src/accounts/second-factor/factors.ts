@@ -58,7 +58,7 @@ export async function listRequirements(
 }
 
 /** Returns whether the whole site requires a second factor of an account, now or after the grace period. */
-export function isRequiredBySite(rule: FactorRule, isAdmin: boolean): boolean {
+function isRequiredBySite(rule: FactorRule, isAdmin: boolean): boolean {
   return rule === 'all' || (rule === 'admins' && isAdmin)
 }
 

@@ -4,7 +4,7 @@ import type { Principal } from '../../domain/principal.ts'
 import { insertEvent, insertEvents } from '../../events/events.ts'
 
 /** How many passkeys an account may have. */
-export const maxPasskeys = 20
+const maxPasskeys = 20
 
 /** A passkey, for its owner. */
 export interface Passkey {

@@ -205,7 +205,7 @@ const queryRootDocuments = forEachRequest<FoundRow<FoundRoot>>({
 })
 
 /** Finds the filter.json of repositories. Returns one result for each target, in their order. */
-export async function listFilterDocuments(
+async function listFilterDocuments(
   db: Queryable,
   targets: readonly RegistryRequest[],
 ): Promise<FoundRepositoryDocument[]> {

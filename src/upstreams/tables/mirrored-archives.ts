@@ -102,7 +102,7 @@ function tablesOf(condition: string, order = ''): string {
  * SQL: reads a `MirroredArchive` as JSON for the package name, version path, reference and type of the call, in the
  * repository of the expression.
  */
-export function selectMirroredArchive(repositoryId: string): string {
+function selectMirroredArchive(repositoryId: string): string {
   const isWanted = 'ma.version_path = call.version and ma.reference = call.reference and ma.type = call.type'
   return `select to_jsonb(x) from (
             select ${columns} from ${tablesOf(isWanted)}

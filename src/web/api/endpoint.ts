@@ -43,7 +43,7 @@ export interface EndpointSchema {
 }
 
 /** The body of every error (CONTRACT 6.1): a gRPC code and a sentence. */
-export const ErrorBody = z
+const ErrorBody = z
   .object({
     errcode: z.int().meta({ description: 'A gRPC status code', example: 5 }),
     errmsg: z.string().meta({ description: 'What is wrong', example: 'package not found' }),

@@ -295,7 +295,7 @@ function lacksFactor(group: string, { baseUrl }: { baseUrl: string }): ApiError 
 }
 
 /** Returns the error for a token whose role does not allow the request, or that does not include the repository. */
-export function roleForbids(): ApiError {
+function roleForbids(): ApiError {
   return forbidden(
     'the role of the account or deploy token, or the repositories that the token was made for, do not allow this',
   )

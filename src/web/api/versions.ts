@@ -209,7 +209,7 @@ export function versionChangeOf(grant: RepositoryGrant, path: z.output<typeof Ve
 }
 
 /** Formats a version for a response. */
-export function formatVersion(
+function formatVersion(
   listed: ListedVersion,
   { baseUrl, path }: RepositoryGrant,
   packageName: string,

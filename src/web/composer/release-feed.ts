@@ -11,8 +11,8 @@ import { param, type RegistryContext, readRegistryRequest, registryNotFound } fr
 const maxReleases = 50
 
 /** The URL paths of the feeds: of a repository, and of a package. */
-export const repositoryFeedPath = '/:group/:name/-/feed.atom'
-export const packageFeedPath = '/:group/:name/packages/:vendor/:package/-/feed.atom'
+const repositoryFeedPath = '/:group/:name/-/feed.atom'
+const packageFeedPath = '/:group/:name/packages/:vendor/:package/-/feed.atom'
 
 /**
  * Atom feeds of releases (RFC 4287), for people and programs that may pull. Everyone may read the feeds of a public
