@@ -80,11 +80,15 @@ export async function listVersions(
 }
 
 /** A stable version that Composer can install. */
-export type Release = Pick<ListedVersion, 'version' | 'normalized'>
+export type ReleasedVersion = Pick<ListedVersion, 'version' | 'normalized'>
 
 /** Lists the newest stable versions of a package that Composer can install, the newest first. */
-export async function listReleases(db: Queryable, packageId: string, limit: number): Promise<Release[]> {
-  const { rows } = await db.query<Release>(
+export async function listReleasedVersions(
+  db: Queryable,
+  packageId: string,
+  limit: number,
+): Promise<ReleasedVersion[]> {
+  const { rows } = await db.query<ReleasedVersion>(
     `select version, normalized from package_version
       where package_id = $1 and is_listed and not is_dev and is_stable(is_dev, normalized)
       order by sort_key desc, published_at desc, id desc limit $2`,
