@@ -15,47 +15,32 @@ const settings = {
   expect: { poll: { timeout: 60_000 } },
 } as const
 
-/** The folders of tests that call the modules of svc, instead of the built program. */
-const folders = [
-  'accounts',
-  'archives',
-  'composer',
-  'documents',
-  'domain',
-  'events',
-  'groups',
-  'jobs',
-  'mail',
-  'oauth',
-  'packages',
-  'upstreams',
-  'web',
-]
 /** These replace functions of the whole process. A spy does, too, but its test restores the function. */
 const replacesFunctions = /\bvi\.(?:mock|doMock|useFakeTimers|setSystemTime|stub\w+)\(/
-/** Tests that only run programs load few modules themselves. */
-const runsPrograms = /support\/(?:program|servers)\.ts'/
-const loadsServer = /\buseApp\(/
 /** These measure their own process, and would measure the garbage of the files before them, too. */
 const measuresItself =
   /\bschedstat\b|\bmemoryUsage\(|\bcpuUsage\b|\beventLoopUtilization\b|\bmonitorEventLoopDelay\b/
+/** Tests that only run programs load few modules themselves. */
+const runsPrograms = /support\/(?:program|servers)\.ts'/
+const loadsServer = /\buse(?:Listening)?App\(/
+/** These take longest, and start first. */
+const opensBrowser = /\buseBrowser\(/
 
 /**
  * Tests that run one after another in the same processes. A process loads the modules of svc once: that takes longer
  * than most of these files. The modules have no state that a file could leave to the next one.
  */
-const together = folders
-  .flatMap((folder) =>
-    readdirSync(join(root, 'test', folder), { recursive: true, encoding: 'utf8' }).map(
-      (name) => `test/${folder}/${name}`,
-    ),
-  )
+const together = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
+  .map((name) => `test/${name}`)
   .filter((path) => path.endsWith('.test.ts') && fitsWithOthers(readFileSync(join(root, path), 'utf8')))
 
 function fitsWithOthers(test: string): boolean {
-  if (replacesFunctions.test(test) || measuresItself.test(test)) return false
+  if ([replacesFunctions, measuresItself, opensBrowser].some((kind) => kind.test(test))) return false
   return loadsServer.test(test) || !runsPrograms.test(test)
 }
+
+/** Most functions run too rarely for what their optimization costs, and a larger heap is collected less often. */
+const flags = ['--interrupt-budget=1000000', '--max-semi-space-size=64']
 
 export default defineConfig({
   root,
@@ -67,7 +52,7 @@ export default defineConfig({
     // They start in the order of their names: the long tests first, so that no process is idle at the end.
     projects: [
       { root, test: { ...settings, name: 'alone', include: ['test/**/*.test.ts'], exclude: together } },
-      { root, test: { ...settings, name: 'together', include: together, isolate: false } },
+      { root, test: { ...settings, name: 'together', include: together, isolate: false, execArgv: flags } },
     ],
   },
 })
