@@ -69,7 +69,10 @@ describe('the groups of a provider', () => {
     const registry = await eventsOf(t.db, { groupId, details: { username: eve } }, ['action', 'details'])
     expect(registry).toEqual([
       { action: 'set-group-member', details: { username: eve, role: 'admin', provider: 'acme' } },
-      { action: 'remove-group-member', details: { username: eve, provider: 'acme' } },
+      {
+        action: 'remove-group-member',
+        details: { username: eve, provider: 'acme', from: { role: 'admin' } },
+      },
     ])
   })
 
