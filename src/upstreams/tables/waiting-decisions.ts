@@ -34,26 +34,16 @@ export async function listWaitingDecisions(
                  select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                   where m.account_id = $1 and m.role = 'admin'))
         limit ${maxRepositories}
-     ), changed as (
-       select m.repository_id as id, count(distinct m.id)::int as count
-         from mirrored_archive x join mirrored_package m on m.id = x.package_id
-        where x.alarm is not null group by m.repository_id
-     ), contested as (
-       select m.repository_id as id, count(distinct m.id)::int as count
-         from open_contest c join mirrored_package m on m.id = c.package_id group by m.repository_id
      )
-     select g.name || '/' || r.name as path, requested.count as requests,
-            coalesce(changed.count, 0) as changed, coalesce(contested.count, 0) as contested
+     select g.name || '/' || r.name as path,
+            (count(*) filter (where w.reason = 'requested'))::int as requests,
+            (count(*) filter (where w.reason = 'changed'))::int as changed,
+            (count(*) filter (where w.reason = 'contested'))::int as contested
        from mirroring
-      cross join lateral (
-        select count(*)::int from mirrored_package m
-         where m.repository_id = mirroring.id and m.requested_at is not null and m.approved_at is null
-      ) as requested (count)
-       left join changed on changed.id = mirroring.id
-       left join contested on contested.id = mirroring.id
+       join waiting_package w on w.repository_id = mirroring.id
        join repository r on r.id = mirroring.id
        join repository_group g on g.id = r.group_id
-      where requested.count > 0 or changed.count > 0 or contested.count > 0
+      group by g.name, r.name
       order by path limit $2`,
     [accountId, limit],
   )
