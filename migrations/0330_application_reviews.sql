@@ -8,7 +8,7 @@ create index application_of_developer on application (developer_id) where develo
 create index application_of_reviewer on application (reviewer_id) where reviewer_id is not null;
 comment on column application.developer_id is 'The account that asked for it, and sees its state.';
 comment on column application.reviewer_id is 'The account that set its status last. Null for a command, and while it is pending.';
-create function note_application_review() returns trigger language plpgsql as 'begin return null; end';
+create function note_application_review() returns trigger language plpgsql as 'begin return new; end';
 create trigger application_is_reviewed
   before insert or update of status on application
   for each row execute function note_application_review();
