@@ -518,6 +518,7 @@ const forms: Record<string, Case[] | string> = {
       }),
     ],
   }),
+  '/settings/applications/new': 'the page shows the text that the person sends',
   '/settings/sessions/end': [
     leavesNotice('One session has ended', async ({ account, walker, send }) => {
       await signIn(t.app, account)
@@ -624,6 +625,7 @@ function administration(): Record<string, Case[] | string> {
         return person.send('/admin/invitations/withdraw', { id: await newest('invitation') })
       }),
     ],
+    '/admin/applications/new/request': 'the page shows the form, filled in',
     '/admin/applications/new': [
       showsNotice('Copy it now', ({ sendFile }) => {
         const fields = Object.entries({ ...registrationFields, scope: 'account-profile:r' })

@@ -98,6 +98,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/logout',
     '/new/group',
     '/new/repository',
+    '/settings/applications/new',
     '/password-reset',
     '/password-reset/request',
     '/settings/account/profile',
