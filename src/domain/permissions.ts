@@ -101,7 +101,7 @@ const acts = {
 /** The name of something that a request or command can do. */
 export type Act = keyof typeof acts
 type ActOn<Place> = { [A in Act]: (typeof acts)[A]['on'] extends Place ? A : never }[Act]
-/** Acts on a repository, on a group, on one's own account, and on the site. */
+/** Actions for a repository, on a group, on one's own account, and on the site. */
 export type RepositoryAct = ActOn<'repository'>
 export type GroupAct = ActOn<'group'>
 export type AccountAct = ActOn<'account'>

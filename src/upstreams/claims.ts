@@ -35,7 +35,7 @@ export async function claimVendorByHand(
     if (cutOff > 0 && !force) {
       throw new Refusal(
         errcode.failedPrecondition,
-        `${formatCount(cutOff, 'package')} of ${vendor} from upstreams would become unavailable: add exceptions, or claim the vendor by force`,
+        `${formatCount(cutOff, 'package')} of ${vendor} from upstreams would become unavailable: add exceptions, or confirm that you accept this`,
       )
     }
     const { claim, formerExceptions } = await claimVendor(tx, group.id, vendor, exceptions)

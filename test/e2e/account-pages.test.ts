@@ -63,7 +63,7 @@ describe.skipIf(!hasBrowser)(
       expect((await fetch(root, { headers: { authorization } })).status).toBe(200)
 
       await page.getByRole('link', { name: 'Done, I have copied it' }).click()
-      await page.getByLabel('Acts on build server').click()
+      await page.getByLabel('Actions for build server').click()
       await page.getByRole('link', { name: 'Revoke build server' }).click()
       await press(page, 'Revoke')
       await page.getByText('The token build server was revoked').waitFor()

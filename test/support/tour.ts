@@ -69,11 +69,11 @@ function registries(): Stop[] {
       menu: ['/', (page) => page.locator('summary.menu-button').click()],
       group: '/acme',
       'group-members': '/acme/-/members',
-      'group-members-menu': ['/acme/-/members', (page) => page.getByLabel('Acts on bob').click()],
+      'group-members-menu': ['/acme/-/members', (page) => page.getByLabel('Actions for bob').click()],
       'group-members-role-refused': [
         '/acme/-/members',
         async (page) => {
-          await page.getByLabel('Acts on ann').click()
+          await page.getByLabel('Actions for ann').click()
           await press(page, 'Make ann guest')
         },
       ],
@@ -183,7 +183,7 @@ function packages(): Stop[] {
     'version-delete-dialog': [
       `${own}/billing/-/versions`,
       async (page) => {
-        await page.getByLabel('Acts on 1.0.0').click()
+        await page.getByLabel('Actions for 1.0.0').click()
         await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
         await page.getByRole('dialog').waitFor()
       },
@@ -240,7 +240,7 @@ function personal({ application }: TourData): Stop[] {
       'token-revoke': [
         '/settings/tokens',
         async (page) => {
-          await page.getByLabel('Acts on build server').click()
+          await page.getByLabel('Actions for build server').click()
           await page.getByRole('link', { name: 'Revoke build server' }).click()
           await page.getByRole('dialog').waitFor()
         },
