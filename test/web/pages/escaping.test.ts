@@ -182,7 +182,7 @@ describe('texts of people and packages on pages', () => {
 const htmlExpressions = [
   /^include\(/,
   /^time\(/,
-  /^(?:tab|here)\(.*\)$/,
+  /^(?:tab|here|works)\(.*\)$/,
   /\? '[^']*' : '[^']*'$/,
   // Rendered documents, files with highlighted code, and pictures of svc.
   /^(?:it\.(?:body|reference|document\.html|readme\.content|enrolment\.qrCode)|changelog\.content)$/,
