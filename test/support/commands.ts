@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
@@ -6,7 +6,7 @@ import { afterAll, beforeAll } from 'vitest'
 import { useDatabase } from './database.ts'
 import { databaseUrl, type Environment, type Outcome, runSvc } from './program.ts'
 
-/** The command line of svc, with a database and MIGRATIONS_DIR for the test file. */
+/** The command line of svc, with a database, MIGRATIONS_DIR and DATA_DIR for the test file. */
 export interface Commands {
   readonly db: pg.Pool
   readonly environment: Environment
@@ -22,7 +22,8 @@ export interface Commands {
 export function useCommands(database = useDatabase()): Commands {
   let folder: string
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
+    folder = await mkdtemp(join(tmpdir(), 'svc-test-commands-'))
+    await mkdir(join(folder, 'migrations'))
   })
   afterAll(() => rm(folder, { recursive: true }))
   const commands: Commands = {
@@ -31,7 +32,12 @@ export function useCommands(database = useDatabase()): Commands {
     },
     get environment() {
       const url = databaseUrl(database.connection)
-      return { DATABASE_URL: url, MIGRATIONS_DIR: folder, BASE_URL: 'https://svc.example.com' }
+      return {
+        DATABASE_URL: url,
+        MIGRATIONS_DIR: join(folder, 'migrations'),
+        DATA_DIR: join(folder, 'data'),
+        BASE_URL: 'https://svc.example.com',
+      }
     },
     run: (...words) => runSvc(words, commands.environment),
     async json(...words) {
