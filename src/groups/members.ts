@@ -297,20 +297,23 @@ export async function listGroupsOnlyAdministeredBy(
   return rows
 }
 
-/** A group whose members have no role there until they set up a second factor. */
+/** A group that requires a second factor, and members of it who have none. */
 export interface GroupOfUnprotected {
   group: string
   members: number
+  /** Whether they have no role there now. Otherwise a grace period runs. */
+  isDue: boolean
 }
 
-/** Lists the groups that the account administers, with the members whose role waits for a second factor, by name. */
+/** Lists the groups of an admin in which members lack the second factor that the group requires, by name. */
 export async function listGroupsOfUnprotected(
   db: Queryable,
   accountId: string,
   limit: number,
 ): Promise<GroupOfUnprotected[]> {
   const { rows } = await db.query<GroupOfUnprotected>(
-    `select g.name as "group", lacking.count as members
+    `select g.name as "group", lacking.count as members,
+            is_factor_due(g.requires_second_factor, g.second_factor_from) as "isDue"
        from counted_group_member own
        join repository_group g on g.id = own.group_id and g.requires_second_factor
       cross join lateral (

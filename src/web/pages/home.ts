@@ -169,11 +169,12 @@ function latestOfPackages(events: readonly PackageEvent[]): PackageEvent[] {
   })
 }
 
-function needOf({ group, members }: GroupOfUnprotected): Need {
+function needOf({ group, members, isDue }: GroupOfUnprotected): Need {
   const have = members === 1 ? 'has' : 'have'
+  const lack = isDue ? 'no role until they set up a second factor' : 'no second factor yet'
   return {
-    words: `${formatCount(members, 'member')} of ${group} ${have} no role until they set up a second factor`,
-    url: `/${group}/-/members`,
+    words: `${formatCount(members, 'member')} of ${group} ${have} ${lack}`,
+    url: `/${group}/-/settings/second-factor`,
   }
 }
 

@@ -235,7 +235,7 @@ describe('GET /', () => {
 
     await requireSecondFactor(t.db, group)
     expect((await needs(admin.cookie)).at(-1)).toBe(
-      `/${group.name}/-/members 1 member of ${group.name} has no role until they set up a second factor`,
+      `/${group.name}/-/settings/second-factor 1 member of ${group.name} has no role until they set up a second factor`,
     )
   })
 
