@@ -97,9 +97,9 @@ export async function setSequence(db: Queryable, { name, value, isCalled }: Sequ
 }
 
 /**
- * Empties all tables, and removes foreign keys and triggers, so that rows can be loaded in any order. The loaded rows
- * already contain the effects of the triggers. The returned function restores both. Adding the foreign keys checks the
- * rows.
+ * Empties all tables, and removes foreign keys, checks that older rows need not pass, and triggers, so that rows can be
+ * loaded in any order. The loaded rows already contain the effects of the triggers. The returned function restores them.
+ * Adding the foreign keys checks the rows.
  */
 export async function prepareLoad(
   client: pg.Client,
@@ -108,7 +108,8 @@ export async function prepareLoad(
   const { rows: keys } = await client.query<{ table: string; name: string; definition: string }>(
     `select c.conrelid::regclass::text as "table", c.conname as name, pg_get_constraintdef(c.oid) as definition
        from pg_constraint c
-      where c.contype = 'f' and c.connamespace = 'public'::regnamespace and c.conparentid = 0`,
+      where (c.contype = 'f' or c.contype = 'c' and not c.convalidated)
+        and c.conrelid <> 0 and c.connamespace = 'public'::regnamespace and c.conparentid = 0`,
   )
   const names = tables.map(({ name }) => quote(name))
   for (const name of names) await client.query(`alter table ${name} disable trigger user`)

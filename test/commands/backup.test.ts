@@ -44,6 +44,7 @@ import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { onServer } from '../support/database.ts'
 import { countEvents } from '../support/event-rows.ts'
+import { anOlderGroup } from '../support/group-rows.ts'
 import { addLargeJobs } from '../support/job-rows.ts'
 import { lastWork, noteMigration } from '../support/maintenance-rows.ts'
 import { versionRows } from '../support/package-rows.ts'
@@ -158,6 +159,8 @@ async function archivesOf(dataDir: string): Promise<Map<string, Buffer>> {
 
 describe('svc backup and svc restore', () => {
   it('bring every row, sequence, rule and archive into a new installation, byte by byte', async () => {
+    // Also a group with a name that only an earlier release allowed.
+    await anOlderGroup(t.db, 'explore')
     const file = await aBackup()
     expect((await stat(file)).mode & 0o777).toBe(0o600)
     const { db, dataDir, environment } = await anEmptyInstallation()

@@ -4,7 +4,7 @@ import { listGroupsInTheWay } from '../../../src/groups/groups.ts'
 import { deleteVersion } from '../../../src/packages/lifecycle/deletion.ts'
 import { aGroupMember, aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { anOlderGroup } from '../../support/group-rows.ts'
+import { anOlderGroup, requireSecondFactor } from '../../support/group-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -65,6 +65,8 @@ describe('GET /explore', () => {
     await aGroupMember(t.db, account, group, 'guest')
     expect(await explore('', await signIn(t.app, account))).toContain('This group has no repository yet')
     expect(await explore()).toContain('<h1>Explore</h1>')
+    // It can still be changed.
+    await requireSecondFactor(t.db, group)
     expect(await listGroupsInTheWay(t.db)).toEqual(['explore'])
   })
 })
