@@ -138,6 +138,17 @@ export function openMirrorPages(
   })
 
   const readme: Show = async (view, request, reply) => {
+    // The upstream may be slow. The heavy pages of others must not wait for it, so this comes before the turn.
+    const known = (await advisoriesOf(view)) ?? []
+    return heavy<PackageRoute>(() => showReadme(view, known, request, reply))(request, reply)
+  }
+
+  async function showReadme(
+    view: MirrorView,
+    known: readonly string[],
+    request: FastifyRequest<PackageRoute>,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
     const { version } = readQuery(VersionQuery, request)
     const { described, shown, archive, offered } = await open(view, version)
     const manifest = described.shown && readManifest(described.shown.manifest)
@@ -150,7 +161,7 @@ export function openMirrorPages(
       manifest,
       archive,
       readme: rendered && shown ? withFiles(rendered, view, shown) : null,
-      advisories: ((shown && (await advisoriesOf(view))) ?? [])
+      advisories: known
         .slice(0, maxAdvisories)
         .filter((json) => shown && satisfies(shown.normalized, readAdvisory(json).affected)).length,
     })
@@ -260,10 +271,10 @@ export function openMirrorPages(
       heavy<PackageRoute>(() => show(view, request, reply))(request, reply)
 
   return {
-    readme: inTurn(readme),
+    readme,
     versions: inTurn(versions),
     dependencies: inTurn(dependencies),
-    advisories: inTurn(advisories),
+    advisories,
     activity,
     async openArchive(view, version) {
       const { shown, offered, archive } = await open(view, version)
