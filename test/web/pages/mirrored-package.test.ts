@@ -114,8 +114,45 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
     expect((await look()).body).toContain('The archive of this version cannot be read here.')
     expect((await look('/-/files?version=1.0.0')).statusCode).toBe(404)
     await caller.call('PATCH', '/upstreams/public', { deny: ['odd/zip:1.0.0'] })
-    expect((await look('/-/files?version=1.0.0')).body).toContain('This version is blocked')
-    expect((await send(`${home}/-/fetch`, { version: '1.0.0' })).statusCode).toBe(404)
+    const blocked = 'odd/zip 1.0.0 cannot be installed: an administrator has denied it'
+    expect((await look('/-/files?version=1.0.0')).body).toContain(`${blocked}. Its files are not shown.`)
+    const refused = await send(`${home}/-/fetch`, { version: '1.0.0' })
+    expect([refused.statusCode, refused.body]).toEqual([410, expect.stringContaining(blocked)])
+  })
+
+  it('shows the files of exactly the versions whose archives can be downloaded', async () => {
+    const name = 'same/rule'
+    const { caller, look } = await aMirroredPackage(
+      name,
+      [
+        { version: '5.0.0', 'published-time': hoursAgo(1) },
+        ...['4.0.0', '3.0.0', '2.0.0'].map((version) => ({ version })),
+        {
+          version: '1.0.0',
+          dist: { type: 'zip', url: `${upstream.url}/other.zip`, reference: 'b'.repeat(40) },
+        },
+      ],
+      { minimum_age_hours: 72, allow: ['same/rule:<4'], deny: ['same/rule:3.*'] },
+      { filter: { malware: [{ constraint: '2.0.0', reason: 'steals' }] } },
+    )
+    const download = async (version: string, reference = referenceOf(name, version)) =>
+      (await caller.ask(`dist/${name}/${version}/${reference}.zip`)).statusCode
+    const shown = async (version: string) => {
+      const { body } = await look(`/-/files?version=${version}`)
+      return /composer\.json<\/a>/.test(body) ? 'files' : /<p class="empty">([^<]*)/.exec(body)?.[1]
+    }
+    // Lock files may have versions that a rule hides only from the metadata.
+    for (const hidden of ['5.0.0', '4.0.0'])
+      expect([await download(hidden), await shown(hidden)]).toEqual([200, 'files'])
+    const denied =
+      'same/rule 3.0.0 cannot be installed: an administrator has denied it. Its files are not shown.'
+    expect([await download('3.0.0'), await shown('3.0.0')]).toEqual([410, denied])
+    const flagged =
+      'same/rule 2.0.0 cannot be installed: the upstream flags it: steals. Its files are not shown.'
+    expect([await download('2.0.0'), await shown('2.0.0')]).toEqual([410, flagged])
+    await caller.call('PATCH', '/upstreams/public', { mode: 'off' })
+    const absent = 'The archive is not stored here, and no upstream may offer it now.'
+    expect([await download('1.0.0', 'b'.repeat(40)), await shown('1.0.0')]).toEqual([404, absent])
   })
 
   it('reads no directory of an archive that is larger than 32 MiB', async () => {

@@ -10,7 +10,7 @@ import { type FoundRequirement, listRequirementPlaces } from '../../../packages/
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import type { MirrorVersion } from '../../../upstreams/describe-mirror.ts'
 import { satisfies } from '../../../upstreams/documents/satisfies.ts'
-import { findMirroredArchives, type MirroredArchive } from '../../../upstreams/tables/mirrored-archives.ts'
+import { findMirroredArchives, type WantedArchive } from '../../../upstreams/tables/mirrored-archives.ts'
 import { listForeignNames } from '../../../upstreams/tables/mirrored-packages.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { type HeavyPages, withoutTurn } from '../../network-turns.ts'
@@ -130,7 +130,7 @@ export interface MirrorPages {
 export function openMirrorPages(
   context: PagesContext & { archives: ArchiveBrowser; heavy: HeavyPages },
 ): MirrorPages {
-  const { db, readmes, archives, heavy, upstreamQueries } = context
+  const { db, readmes, archives, heavy, upstreamQueries, archiveMirror } = context
   const renderedReadmes = openReadCache<RenderedReadme>({
     maxSize: maxReadmeCacheBytes,
     sizeOf: ({ content }) => content.length * 2 + 100,
@@ -255,13 +255,22 @@ export function openMirrorPages(
     return { described, shown, offered: described.versions, archive: shown && (await archiveOf(view, shown)) }
   }
 
-  async function archiveOf(view: MirrorView, shown: MirrorVersion): Promise<ShownArchive> {
-    const found = await findArchive(context, view, shown)
-    if (typeof found === 'string') return { state: 'none', why: found }
-    const { isStored, sha256, size, verdict } = found
-    if (isStored && sha256 !== null && size !== null) return { state: 'stored', sha256, size }
-    if (verdict === 'upstream') return { state: 'absent' }
-    return { state: 'none', why: 'The archive is not stored here, and no upstream may offer it now.' }
+  /** Judges the archive of a version by the rules of a download. */
+  async function archiveOf(view: MirrorView, { archive }: MirrorVersion): Promise<ShownArchive> {
+    if (archive === null)
+      return { state: 'none', why: 'This version has no archive: it only requires other packages.' }
+    try {
+      const served = await archiveMirror.peek(wantedOf(view, archive))
+      if (served === null)
+        return { state: 'none', why: 'The archive is not stored here, and no upstream may offer it now.' }
+      if (archive.type !== 'zip')
+        return { state: 'none', why: `Only zip archives can be shown, and this one is ${archive.type}.` }
+      if (served === 'absent') return { state: 'absent' }
+      return { state: 'stored', sha256: served.sha256, size: served.size }
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      return { state: 'none', why: `${error.warning ?? error.errmsg}. Its files are not shown.` }
+    }
   }
 
   /** Lets a handler wait for a turn of the pages that take long. */
@@ -300,18 +309,12 @@ export function openMirrorPages(
   }
 }
 
-/** Returns the archive of a version, or the reason why nothing of it can be shown. */
-async function findArchive(
-  { db }: PagesContext,
+/** Returns how a download names the archive of a version. */
+function wantedOf(
   { repository, mirror }: MirrorView,
-  { archive, state }: MirrorVersion,
-): Promise<MirroredArchive | string> {
-  if (archive === null) return 'This version has no archive: it only requires other packages.'
-  if (state === 'denied' || state === 'flagged') return 'This version is blocked, so its files are not shown.'
-  if (archive.type !== 'zip') return `Only zip archives can be shown, and this one is ${archive.type}.`
-  const wanted = { repositoryId: repository.id, packageName: mirror.name, ...archive }
-  const [found = null] = await findMirroredArchives(db, [wanted])
-  return found ?? 'The archive of this version is not known.'
+  archive: NonNullable<MirrorVersion['archive']>,
+): WantedArchive {
+  return { repositoryId: repository.id, packageName: mirror.name, ...archive }
 }
 
 /** `POST …/-/fetch`: fetches the archive of a version as a download would, so that its README and files can be shown. */
@@ -332,8 +335,9 @@ export async function mirrorFetchRoute(app: FastifyInstance, context: PagesConte
           if (!('mirror' in view)) throw pageNotFound()
           const { version, tab } = readForm(FetchForm, request)
           const shown = shownOf(await describe(context, view, { version }), version)
-          const found = shown && (await findArchive(context, view, shown))
-          if (!shown || found === null || typeof found === 'string') throw pageNotFound()
+          if (!shown?.archive) throw pageNotFound()
+          const [found = null] = await findMirroredArchives(db, [wantedOf(view, shown.archive)])
+          if (!found) throw pageNotFound()
           await changing(() => archiveMirror.store(found))
           leaveNotice(
             request,
