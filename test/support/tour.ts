@@ -195,9 +195,15 @@ function packages(): Stop[] {
     'files-folder': `${own}/billing/-/files?path=src`,
     file: `${own}/billing/-/files?path=src/Lib.php`,
     compare: `${own}/billing/-/compare`,
+    'package-menu': [
+      `${own}/mailer?version=1.0.0`,
+      (page) => page.getByLabel('Actions for acme/mailer').click(),
+    ],
+    'package-abandon': `${own}/billing/-/versions/abandon`,
+    'package-abandon-change': `${own}/mailer/-/versions/abandon`,
     advisories: `${own}/money/-/advisories`,
-    'advisories-refused': [
-      `${own}/billing/-/advisories`,
+    'advisory-new-refused': [
+      `${own}/billing/-/advisories/new`,
       (page) => submit(page, { Title: 'x', 'Affected versions': 'all of them' }),
     ],
     'package-activity': `${own}/billing/-/activity`,

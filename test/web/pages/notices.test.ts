@@ -326,11 +326,16 @@ const forms: Record<string, Case[] | string> = {
     }),
   }),
   ...below('/:group/:name/packages/:vendor/:package/-/', {
-    advisories: [
-      leavesNotice('published', async (person) =>
-        person.send(`${await aPackage(person)}/advisories`, { title: 'x', affected_versions: '<2' }),
-      ),
-    ],
+    ...Object.fromEntries(
+      ['advisories', 'advisories/new'].map((url) => [
+        url,
+        [
+          leavesNotice('published', async (person) =>
+            person.send(`${await aPackage(person)}/${url}`, { title: 'x', affected_versions: '<2' }),
+          ),
+        ],
+      ]),
+    ),
     'advisories/withdraw': [
       leavesNotice('withdrawn', async (person) => {
         const url = `${await aPackage(person)}/advisories`

@@ -128,8 +128,11 @@ describe('…/-/versions', () => {
       expect((await send(`versions/${act}`, { version })).statusCode).toBe(403)
     }
     expect((await open(`${home}/-/versions`)).body).not.toContain('/delete?')
+    // The menu of the package leads to the form.
+    expect((await open(home)).body).toContain('/-/versions/abandon">Mark as abandoned</a>')
     await send('versions/abandon', { abandoned: 'yes', replacement: 'acme/better' })
     expect((await open(home)).body).toContain('acme/better')
+    expect((await open(`${home}/-/versions/abandon`)).body).toContain('value="acme/better"')
     await send('versions/abandon', { abandoned: 'no', replacement: '' })
     await send('versions/quarantine', { version, reason: 'A backdoor' })
     expect(await offered()).toBe(false)
@@ -140,21 +143,19 @@ describe('…/-/versions', () => {
     const { send } = await aMaintainer('developer')
     const { statusCode, body } = await send('versions/abandon', { abandoned: 'yes', replacement })
     expect(statusCode).toBe(400)
-    // The page has the versions, and the form with what was entered.
-    expect(body).toContain('versions/quarantine?version=1.0.0')
-    const form = body.slice(body.indexOf('id="abandon"'))
-    expect(form).toMatch(
+    expect(body).toMatch(
       /role="alert" id="problem">The replacement must be[\s\S]*<form [^>]*aria-describedby="problem"/,
     )
-    expect(form).toContain('value="yes" checked')
-    expect(form).toContain(`value="${replacement.toLowerCase()}"`)
+    expect(body).toContain(`value="${replacement.toLowerCase()}"`)
   })
 
   it('shows a guest the versions without acts, and refuses a guest, a visitor and a form without its token', async () => {
     const guest = await aMaintainer('guest')
     const list = await guest.open(`${guest.home}/-/versions`)
     expect(list.body).toContain('?version=1.0.0')
-    expect(list.body).not.toMatch(/versions\/(?:delete|quarantine)|id="abandon"/)
+    expect(list.body).not.toMatch(/versions\/(?:delete|quarantine|abandon)|advisories\/new/)
+    expect((await guest.open(`${guest.home}/-/versions/abandon`)).statusCode).toBe(403)
+    expect((await guest.open(`${guest.home}/-/advisories/new`)).statusCode).toBe(403)
     expect((await guest.open(`${guest.home}/-/versions/quarantine?version=1.0.0`)).statusCode).toBe(403)
     expect((await guest.send('versions/quarantine', { version, reason: 'No' })).statusCode).toBe(403)
     await markDeleted(t.db, guest.repository)
@@ -173,7 +174,7 @@ describe('…/-/advisories', () => {
 
   it('publishes one, which Composer gets, and withdraws it after a confirmation', async () => {
     const { open, home, send, ask, events } = await aMaintainer()
-    expect((await send('advisories', form)).statusCode).toBe(303)
+    expect((await send('advisories/new', form)).statusCode).toBe(303)
     const list = await open(`${home}/-/advisories`)
     expect(list.body).toContain('Path &lt;traversal&gt;')
     expect((await ask('p2/acme/lib.json')).body).toContain('Path <traversal>')
@@ -196,7 +197,7 @@ describe('…/-/advisories', () => {
     [{ severity: 'worst' }, ''],
   ])('refuses %j by the rules of the API', async (wrong, sentence) => {
     const { send, events } = await aMaintainer('developer')
-    const refused = await send('advisories', { ...form, ...wrong })
+    const refused = await send('advisories/new', { ...form, ...wrong })
     expect(refused.statusCode).toBe(400)
     expect(refused.body).toContain(sentence)
     expect(await events()).toEqual(['publish'])

@@ -237,7 +237,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
       expect(other).not.toContain('vulnerabilit')
     }
     const advisories = (await look('/-/advisories')).body
-    expect(advisories).toMatch(/<dt>Fixed in<\/dt><dd><a href="[^"]*">1\.1\.0<\/a><\/dd>/)
+    expect(advisories).toMatch(/data-label="Fixed in"><a href="[^"]*">1\.1\.0<\/a><\/td>/)
   })
 
   it('marks the affected versions in the list, with the release that fixes them', async () => {

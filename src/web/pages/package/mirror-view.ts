@@ -18,7 +18,7 @@ import {
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { readSession } from '../../visit.ts'
 import { may } from '../permit.ts'
-import type { PackageRoute, PackageView } from './package-view.ts'
+import { type PackageRoute, type PackageView, viewOf } from './package-view.ts'
 
 /** A package of an upstream with the access of one reader. */
 export interface MirrorView {
@@ -43,7 +43,7 @@ export async function findAnyPackage(
   if (!repository) throw pageNotFound()
   const name = `${params.vendor}/${params.package}`
   const about = await findPackageSummary(db, repository.id, name)
-  if (about) return { session, repository, about }
+  if (about) return viewOf(session, repository, about)
   const mirror = await findListedMirror(db, repository.id, name)
   if (!mirror) throw pageNotFound()
   const { verdict } = await findOrigin(db, repository.id, name)

@@ -1,12 +1,10 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
-import type { Session } from '../../../accounts/sessions.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
-import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { findFixes } from '../../../packages/affected-versions.ts'
 import { readAdvisory } from '../../../packages/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../../../packages/lifecycle/warn.ts'
-import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
+import { findPackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { type Advisory, listAdvisories, severities } from '../../../packages/tables/package-warnings.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
@@ -17,20 +15,23 @@ import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
 import type { MirrorPages } from './mirror-pages.ts'
 import { findAnyPackage } from './mirror-view.ts'
+import { type PackageRoute, type PackageView, packagePath, viewOf } from './package-view.ts'
 
-const advisoriesPage = page<{
-  session: Session | null
-  repository: VisibleRepository
-  about: PackageSummary
-  advisories: Advisory[]
-  /** The releases that fix each advisory, by its id. Null when there are too many advisories to compare. */
-  fixes: Map<string, string[]> | null
-  severities: readonly string[]
-  mayAdvise: boolean
-  mayWithdraw: boolean
-  form: z.output<typeof AdvisoryForm>
-  problem: string | null
-}>('pages/advisories')
+const advisoriesPage = page<
+  PackageView & {
+    advisories: Advisory[]
+    /** The releases that fix each advisory, by its id. Null when there are too many advisories to compare. */
+    fixes: Map<string, string[]> | null
+    mayWithdraw: boolean
+  }
+>('pages/advisories')
+const newAdvisoryPage = page<
+  PackageView & {
+    severities: readonly string[]
+    form: z.output<typeof AdvisoryForm>
+    problem: string | null
+  }
+>('pages/new-advisory')
 
 const trimmed = text.transform((value) => value.trim())
 const AdvisoryForm = z.object({
@@ -44,48 +45,69 @@ const WithdrawForm = z.object({ advisory: text })
 
 const emptyForm = { title: '', affected_versions: '', cve: '', link: '', severity: '' as const }
 
-interface Route {
-  Params: { group: string; name: string; vendor: string; package: string }
-}
+type Route = PackageRoute
 
-/** `…/-/advisories`: people who may push publish advisories, and admins withdraw them (CONTRACT 6.5). */
+/** `…/-/advisories`: people who may push publish advisories at `new`, and admins withdraw them (CONTRACT 6.5). */
 export async function packageAdvisoryRoutes(
   app: FastifyInstance,
   context: PagesContext & { mirrors: MirrorPages },
 ): Promise<void> {
   const { config, db, changes, mirrors } = context
-  const url = '/:group/:name/packages/:vendor/:package/-/advisories'
+  const url = `${packagePath}/-/advisories`
 
   app.get<Route>(url, async (request, reply) => {
     const view = await findAnyPackage(context, request)
     if ('mirror' in view) return mirrors.advisories(view, request, reply)
     const { session, repository, about } = view
-    return show(reply, session, repository, about, { form: emptyForm, problem: null })
+    const advisories = await listAdvisories(db, about.id)
+    return advisoriesPage(reply, session ?? nobody, {
+      ...view,
+      advisories,
+      fixes: await findFixes(db, about.id, advisories),
+      mayWithdraw: may(repository, session, 'withdrawAdvisory'),
+    })
   })
 
-  app.post<Route>(
-    url,
-    signedIn(context, { form: (request) => urlOf(request.params) }, async (visit, request, reply) => {
-      const { session } = visit
-      const { repository, about, change } = await changeFor(request, visit, 'push')
-      const form = readForm(AdvisoryForm, request)
-      const draft = readAdvisory(form)
-      if (typeof draft === 'string') {
-        return show(reply.code(400), session, repository, about, { form, problem: draft })
-      }
-      const advisory = await changing(() => publishAdvisory(changes, change, draft))
-      leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
-      return reply.redirect(urlOf(request.params), 303)
+  app.get<Route>(
+    `${url}/new`,
+    signedIn(context, async (visit, request, reply) => {
+      const { view } = await changeFor(request, visit, 'push')
+      return newAdvisoryPage(reply, visit.session, { ...view, severities, form: emptyForm, problem: null })
     }),
   )
+
+  // The previous release sends its form to the URL of the list.
+  for (const formUrl of [url, `${url}/new`]) {
+    app.post<Route>(
+      formUrl,
+      signedIn(
+        context,
+        { form: (request) => `${urlOf(request.params)}/new` },
+        async (visit, request, reply) => {
+          const { view, change } = await changeFor(request, visit, 'push')
+          const form = readForm(AdvisoryForm, request)
+          const draft = readAdvisory(form)
+          if (typeof draft === 'string') {
+            const refused = { ...view, severities, form, problem: draft }
+            return newAdvisoryPage(reply.code(400), visit.session, refused)
+          }
+          const advisory = await changing(() => publishAdvisory(changes, change, draft))
+          leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
+          return reply.redirect(urlOf(request.params), 303)
+        },
+      ),
+    )
+  }
 
   app.get<Route>(
     `${url}/withdraw`,
     signedIn(context, async (visit, request, reply) => {
       const { session } = visit
-      const { about } = await changeFor(request, visit, 'withdrawAdvisory')
+      const { view } = await changeFor(request, visit, 'withdrawAdvisory')
       const { advisory } = readQuery(WithdrawForm, request)
-      const known = (await listAdvisories(db, about.id)).find(({ advisoryId }) => advisoryId === advisory)
+      const known = (await listAdvisories(db, view.about.id)).find(
+        ({ advisoryId }) => advisoryId === advisory,
+      )
       if (!known) throw pageNotFound()
       return confirmationPage(reply, session, {
         title: `Withdraw ${advisory}?`,
@@ -111,39 +133,14 @@ export async function packageAdvisoryRoutes(
     }),
   )
 
-  async function aboutOf({ params }: FastifyRequest<Route>, repository: VisibleRepository) {
-    const about = await findPackageSummary(db, repository.id, `${params.vendor}/${params.package}`)
-    if (!about) throw pageNotFound()
-    return about
-  }
-
   async function changeFor(request: FastifyRequest<Route>, { session, by }: Visit, act: RepositoryAct) {
     const repository = await permittedRepository(db, request.params, session, act)
-    const about = await aboutOf(request, repository)
+    const { vendor, package: own } = request.params
+    const about = await findPackageSummary(db, repository.id, `${vendor}/${own}`)
+    if (!about) throw pageNotFound()
     const { baseUrl } = config
     const change = { repositoryId: repository.id, packageName: about.name, by, baseUrl }
-    return { repository, about, change }
-  }
-
-  async function show(
-    reply: FastifyReply,
-    session: Session | null,
-    repository: VisibleRepository,
-    about: PackageSummary,
-    shown: { form: z.output<typeof AdvisoryForm>; problem: string | null },
-  ): Promise<FastifyReply> {
-    const advisories = await listAdvisories(db, about.id)
-    return advisoriesPage(reply, session ?? nobody, {
-      ...shown,
-      session,
-      repository,
-      about,
-      advisories,
-      fixes: await findFixes(db, about.id, advisories),
-      severities,
-      mayAdvise: may(repository, session, 'push'),
-      mayWithdraw: may(repository, session, 'withdrawAdvisory'),
-    })
+    return { view: viewOf(session, repository, about), change }
   }
 }
 

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { isPackageName } from '../../../composer/package-name.ts'
@@ -26,7 +26,7 @@ import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
 import type { MirrorPages } from './mirror-pages.ts'
 import { findAnyPackage } from './mirror-view.ts'
-import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
+import { type PackageRoute, type PackageView, packagePath, viewOf } from './package-view.ts'
 
 const versionsPerPage = 60
 
@@ -35,15 +35,13 @@ const versionsPage = page<
     versions: ListedVersion[]
     /** By the ids of the versions. Null when there are too many advisories to compare. */
     affected: Map<string, AffectedVersion> | null
-    mayPush: boolean
     mayDelete: boolean
     mayManage: boolean
     isContinued: boolean
     next: string | null
-    /** Why the form that marks the package as abandoned was rejected, and the replacement that was entered. */
-    refused: { problem: string; replacement: string } | null
   }
 >('pages/versions')
+const abandonPage = page<PackageView & { replacement: string; problem: string | null }>('pages/abandon')
 
 type Route = PackageRoute
 
@@ -111,8 +109,8 @@ const AbandonForm = z.object({
 })
 
 /**
- * `…/packages/<vendor>/<package>/-/versions`: the versions of a package and the changes that members can make. Its form
- * also marks a package as abandoned. People who may publish also see deleted versions.
+ * `…/packages/<vendor>/<package>/-/versions`: the versions of a package and the changes that members can make. People
+ * who may publish also see deleted versions. Below it, `abandon` marks the package as abandoned.
  */
 export async function packageChangeRoutes(
   app: FastifyInstance,
@@ -125,7 +123,21 @@ export async function packageChangeRoutes(
     const view = await findAnyPackage(context, request)
     if ('mirror' in view) return mirrors.versions(view, request, reply)
     const { after } = readQuery(VersionsQuery, request)
-    return showVersions(reply, view, { after, refused: null })
+    const { session, repository, about, mayPush } = view
+    const { rows: versions, next } = await pageOf(
+      (part) => listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part),
+      { after, limit: versionsPerPage },
+      ({ id }) => id,
+    )
+    return versionsPage(reply, session ?? nobody, {
+      ...view,
+      versions,
+      affected: await findAffectedVersions(db, about.id, versions, await listAdvisories(db, about.id)),
+      mayDelete: may(repository, session, 'deletePackage'),
+      mayManage: may(repository, session, 'manage'),
+      isContinued: after !== '',
+      next,
+    })
   })
 
   for (const [name, known] of Object.entries(versionActs)) {
@@ -183,13 +195,25 @@ export async function packageChangeRoutes(
     )
   }
 
+  app.get<Route>(
+    `${url}/abandon`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const { repository, about } = await packageOf(request, session, 'push')
+      const replacement = about.replacement ?? ''
+      return abandonPage(reply, session, {
+        ...viewOf(session, repository, about),
+        replacement,
+        problem: null,
+      })
+    }),
+  )
+
   app.post<Route>(
     `${url}/abandon`,
     signedIn(
       context,
-      { form: (request) => versionsUrl(request.params) },
+      { form: (request) => `${versionsUrl(request.params)}/abandon` },
       async ({ session, by }, request, reply) => {
-        const back = versionsUrl(request.params)
         const { repository, about } = await packageOf(request, session, 'push')
         const { abandoned, replacement } = readForm(AbandonForm, request)
         const isAbandoned = abandoned === 'yes'
@@ -199,42 +223,17 @@ export async function packageChangeRoutes(
           (!isPackageName(replacement) || replacement === about.name)
         ) {
           const problem = 'The replacement must be the name of another package, such as acme/greeter.'
-          const view = await findPackageView(context, request)
-          return showVersions(reply.code(400), view, { after: '', refused: { problem, replacement } })
+          const view = viewOf(session, repository, about)
+          return abandonPage(reply.code(400), session, { ...view, replacement, problem })
         }
         const change = changeOf(by, repository, about)
         await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
         const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
         leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
-        return reply.redirect(back, 303)
+        return reply.redirect(versionsUrl(request.params), 303)
       },
     ),
   )
-
-  async function showVersions(
-    reply: FastifyReply,
-    view: PackageView,
-    { after, refused }: { after: string; refused: { problem: string; replacement: string } | null },
-  ): Promise<FastifyReply> {
-    const { session, repository, about } = view
-    const mayPush = may(repository, session, 'push')
-    const { rows: versions, next } = await pageOf(
-      (part) => listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part),
-      { after, limit: versionsPerPage },
-      ({ id }) => id,
-    )
-    return versionsPage(reply, session ?? nobody, {
-      ...view,
-      versions,
-      affected: await findAffectedVersions(db, about.id, versions, await listAdvisories(db, about.id)),
-      mayPush,
-      mayDelete: may(repository, session, 'deletePackage'),
-      mayManage: may(repository, session, 'manage'),
-      isContinued: after !== '',
-      next,
-      refused,
-    })
-  }
 
   async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: RepositoryAct) {
     const repository = await permittedRepository(db, params, session, act)

@@ -28,6 +28,8 @@ export interface PackageView {
   session: Session | null
   repository: VisibleRepository
   about: PackageSummary
+  /** Whether the reader may publish versions, and say what is wrong with them. */
+  mayPush: boolean
 }
 
 /** The URL pattern of a package's page. */
@@ -44,7 +46,16 @@ export async function findPackageView(
   const about =
     repository && (await findPackageSummary(context.db, repository.id, `${params.vendor}/${params.package}`))
   if (!repository || !about) throw pageNotFound()
-  return { session, repository, about }
+  return viewOf(session, repository, about)
+}
+
+/** Returns a package as its reader sees it. */
+export function viewOf(
+  session: Session | null,
+  repository: VisibleRepository,
+  about: PackageSummary,
+): PackageView {
+  return { session, repository, about, mayPush: may(repository, session, 'push') }
 }
 
 /**
@@ -62,8 +73,8 @@ export async function findShownVersion(
 }
 
 /** Throws 403 for the contents of a version in quarantine, unless the reader may publish versions. */
-export function refuseQuarantined({ session, repository }: PackageView, version: ListedVersion): void {
-  if (version.quarantinedAt === null || may(repository, session, 'push')) return
+export function refuseQuarantined({ mayPush }: PackageView, version: ListedVersion): void {
+  if (version.quarantinedAt === null || mayPush) return
   throw new PageError(403, `Version ${version.version} is quarantined, so its files are not shown.`)
 }
 
