@@ -2,8 +2,7 @@
 -- a grace period. A caller that removes a factor locks the account in an earlier statement, so that of two removals the second sees the first.
 create or replace function may_lose_second_factor(the_account_id bigint, site_requires_it boolean) returns boolean
 language sql stable as $$
-  select (select count(*) from totp_factor where account_id = the_account_id and confirmed_at is not null)
-       + (select count(*) from passkey where account_id = the_account_id) > 1
+  select (select count(*) from second_factor where account_id = the_account_id) > 1
       or (not site_requires_it
           and not exists (select from second_factor_requirement where account_id = the_account_id))
 $$;

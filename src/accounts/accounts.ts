@@ -185,17 +185,33 @@ export interface AccountDetails extends Account {
   groups: string[]
 }
 
-/**
- * Lists the accounts by username; `after` is a username. With a search, it lists only accounts whose username, name or
- * email contains the text.
- */
+/** What a list of accounts can be limited to. A disabled account is only `disabled`. */
+export const accountStates = ['without-second-factor', 'administrator', 'disabled'] as const
+export type AccountState = (typeof accountStates)[number]
+
+const conditionOfState: Record<AccountState, string> = {
+  'without-second-factor':
+    'a.disabled_at is null and not exists (select from second_factor f where f.account_id = a.id)',
+  administrator: 'a.disabled_at is null and a.is_admin',
+  disabled: 'a.disabled_at is not null',
+}
+
+/** Which accounts are listed. Missing and null members do not limit the list. */
+export interface AccountFilter {
+  /** Only accounts whose username, name or email contains this text. */
+  search?: string | undefined
+  state?: AccountState | null | undefined
+}
+
+/** Lists the accounts by username; `after` is a username. */
 export async function listAccounts(
   db: Queryable,
   { after, limit }: ListPart,
-  search = '',
+  { search = '', state = null }: AccountFilter = {},
 ): Promise<AccountDetails[]> {
   const condition = `a.username > $1 and ($3 = '' or strpos(a.username, lower($3)) > 0
         or strpos(lower(a.display_name), lower($3)) > 0 or strpos(lower(a.email), lower($3)) > 0)
+        and ${state === null ? 'true' : conditionOfState[state]}
       order by a.username limit $2`
   return selectDetails(db, condition, [after ?? '', limit, search])
 }
@@ -209,19 +225,14 @@ export async function listSiteAdministrators(db: Queryable, limit: number): Prom
   return rows.map(({ username }) => username)
 }
 
-/** How many accounts there are, and how many of them are disabled or site administrators. */
-export interface AccountCounts {
-  all: number
-  disabled: number
-  administrators: number
-}
+/** How many accounts there are, and how many of them are in each state. */
+export type AccountCounts = Record<'all' | AccountState, number>
 
 /** Counts the accounts. */
 export async function countAccounts(db: Queryable): Promise<AccountCounts> {
   const { rows } = await db.query<AccountCounts>(
-    `select count(*)::int as all, count(disabled_at)::int as disabled,
-            (count(*) filter (where is_admin and disabled_at is null))::int as administrators
-       from account`,
+    `select count(*)::int as all, ${accountStates.map((state) => `(count(*) filter (where ${conditionOfState[state]}))::int as "${state}"`).join(', ')}
+       from account a`,
   )
   return rows[0] as AccountCounts
 }
@@ -356,7 +367,7 @@ export async function verifyEmail(db: Queryable, by: Principal, id: string, emai
 }
 
 /** The values of an account whose changes have events. */
-interface AccountState {
+interface AccountValues {
   username: string
   email: string | null
   isVerified: boolean
@@ -369,7 +380,7 @@ async function noteChanges(
   db: Queryable,
   by: Principal,
   accountId: string,
-  change: (before: AccountState) => Promise<unknown>,
+  change: (before: AccountValues) => Promise<unknown>,
 ): Promise<void> {
   const before = await lockState(db, accountId)
   if (!before) return
@@ -379,8 +390,8 @@ async function noteChanges(
   if (events.length > 0) await insertEvents(db, by, events)
 }
 
-async function lockState(db: Queryable, accountId: string): Promise<AccountState | undefined> {
-  const { rows } = await db.query<AccountState>(
+async function lockState(db: Queryable, accountId: string): Promise<AccountValues | undefined> {
+  const { rows } = await db.query<AccountValues>(
     `select username, email, email_verified_at is not null as "isVerified", is_admin as "isAdmin",
             disabled_at is not null as "isDisabled"
        from account where id = $1 for no key update`,
@@ -389,7 +400,7 @@ async function lockState(db: Queryable, accountId: string): Promise<AccountState
   return rows[0]
 }
 
-function* eventsOfChange(before: AccountState, after: AccountState): Generator<NewEvent> {
+function* eventsOfChange(before: AccountValues, after: AccountValues): Generator<NewEvent> {
   if (after.username !== before.username) {
     yield { action: 'account-renamed', details: { from: before.username, to: after.username } }
   }

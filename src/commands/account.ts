@@ -1,7 +1,13 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { exportAccount } from '../accounts/account-export.ts'
 import { createAccount } from '../accounts/account-lifecycle.ts'
-import { type AccountDetails, findAccountDetails, listAccounts } from '../accounts/accounts.ts'
+import {
+  type AccountDetails,
+  type AccountState,
+  accountStates,
+  findAccountDetails,
+  listAccounts,
+} from '../accounts/accounts.ts'
 import { findFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys, type Passkey } from '../accounts/second-factor/passkeys.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
@@ -106,17 +112,23 @@ function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the accounts by username.')
     .addOption(searchOption('only those with this text in their username, name or email'))
-    .action((options: SearchOptions) =>
+    .addOption(
+      new Option(
+        '--state <state>',
+        'only those in this state; the first two leave out disabled ones',
+      ).choices(accountStates),
+    )
+    .action((options: SearchOptions & { state?: AccountState }) =>
       withDatabase((db) =>
         printList<AccountDetails>(options, {
-          list: (part) => listAccounts(db, part, options.search),
+          list: (part) => listAccounts(db, part, options),
           keyOf: ({ username }) => username,
           describe: describeAccount,
           line: ({ username, email, isAdmin, disabledAt }) =>
             [username, email ?? '', isAdmin ? 'admin' : '', disabledAt ? 'disabled' : '']
               .filter((word) => word !== '')
               .join('  '),
-          none: 'There are no accounts.',
+          none: options.search || options.state ? 'There are no such accounts.' : 'There are no accounts.',
         }),
       ),
     )

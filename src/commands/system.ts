@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { countAccounts } from '../accounts/accounts.ts'
+import { type AccountCounts, countAccounts } from '../accounts/accounts.ts'
 import { countGroups } from '../groups/groups.ts'
 import { countApplications } from '../oauth/applications.ts'
 import { readSystemState, type SystemState } from '../web/server/system-state.ts'
@@ -34,7 +34,7 @@ export function systemCommand(version: string): Command {
             free_bytes: disk.freeBytes,
             all_bytes: disk.allBytes,
           },
-          accounts: await countAccounts(db),
+          accounts: describeAccounts(await countAccounts(db)),
           applications: await countApplications(db),
           ...(await countGroups(db)),
           jobs: jobs.map(({ lastError, succeededAt, ...job }) => ({
@@ -58,12 +58,21 @@ export function systemCommand(version: string): Command {
           : [`            ${store.problems} damaged or missing. Run svc verify-archives --repair`]),
         `Backup      last one by svc backup: ${shown.backed_up_at?.toISOString() ?? 'never'}`,
         `Disk        ${disk ? `${disk.free_bytes} of ${disk.all_bytes} bytes free in ${disk.directory}` : 'unknown'}`,
-        `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators`,
+        `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators, ${accounts.without_second_factor} without a second factor`,
         `Registry    ${shown.groups} groups, ${shown.repositories} repositories, ${shown.packages} packages`,
         `Jobs        ${jobs.reduce((sum, { queued }) => sum + queued, 0)} queued; failed: ${failed.join(', ') || 'none'}`,
       ]
       printResult(options, shown, lines.join('\n'))
     })
+}
+
+function describeAccounts({ all, disabled, administrator, ...counts }: AccountCounts) {
+  return {
+    all,
+    disabled,
+    administrators: administrator,
+    without_second_factor: counts['without-second-factor'],
+  }
 }
 
 function describeStore({ checkedSince, ...store }: SystemState['store']) {

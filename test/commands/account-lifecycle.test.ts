@@ -198,6 +198,10 @@ describe('svc account, session and token list', () => {
     const second = await svc.json<Listed>('account', 'list', '--limit', '1', '--after', first.next ?? '')
     expect(second.items[0]?.['username']).not.toBe(first.items[0]?.['username'])
 
+    const inState = async (state: string) =>
+      (await svc.json<Listed>('account', 'list', '--state', state, '--search', username)).items.length
+    expect([await inState('without-second-factor'), await inState('disabled')]).toEqual([1, 0])
+
     const sessions = await svc.json<Listed>('session', 'list', username, '--limit', '1')
     expect(sessions.items).toEqual([
       {

@@ -317,6 +317,7 @@ function administration({ application, pending }: TourData): Stop[] {
     admin: '/admin',
     status: '/status',
     'admin-accounts': '/admin/accounts',
+    'admin-accounts-without-factor': '/admin/accounts?state=without-second-factor',
     'admin-accounts-menu': ['/admin/accounts', (page) => page.locator('details.acts summary').last().click()],
     'admin-account-new': '/admin/accounts/-/new',
     'admin-account-new-refused': [

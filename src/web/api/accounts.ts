@@ -2,6 +2,7 @@ import * as z from 'zod'
 import { chooseHeir, createAccount, deleteAccount, updateAccount } from '../../accounts/account-lifecycle.ts'
 import {
   type AccountDetails,
+  accountStates,
   findAccountDetails,
   findAccountDetailsById,
   listAccounts,
@@ -96,6 +97,10 @@ const AccountsQuery = PageQuery.extend({
     description: 'Only accounts whose username, name or email contains this text',
     example: 'alice',
   }),
+  state: z.enum(accountStates).optional().meta({
+    description: 'Only accounts in this state. The first two leave out disabled accounts',
+    example: 'without-second-factor',
+  }),
 })
 
 /** The URL of an account. */
@@ -133,7 +138,11 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     async (request, reply) => {
       return readPage(
         { request, reply, config },
-        (part) => listAccounts(db, part, request.query.search?.replaceAll('\0', '')),
+        (part) =>
+          listAccounts(db, part, {
+            search: request.query.search?.replaceAll('\0', ''),
+            state: request.query.state,
+          }),
         (account) => account.username,
         describeAccount,
       )

@@ -35,6 +35,7 @@ const maxBackupAgeDays = 7
 export function needsOfSite(
   { store, jobs, disk, backedUpAt }: SystemState,
   pendingApplications: number,
+  accountsWithoutFactor: number,
   decisions: readonly WaitingDecisions[],
 ): Need[] {
   const failed = jobs.reduce((sum, job) => sum + job.failed, 0)
@@ -44,6 +45,10 @@ export function needsOfSite(
     pendingApplications > 0 && {
       words: `${formatCount(pendingApplications, 'application')} ${pendingApplications === 1 ? 'waits' : 'wait'} for review`,
       url: '/admin/applications?state=pending',
+    },
+    accountsWithoutFactor > 0 && {
+      words: `${formatCount(accountsWithoutFactor, 'account')} ${accountsWithoutFactor === 1 ? 'has' : 'have'} no second factor`,
+      url: '/admin/accounts?state=without-second-factor',
     },
     failed > 0 && {
       words: `${formatCount(failed, 'background job')} ${failed === 1 ? 'has' : 'have'} failed`,

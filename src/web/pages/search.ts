@@ -62,7 +62,7 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
               searchAllMirrors(db, accountId, search, maxFound),
               searchRepositories(db, accountId, search, maxFound),
               sha256 === null ? [] : listFoundArchives(db, accountReader(accountId), sha256, firstPart),
-              isAdmin ? listAccounts(db, firstPart, search) : null,
+              isAdmin ? listAccounts(db, firstPart, { search }) : null,
             ])
       const found = [packages, mirrors, repositories, archives, people ?? []]
       const isFound = found.some(({ length }) => length > 0)

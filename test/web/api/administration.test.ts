@@ -25,6 +25,7 @@ import { membersOf, storedGroup } from '../../support/group-rows.ts'
 import { lockRows, untilWaiting } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { dropRows } from '../../support/rows.ts'
+import { aStoredFactor } from '../../support/session-rows.ts'
 import { anAuthorizedApplication } from '../../support/token-client.ts'
 
 const migrationsDir = mkdtempSync(join(tmpdir(), 'svc-test-migrations-'))
@@ -72,6 +73,25 @@ async function endpointsForPeople() {
       .map(([method, operation]) => ({ method: method.toUpperCase() as Method, path, operation })),
   )
 }
+
+describe('GET /api/accounts', () => {
+  it('lists the accounts in a state', async () => {
+    const { account: admin, call } = await aCaller()
+    const [safe, unsafe, disabled] = [await anAccount(t.db), await anAccount(t.db), await anAccount(t.db)]
+    await aStoredFactor(t.db, safe)
+    await call('PATCH', `/accounts/${disabled.username}`, { disabled: true })
+    const listed = async (state: string) => {
+      const found = (await call('GET', `/accounts?state=${state}&limit=100`)).json<{ username: string }[]>()
+      return [admin, safe, unsafe, disabled].filter(({ username }) =>
+        found.some((account) => account.username === username),
+      )
+    }
+    expect(await listed('without-second-factor')).toEqual([admin, unsafe])
+    expect(await listed('administrator')).toEqual([admin])
+    expect(await listed('disabled')).toEqual([disabled])
+    expect((await call('GET', '/accounts?state=happy')).statusCode).toBe(400)
+  })
+})
 
 describe('endpoints for people', () => {
   it('refuse applications and limited tokens; those of the administration accept site administrators only', async () => {

@@ -1,7 +1,14 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { createAccount, resetPassword } from '../../../accounts/account-lifecycle.ts'
-import { type AccountDetails, listAccounts } from '../../../accounts/accounts.ts'
+import {
+  type AccountCounts,
+  type AccountDetails,
+  type AccountState,
+  accountStates,
+  countAccounts,
+  listAccounts,
+} from '../../../accounts/accounts.ts'
 import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'
 import { unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../../../accounts/single-sign-on/identities.ts'
@@ -15,7 +22,7 @@ import { type AdminContext, accountOfPage, endEverythingChoice, goOn, orProblem 
 
 const accountsPerPage = 50
 
-const AccountsQuery = z.object({ q: text, after: text })
+const AccountsQuery = z.object({ q: text, state: z.enum(accountStates).optional(), after: text })
 const checkbox = z.literal('yes').optional()
 const NewAccountForm = z.object({
   username: text,
@@ -28,7 +35,10 @@ const PasswordForm = z.object({ end_everything: checkbox })
 
 const accountsPage = page<{
   accounts: AccountDetails[]
+  counts: AccountCounts
   search: string
+  /** Null for the accounts in all states. */
+  state: AccountState | null
   /** Whether this is not the first page of the list. */
   isContinued: boolean
   /** The cursor of the next page: a username. Null on the last page. */
@@ -79,15 +89,16 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
   const { db, byOf, sessionOf } = context
 
   app.get('/admin/accounts', async (request, reply) => {
-    const { q, after } = readQuery(AccountsQuery, request)
+    const { q, state = null, after } = readQuery(AccountsQuery, request)
     const search = q.trim().slice(0, 254)
     const { rows: accounts, next } = await pageOf(
-      (part) => listAccounts(db, part, search),
+      (part) => listAccounts(db, part, { search, state }),
       { after, limit: accountsPerPage },
       ({ username }) => username,
     )
+    const counts = await countAccounts(db)
     const isContinued = after !== ''
-    return accountsPage(reply, sessionOf(request), { accounts, search, isContinued, next })
+    return accountsPage(reply, sessionOf(request), { accounts, counts, search, state, isContinued, next })
   })
 
   app.get(newAccountUrl, (request, reply) =>

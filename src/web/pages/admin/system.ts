@@ -42,7 +42,7 @@ export async function systemRoutes(
       listWaitingDecisions(db, null, maxDecisions),
       listSiteDays(db),
     ])
-    const needs = needsOfSite(state, applications.pending ?? 0, decisions)
+    const needs = needsOfSite(state, applications.pending ?? 0, accounts['without-second-factor'], decisions)
     return overviewPage(reply, sessionOf(request), { accounts, applications, registry, needs, days })
   })
 

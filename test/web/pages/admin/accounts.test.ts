@@ -18,6 +18,7 @@ import { open } from '../../../support/browse.ts'
 import { aFailedJob, aJobKind, aStoredJob } from '../../../support/job-rows.ts'
 import { anApplication } from '../../../support/oauth-actors.ts'
 import { dropRows } from '../../../support/rows.ts'
+import { aStoredFactor } from '../../../support/session-rows.ts'
 
 describe('/admin', () => {
   const t = useApp()
@@ -50,7 +51,14 @@ describe('/admin', () => {
     const { cookie } = await anAdministrator(t)
     await anApplication(t.db, { status: 'pending' })
     await aFailedJob(t.db, 'collect-garbage')
+    const unsafe = await anAccount(t.db)
     const { body } = await open(t, '/admin', cookie)
+    const needed = /href="([^"]+)">(\d+) accounts have no second factor</.exec(body) ?? []
+    expect(needed[1]).toBe('/admin/accounts?state=without-second-factor')
+    await aStoredFactor(t.db, unsafe)
+    expect((await open(t, '/admin', cookie)).body).toContain(
+      `${Number(needed[2]) - 1} account${needed[2] === '2' ? ' has' : 's have'} no second factor`,
+    )
     expect(body).toContain('1 application waits')
     expect(body).toContain('1 background job has failed')
   })
@@ -132,7 +140,7 @@ describe('/admin/accounts', () => {
     const first = await open(t, '/admin/accounts?q=WORKER', cookie)
     expect(first.body).toContain('worker-49')
     expect(first.body).not.toContain('worker-50')
-    const next = /href="(\/admin\/accounts\?q=WORKER[^"]+)"/.exec(first.body)?.[1] ?? ''
+    const next = /href="(\/admin\/accounts\?q=WORKER[^"]*after=[^"]+)"/.exec(first.body)?.[1] ?? ''
     expect((await open(t, next.replaceAll('&amp;', '&'), cookie)).body).toContain('worker-50')
     for (const q of ['zoe', 'zoë', 'found@']) {
       const { body } = await open(t, `/admin/accounts?q=${encodeURIComponent(q)}`, cookie)
@@ -142,6 +150,36 @@ describe('/admin/accounts', () => {
     expect((await open(t, '/admin/accounts?q=nobody-at-all', cookie)).body).toContain(
       'No account matches “nobody-at-all”.',
     )
+  })
+
+  it('lists the accounts without a second factor, the administrators and the disabled ones', async () => {
+    const { account: admin, cookie, csrf_token } = await anAdministrator(t)
+    const [safe, unsafe, disabled] = [await anAccount(t.db), await anAccount(t.db), await anAccount(t.db)]
+    await aStoredFactor(t.db, safe)
+    await post(t.app, `/admin/accounts/${disabled.username}`, cookie, { csrf_token, act: 'disable' })
+    const all = [admin, safe, unsafe, disabled]
+    const listed = async (state: string) => {
+      const { body } = await open(t, `/admin/accounts?state=${state}`, cookie)
+      return all.filter(({ username }) => body.includes(`href="/admin/accounts/${username}"`))
+    }
+    expect(await listed('without-second-factor')).toEqual([admin, unsafe])
+    expect(await listed('administrator')).toEqual([admin])
+    expect(await listed('disabled')).toEqual([disabled])
+    const found = await open(t, `/admin/accounts?state=disabled&q=${unsafe.username}`, cookie)
+    expect(found.body).toContain(`No account matches “${unsafe.username}”.`)
+    expect((await open(t, '/admin/accounts?state=happy', cookie)).statusCode).toBe(400)
+  })
+
+  it('continues a filtered list with its filter and search', async () => {
+    const { cookie } = await anAdministrator(t)
+    for (let i = 10; i < 62; i += 1) await anAccount(t.db, { username: `no-factor-${i}` })
+    const first = await open(t, '/admin/accounts?state=without-second-factor&q=no-factor', cookie)
+    const next = /href="(\/admin\/accounts\?[^"]*after=[^"]+)"/.exec(first.body)?.[1] ?? ''
+    expect([...new URLSearchParams(next.replaceAll('&amp;', '&').split('?')[1])]).toEqual([
+      ['q', 'no-factor'],
+      ['state', 'without-second-factor'],
+      ['after', 'no-factor-59'],
+    ])
   })
 
   it('tells accounts without a known sign-in from those that signed out', async () => {
