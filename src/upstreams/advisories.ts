@@ -12,6 +12,8 @@ import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
 const requestMilliseconds = 10_000
 const freshMilliseconds = 5 * 60_000
+/** After a failure, an upstream is not asked about the same names for this time. */
+const failedMilliseconds = 30_000
 /** How many stored documents are in memory at the same time. Each can be large. */
 const documentBatch = 10
 /** The size of a gzipped document whose advisories are read. Larger ones would delay other requests for too long. */
@@ -21,10 +23,14 @@ const maxResponseCharacters = 16 * 1024 * 1024
 /** The size of the advisories that a process keeps. Anybody may ask about new names, and upstreams return any size. */
 const maxKeptCharacters = 8 * 1024 * 1024
 
-/** The advisories of a name at an upstream. `advisories` is null when the upstream told nothing about the name. */
+/** The advisories of a name at an upstream. */
 interface KnownAdvisories {
-  readAt: number
+  /** When the upstream is asked again, in milliseconds since 1970. */
+  askAt: number
+  /** Null when the upstream told nothing about the name. */
   advisories: ServedAdvisory[] | null
+  /** Why nothing is known. Null when the upstream has responded at least once. */
+  failure: string | null
 }
 
 /** A name whose advisories are wanted. The function `package_origin` has allowed to send it to these upstreams. */
@@ -52,7 +58,8 @@ export function openUpstreamAdvisories(
   const cache = new LRUCache<string, KnownAdvisories>({
     max: 20_000,
     maxSize: maxKeptCharacters,
-    sizeCalculation: ({ advisories }, key) => key.length + sizeOf(advisories ?? []),
+    sizeCalculation: ({ advisories, failure }, key) =>
+      key.length + sizeOf(advisories ?? []) + (failure?.length ?? 0),
   })
 
   async function listOf(
@@ -66,7 +73,7 @@ export function openUpstreamAdvisories(
       const kept = cache.get(keyOf(one))
       if (kept) known.set(one.name, kept)
     }
-    const old = asked.filter(({ name }) => Date.now() - (known.get(name)?.readAt ?? 0) > freshMilliseconds)
+    const old = asked.filter(({ name }) => Date.now() >= (known.get(name)?.askAt ?? 0))
     if (old.length > 0) {
       const [upstream] = await listUpstreamsById(db, [upstreamId])
       if (!upstream?.root) return []
@@ -75,25 +82,29 @@ export function openUpstreamAdvisories(
       const wanted = old.filter(
         ({ name, isBound }) => isBound || (root.advisoriesUrl !== null && mayKnow(root, name)),
       )
+      const keep = (one: AuditedName, learned: Omit<KnownAdvisories, 'askAt'>, milliseconds: number) => {
+        const kept = { ...learned, askAt: Date.now() + milliseconds }
+        known.set(one.name, kept)
+        cache.set(keyOf(one), kept)
+      }
       try {
         const found = await read(
           upstream,
           wanted.map(({ name }) => name),
         )
-        for (const one of wanted) {
-          const fresh = { readAt: Date.now(), advisories: found.get(one.name) ?? null }
-          known.set(one.name, fresh)
-          cache.set(keyOf(one), fresh)
-        }
+        for (const one of wanted)
+          keep(one, { advisories: found.get(one.name) ?? null, failure: null }, freshMilliseconds)
       } catch (error) {
         if (!(error instanceof UpstreamError)) throw error
-        if (wanted.some(({ name }) => !known.has(name))) throw unavailable(error)
-        log.warn(
-          { err: error, upstream: upstream.name },
-          'the advisories of an upstream could not be read: older ones are served',
-        )
+        for (const one of wanted) {
+          const last = known.get(one.name)
+          const isKnown = last !== undefined && last.failure === null
+          keep(one, isKnown ? last : { advisories: null, failure: error.message }, failedMilliseconds)
+        }
+        log.warn({ err: error, upstream: upstream.name }, 'the advisories of an upstream could not be read')
       }
     }
+    for (const { failure } of known.values()) if (failure !== null) throw unavailable(failure)
     return asked.flatMap((one): [string, ServedAdvisory[]][] => {
       const advisories = known.get(one.name)?.advisories ?? null
       // Without an entry, Composer asks other repositories: this one does not know whether it has the package.
@@ -169,7 +180,7 @@ export function openUpstreamAdvisories(
       merged.set(name, [...known, ...advisories.filter(({ advisoryId }) => !ids.has(advisoryId))])
     }
     if (sizeOf([...merged.values()].flat()) > maxResponseCharacters)
-      throw unavailable(new UpstreamError('the advisories of the upstreams are too large together'))
+      throw unavailable('the advisories of the upstreams are too large together')
     return Object.fromEntries(merged)
   }
 }
@@ -178,9 +189,8 @@ function sizeOf(advisories: readonly ServedAdvisory[]): number {
   return advisories.reduce((sum, { text }) => sum + text.length, 0)
 }
 
-function unavailable(error: UpstreamError): Refusal {
+function unavailable(reason: string): Refusal {
   return new Refusal(errcode.unavailable, 'the upstream is unavailable', {
-    warning: `Its advisories cannot be read: ${error.message}.`,
-    cause: error,
+    warning: `Its advisories cannot be read: ${reason}.`,
   })
 }

@@ -66,6 +66,21 @@ export function withoutTurn<Handler extends object>(handler: Handler): Handler {
   return handler
 }
 
+/**
+ * Makes a handler in two parts: `ask` may wait for another server, and takes no turn meanwhile. `show` then takes a turn, and
+ * gets what `ask` has returned.
+ */
+export function askFirst<Route extends RouteGenericInterface, Found>(
+  scope: FastifyInstance,
+  ask: (request: FastifyRequest<Route>) => Promise<Found>,
+  show: (found: Found, request: FastifyRequest<Route>, reply: FastifyReply) => Promise<FastifyReply>,
+): Handler<Route> {
+  return withoutTurn(async (request, reply) => {
+    const found = await ask(request)
+    return scope.inTurn(networkOf(request.ip), () => show(found, request, reply))
+  })
+}
+
 /** Opens the turns of pages that take long to make. */
 export function openHeavyPages(): HeavyPages {
   const inTurn = turnsOfNetworks(heavyLimits)

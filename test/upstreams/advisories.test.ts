@@ -68,9 +68,9 @@ function advise(at: typeof upstream, advisories: unknown): string[][] {
   return sent
 }
 
-/** Makes the advisories in memory too old. */
-function wait() {
-  const later = Date.now() + 6 * 60_000
+/** Makes the advisories in memory too old, or lets some seconds pass. */
+function wait(seconds = 6 * 60) {
+  const later = Date.now() + seconds * 1000
   vi.spyOn(Date, 'now').mockReturnValue(later)
 }
 
@@ -106,6 +106,25 @@ describe('POST security-advisories with upstreams', () => {
     expect(await audit('pub/other')).toBe(503)
     expect(await audit('un/bound')).toBe(503)
     expect(await audit('ours2/secret')).toEqual({ 'ours2/secret': [] })
+  })
+
+  it('are not asked again about a name for 30 seconds after a failure', async () => {
+    const { audit } = await aMirror('ours5')
+    upstream.fail('/advisories', 500)
+    const count = () => upstream.requests.filter((request) => request === 'POST /advisories').length
+    const before = count()
+    for (let i = 0; i < 3; i += 1) expect(await audit('un/failed')).toBe(503)
+    expect(count() - before).toBe(1)
+    advise(upstream, { 'un/failed': [advisory('un/failed')] })
+    expect(await audit('un/failed')).toBe(503)
+    wait(31)
+    expect(await audit('un/failed')).toEqual({ 'un/failed': [advisory('un/failed')] })
+    upstream.fail('/advisories', 500)
+    wait()
+    const failing = count()
+    for (let i = 0; i < 3; i += 1)
+      expect(await audit('un/failed'), 'the last ones').toEqual({ 'un/failed': [advisory('un/failed')] })
+    expect(count() - failing).toBe(1)
   })
 
   it('asks all upstreams that may have a name about one that is not bound yet', async () => {
@@ -165,6 +184,7 @@ describe('POST security-advisories with upstreams', () => {
     expect(await audit('pub/new')).toBe(503)
     // PHP writes an object without keys like this.
     advise(upstream, [])
+    wait()
     expect(await audit('pub/kept')).toEqual({})
   })
 
@@ -248,6 +268,7 @@ describe('POST security-advisories with upstreams', () => {
     expect(await audit('pub/grows')).toEqual(known)
     expect(await audit('pub/huge')).toBe(503)
     advise(upstream, { 'pub/grows': more.slice(0, 10) })
+    wait()
     expect(await audit('pub/grows')).toEqual({ 'pub/grows': more.slice(0, 10) })
   })
 

@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest'
+import type { ServerResponse } from 'node:http'
+import { describe, expect, it, vi } from 'vitest'
 import { aMember, anAccount, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { aCaller, type Caller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -7,6 +8,7 @@ import { aZip } from '../../support/zip.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream({ 'security-advisories': { metadata: true } })
+const hanging = useUpstream({ 'security-advisories': { metadata: false, 'api-url': '/advisories' } })
 const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
 
 /** A repository whose upstream has a package, and an admin who looks at the pages of the package. */
@@ -15,10 +17,11 @@ async function aMirroredPackage(
   versions: object[],
   settings: object = {},
   document: object = {},
+  from = upstream,
 ) {
   const caller = await aCaller(t)
-  await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', ...settings })
-  upstream.offer(name, versions as { version: string }[], { document })
+  await caller.call('POST', '/upstreams', { url: from.url, name: 'public', ...settings })
+  from.offer(name, versions as { version: string }[], { document })
   await caller.ask(`p2/${name}.json`)
   return { caller, ...(await aReader(caller, caller.account, name)) }
 }
@@ -195,6 +198,29 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
       expect(body).toContain(shown)
     expect(body).not.toContain('javascript:')
     expect((await look()).body).toContain('1 security advisory')
+  })
+
+  it('waits for an upstream that hangs without a turn of any other page, and asks it once for a failure', async () => {
+    const name = 'hangs/lib'
+    const slow = await aMirroredPackage(name, [{ version: '1.0.0' }], {}, {}, hanging)
+    const ours = await aMirroredPackage('ready/lib', [{ version: '1.0.0' }])
+    const held: ServerResponse[] = []
+    hanging.fail('/advisories', (_, response) => held.push(response))
+    // All of them have the same network, which has four turns, and two of heavy pages.
+    const waiting = ['', '/-/advisories', '', '/-/advisories', ''].map(slow.look)
+    await vi.waitUntil(() => held.length === waiting.length)
+    const others = Promise.all([
+      ours.look(),
+      ours.look('/-/files'),
+      slow.look('/-/versions'),
+      t.app.inject('/'),
+    ])
+    const first = await Promise.race([others, ...waiting])
+    expect([first].flat().map(({ statusCode }) => statusCode)).toEqual([200, 200, 200, 200])
+    for (const response of held) response.writeHead(500).end()
+    for (const page of await Promise.all(waiting)) expect(page.statusCode).toBe(200)
+    expect((await slow.look('/-/advisories')).body).toContain('does not respond')
+    expect(held).toHaveLength(waiting.length)
   })
 
   it('lets an admin approve a package that waits, and allow a version, and says why nothing is offered', async () => {

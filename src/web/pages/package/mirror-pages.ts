@@ -23,7 +23,7 @@ import { type ManifestSummary, readManifest } from '../manifest.ts'
 import { changing, type PagesContext, permittedRepository } from '../permit.ts'
 import { describe, findAnyPackage, type MirrorView, shownOf } from './mirror-view.ts'
 import { readPackageEvents } from './package-events.ts'
-import { type PackageRoute, packagePath } from './package-view.ts'
+import { type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 
 const versionsPerPage = 50
 /** The maximum number of links of one kind on a page, and of advisories. */
@@ -103,18 +103,26 @@ const VersionQuery = z.object({ version: text })
 const VersionsQuery = z.object({ from: z.coerce.number().int().min(0).max(200_000).default(0) })
 const FetchForm = z.object({ version: text, tab: z.enum(['', 'files']).default('') })
 
-type Show = (
-  view: MirrorView,
+type Show<View = MirrorView> = (
+  view: View,
   request: FastifyRequest<PackageRoute>,
   reply: FastifyReply,
 ) => Promise<FastifyReply>
 
+/** A package of an upstream with what the upstream says about its security. */
+export interface AdvisedMirror extends MirrorView {
+  /** The advisories as JSON. Null when the upstream does not respond. */
+  known: string[] | null
+}
+
 /** The pages of packages that come from upstreams. They have the URLs of the pages of own packages. */
 export interface MirrorPages {
-  readme: Show
+  /** Finds the package of a URL. Asks the upstream of a mirrored one for its advisories, so it may wait for 10 seconds. */
+  findAdvised: (request: FastifyRequest<PackageRoute>) => Promise<PackageView | AdvisedMirror>
+  readme: Show<AdvisedMirror>
   versions: Show
   dependencies: Show
-  advisories: Show
+  advisories: Show<AdvisedMirror>
   activity: Show
   /** Returns a version with what can be shown of its archive, and the versions that people can choose. */
   openArchive: (
@@ -137,18 +145,7 @@ export function openMirrorPages(
     read: renderReadme,
   })
 
-  const readme: Show = async (view, request, reply) => {
-    // The upstream may be slow. The heavy pages of others must not wait for it, so this comes before the turn.
-    const known = (await advisoriesOf(view)) ?? []
-    return heavy<PackageRoute>(() => showReadme(view, known, request, reply))(request, reply)
-  }
-
-  async function showReadme(
-    view: MirrorView,
-    known: readonly string[],
-    request: FastifyRequest<PackageRoute>,
-    reply: FastifyReply,
-  ): Promise<FastifyReply> {
+  const readme: Show<AdvisedMirror> = async (view, request, reply) => {
     const { version } = readQuery(VersionQuery, request)
     const { described, shown, archive, offered } = await open(view, version)
     const manifest = described.shown && readManifest(described.shown.manifest)
@@ -161,7 +158,7 @@ export function openMirrorPages(
       manifest,
       archive,
       readme: rendered && shown ? withFiles(rendered, view, shown) : null,
-      advisories: known
+      advisories: (view.known ?? [])
         .slice(0, maxAdvisories)
         .filter((json) => shown && satisfies(shown.normalized, readAdvisory(json).affected)).length,
     })
@@ -223,12 +220,12 @@ export function openMirrorPages(
     })
   }
 
-  const advisories: Show = async (view, _request, reply) => {
-    const found = await advisoriesOf(view)
+  const advisories: Show<AdvisedMirror> = async (view, _request, reply) => {
+    const { known } = view
     return advisoriesPage(reply, view.session ?? nobody, {
       ...view,
-      advisories: found?.slice(0, maxAdvisories).map(readAdvisory) ?? null,
-      left: Math.max((found?.length ?? 0) - maxAdvisories, 0),
+      advisories: known?.slice(0, maxAdvisories).map(readAdvisory) ?? null,
+      left: Math.max((known?.length ?? 0) - maxAdvisories, 0),
     })
   }
 
@@ -275,15 +272,19 @@ export function openMirrorPages(
 
   /** Lets a handler wait for a turn of the pages that take long. */
   const inTurn =
-    (show: Show): Show =>
+    <View>(show: Show<View>): Show<View> =>
     (view, request, reply) =>
       heavy<PackageRoute>(() => show(view, request, reply))(request, reply)
 
   return {
-    readme,
+    async findAdvised(request) {
+      const view = await findAnyPackage(context, request)
+      return 'mirror' in view ? { ...view, known: await advisoriesOf(view) } : view
+    },
+    readme: inTurn(readme),
     versions: inTurn(versions),
     dependencies: inTurn(dependencies),
-    advisories,
+    advisories: inTurn(advisories),
     activity,
     async openArchive(view, version) {
       const { shown, offered, archive } = await open(view, version)

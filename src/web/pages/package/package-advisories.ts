@@ -7,6 +7,7 @@ import { publishAdvisory, withdrawAdvisory } from '../../../packages/lifecycle/w
 import { findPackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { type Advisory, listAdvisories, severities } from '../../../packages/tables/package-warnings.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
+import { askFirst } from '../../network-turns.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
@@ -14,7 +15,6 @@ import { signedIn, type Visit } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
 import type { MirrorPages } from './mirror-pages.ts'
-import { findAnyPackage } from './mirror-view.ts'
 import { type PackageRoute, type PackageView, packagePath, viewOf } from './package-view.ts'
 
 const advisoriesPage = page<
@@ -45,8 +45,6 @@ const WithdrawForm = z.object({ advisory: text })
 
 const emptyForm = { title: '', affected_versions: '', cve: '', link: '', severity: '' as const }
 
-type Route = PackageRoute
-
 /** `…/-/advisories`: people who may push publish advisories at `new`, and admins withdraw them (CONTRACT 6.5). */
 export async function packageAdvisoryRoutes(
   app: FastifyInstance,
@@ -55,20 +53,22 @@ export async function packageAdvisoryRoutes(
   const { config, db, changes, mirrors } = context
   const url = `${packagePath}/-/advisories`
 
-  app.get<Route>(url, async (request, reply) => {
-    const view = await findAnyPackage(context, request)
-    if ('mirror' in view) return mirrors.advisories(view, request, reply)
-    const { session, repository, about } = view
-    const advisories = await listAdvisories(db, about.id)
-    return advisoriesPage(reply, session ?? nobody, {
-      ...view,
-      advisories,
-      fixes: await findFixes(db, about.id, advisories),
-      mayWithdraw: may(repository, session, 'withdrawAdvisory'),
-    })
-  })
+  app.get<PackageRoute>(
+    url,
+    askFirst(app, mirrors.findAdvised, async (view, request, reply) => {
+      if ('mirror' in view) return mirrors.advisories(view, request, reply)
+      const { session, repository, about } = view
+      const advisories = await listAdvisories(db, about.id)
+      return advisoriesPage(reply, session ?? nobody, {
+        ...view,
+        advisories,
+        fixes: await findFixes(db, about.id, advisories),
+        mayWithdraw: may(repository, session, 'withdrawAdvisory'),
+      })
+    }),
+  )
 
-  app.get<Route>(
+  app.get<PackageRoute>(
     `${url}/new`,
     signedIn(context, async (visit, request, reply) => {
       const { view } = await changeFor(request, visit, 'push')
@@ -78,7 +78,7 @@ export async function packageAdvisoryRoutes(
 
   // The previous release sends its form to the URL of the list.
   for (const formUrl of [url, `${url}/new`]) {
-    app.post<Route>(
+    app.post<PackageRoute>(
       formUrl,
       signedIn(
         context,
@@ -99,7 +99,7 @@ export async function packageAdvisoryRoutes(
     )
   }
 
-  app.get<Route>(
+  app.get<PackageRoute>(
     `${url}/withdraw`,
     signedIn(context, async (visit, request, reply) => {
       const { session } = visit
@@ -121,7 +121,7 @@ export async function packageAdvisoryRoutes(
     }),
   )
 
-  app.post<Route>(
+  app.post<PackageRoute>(
     `${url}/withdraw`,
     signedIn(context, { form: (request) => urlOf(request.params) }, async (visit, request, reply) => {
       const { change } = await changeFor(request, visit, 'withdrawAdvisory')
@@ -133,7 +133,11 @@ export async function packageAdvisoryRoutes(
     }),
   )
 
-  async function changeFor(request: FastifyRequest<Route>, { session, by }: Visit, act: RepositoryAct) {
+  async function changeFor(
+    request: FastifyRequest<PackageRoute>,
+    { session, by }: Visit,
+    act: RepositoryAct,
+  ) {
     const repository = await permittedRepository(db, request.params, session, act)
     const { vendor, package: own } = request.params
     const about = await findPackageSummary(db, repository.id, `${vendor}/${own}`)
@@ -144,6 +148,6 @@ export async function packageAdvisoryRoutes(
   }
 }
 
-function urlOf({ group, name, vendor, package: own }: Route['Params']): string {
+function urlOf({ group, name, vendor, package: own }: PackageRoute['Params']): string {
   return `/${group}/${name}/packages/${vendor}/${own}/-/advisories`
 }

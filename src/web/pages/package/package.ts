@@ -11,10 +11,10 @@ import type { DescribedVersion, ListedVersion } from '../../../packages/tables/l
 import { listAdvisories } from '../../../packages/tables/package-warnings.ts'
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import { readQuery, text } from '../../forms.ts'
+import { askFirst } from '../../network-turns.ts'
 import { linkToFeed, nobody, page } from '../../pages.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
-import type { MirrorPages } from './mirror-pages.ts'
-import { findAnyPackage } from './mirror-view.ts'
+import type { AdvisedMirror, MirrorPages } from './mirror-pages.ts'
 import {
   findShownVersion,
   listOfferedVersions,
@@ -70,35 +70,39 @@ export async function packagePageRoutes(
   const { config, db, readmes, mirrors } = context
   const archives = await openArchiveStore(config)
 
-  app.get<PackageRoute>(packagePath, async (request, reply) => {
-    const view = await findAnyPackage(context, request)
-    if ('mirror' in view) return mirrors.readme(view, request, reply)
-    const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
-    const offered = await listOfferedVersions(context, view)
-    const days = await listPackageDays(db, view.about.id, chartDays)
-    const newest = offered.slice(0, chartVersions).toReversed()
-    const readme = await loadReadme({ db, archives, readmes }, shown)
-    const manifest = readManifest(shown.metadata)
-    const requires = manifest.requires.slice(0, shownRequires)
-    const advisories = await listAdvisories(db, view.about.id)
-    const affected = await findAffectedVersions(db, view.about.id, [shown], advisories)
-    linkToFeed(reply, `/${view.repository.path}/packages/${view.about.name}/-/feed.atom`)
-    return packagePage(reply, view.session ?? nobody, {
-      ...view,
-      shown,
-      offered,
-      days: days.map(({ day, count }) => ({ label: day, count })),
-      versionBars: newest.map(({ version, downloads }) => ({ label: version, count: downloads })),
-      badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
-      manifest,
-      requires,
-      moreRequires: manifest.requires.length - requires.length,
-      affected: affected?.get(shown.id) ?? null,
-      uncheckedAdvisories: affected === null ? advisories.length : 0,
-      places: await findPlaces(view, [...requires.map(([name]) => name), view.about.replacement]),
-      readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
-    })
-  })
+  const show = askFirst<PackageRoute, PackageView | AdvisedMirror>(
+    app,
+    mirrors.findAdvised,
+    async (view, request, reply) => {
+      if ('mirror' in view) return mirrors.readme(view, request, reply)
+      const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
+      const offered = await listOfferedVersions(context, view)
+      const days = await listPackageDays(db, view.about.id, chartDays)
+      const newest = offered.slice(0, chartVersions).toReversed()
+      const readme = await loadReadme({ db, archives, readmes }, shown)
+      const manifest = readManifest(shown.metadata)
+      const requires = manifest.requires.slice(0, shownRequires)
+      const advisories = await listAdvisories(db, view.about.id)
+      const affected = await findAffectedVersions(db, view.about.id, [shown], advisories)
+      linkToFeed(reply, `/${view.repository.path}/packages/${view.about.name}/-/feed.atom`)
+      return packagePage(reply, view.session ?? nobody, {
+        ...view,
+        shown,
+        offered,
+        days: days.map(({ day, count }) => ({ label: day, count })),
+        versionBars: newest.map(({ version, downloads }) => ({ label: version, count: downloads })),
+        badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
+        manifest,
+        requires,
+        moreRequires: manifest.requires.length - requires.length,
+        affected: affected?.get(shown.id) ?? null,
+        uncheckedAdvisories: affected === null ? advisories.length : 0,
+        places: await findPlaces(view, [...requires.map(([name]) => name), view.about.replacement]),
+        readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
+      })
+    },
+  )
+  app.get<PackageRoute>(packagePath, show)
 
   function urlOf({ repository, about }: PackageView): string {
     return `${config.baseUrl}/${repository.path}/packages/${about.name}`
