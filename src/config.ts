@@ -389,6 +389,11 @@ function baseUrlOf({ BASE_URL, HOST, PORT }: z.output<typeof Environment>): stri
   return BASE_URL ?? `http://${urlHost(HOST)}:${PORT}`
 }
 
+/** Returns the origins under which browsers may reach the pages: of BASE_URL and of AUTH_URL. They may differ in the port. */
+export function originsOf({ baseUrl, authUrl }: Pick<Config, 'baseUrl' | 'authUrl'>): string[] {
+  return [...new Set([baseUrl, authUrl].map((url) => new URL(url).origin))]
+}
+
 function isOnHostOf(baseUrl: string, authUrl: string): boolean {
   const [base, auth] = [new URL(baseUrl), new URL(authUrl)]
   return base.protocol === auth.protocol && base.hostname === auth.hostname

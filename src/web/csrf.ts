@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { csrfTokenOf } from '../accounts/sessions.ts'
-import type { Config } from '../config.ts'
+import { type Config, originsOf } from '../config.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
 import { type CookieConfig, readCookie, setCookie } from './cookies.ts'
 import { readForm, text } from './forms.ts'
@@ -45,8 +45,7 @@ function isOwnOrigin(request: FastifyRequest, config: Config): boolean {
   if (origin === 'null') return [undefined, 'same-origin'].includes(request.headers['sec-fetch-site'])
   if (!URL.canParse(origin)) return false
   const { host, protocol } = new URL(origin)
-  const own = [config.baseUrl, config.authUrl].map((url) => new URL(url).origin)
-  return own.includes(origin) || host === hostOf(`${protocol}//${request.host}`)
+  return originsOf(config).includes(origin) || host === hostOf(`${protocol}//${request.host}`)
 }
 
 /** Returns host and port, without the default port of the scheme. Null for an invalid URL. */

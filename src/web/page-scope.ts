@@ -1,6 +1,6 @@
 import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Config } from '../config.ts'
+import { type Config, originsOf } from '../config.ts'
 import { errcode, type Refusal } from '../domain/refusal.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
@@ -56,9 +56,13 @@ export const passkeyPolicy = `${commonPolicy}; script-src 'self'`
 
 /**
  * The policy of the sign-in page, which asks for a password. Its only script is the one that offers passkeys: an injected
- * script would not run, also not another one of this server. `url` is the absolute URL of the script.
+ * script would not run, also not another one of this server. `path` is the script's path. Policies have absolute URLs only,
+ * so it allows the path on each origin of the pages.
  */
-export const policyOfOneScript = (url: string) => `${commonPolicy}; script-src ${url}`
+export const policyOfOneScript = (path: string, config: Config) =>
+  `${commonPolicy}; script-src ${originsOf(config)
+    .map((origin) => origin + path)
+    .join(' ')}`
 
 /**
  * Sets the headers of every page and of every redirect between pages. No Cross-Origin-Opener-Policy: an application may

@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
+import { pipeline } from 'node:stream'
 import type { Page } from 'playwright-core'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-codes.ts'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
@@ -18,11 +20,20 @@ import { listStoredPasskeys, setSignCount } from '../support/session-rows.ts'
 const port = await freePort()
 // Browsers allow passkeys for names, not for IP addresses.
 const baseURL = `http://localhost:${port}`
+const authPort = await freePort()
+const authURL = `http://localhost:${authPort}`
 
 describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => {
-  const t = useListeningApp(port, { BASE_URL: baseURL })
+  const t = useListeningApp(port, { BASE_URL: baseURL, AUTH_URL: authURL })
   const browser = useBrowser()
   const pages: Page[] = []
+  // Cookies know no ports, so a session of AUTH_URL is one of BASE_URL.
+  const forwarder = createServer((socket) => {
+    const onwards = connect(port, '127.0.0.1')
+    pipeline(socket, onwards, socket, () => {})
+  })
+  beforeAll(() => new Promise<void>((resolve) => forwarder.listen(authPort, '127.0.0.1', resolve)))
+  afterAll(() => new Promise((resolve) => forwarder.close(resolve)))
   afterEach(async () => {
     for (const page of pages.splice(0)) await page.context().close()
   })
@@ -120,7 +131,10 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
   })
 
-  it('are offered in the field of the username, and sign in when the person chooses one there', async () => {
+  it.each([
+    ['BASE_URL', baseURL],
+    ['AUTH_URL, which has another port', authURL],
+  ])('are offered in the field of the username at %s, and sign in when chosen there', async (_where, url) => {
     const { page } = await aDevice()
     const account = await aPersonWithPasskey(page)
     const violations: string[] = []
@@ -128,8 +142,8 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
       if (/Content Security Policy/.test(message.text())) violations.push(message.text())
     })
     // The browser of this test chooses the only passkey as soon as the page offers it.
-    await page.goto('/login')
-    await page.waitForURL((url) => url.pathname === '/')
+    await page.goto(`${url}/login`)
+    await page.waitForURL(`${url}/`)
     expect(await username(page)).toBe(account.username)
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
     expect(violations).toEqual([])

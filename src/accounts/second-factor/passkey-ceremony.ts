@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
 import * as z from 'zod'
-import type { Config } from '../../config.ts'
+import { type Config, originsOf } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import { hashSecret } from '../../domain/secrets.ts'
 import { type ChallengeOwner, makeChallenge, spendChallenge } from './passkey-challenges.ts'
@@ -9,7 +9,7 @@ import { findPasskey, listPasskeys, notePasskeyUse, type StoredPasskey } from '.
 
 /** The context of a ceremony. Passkeys belong to the host of `baseUrl`. */
 export interface CeremonyContext {
-  config: Pick<Config, 'baseUrl' | 'site'>
+  config: Pick<Config, 'baseUrl' | 'authUrl' | 'site'>
   db: Queryable
 }
 
@@ -103,7 +103,7 @@ export async function finishRegistration(
     verifyRegistrationResponse({
       response: response as RegistrationResponseJSON,
       expectedChallenge: challenge,
-      expectedOrigin: new URL(config.baseUrl).origin,
+      expectedOrigin: originsOf(config),
       expectedRPID: hostOf(config),
       requireUserVerification: false,
     }),
@@ -163,7 +163,7 @@ export async function finishUse(
     verifyAuthenticationResponse({
       response: { ...response, clientExtensionResults: {} } as AuthenticationResponseJSON,
       expectedChallenge: challenge,
-      expectedOrigin: new URL(config.baseUrl).origin,
+      expectedOrigin: originsOf(config),
       expectedRPID: hostOf(config),
       requireUserVerification: owner.accountId === null,
       credential: {

@@ -112,12 +112,12 @@ export async function showLogin(
   reply: FastifyReply,
   form: LoginForm,
 ): Promise<FastifyReply> {
-  const { providers, passwordSignIn, baseUrl } = context.config
+  const { providers, passwordSignIn } = context.config
   const browser = csrfToken(request, reply, context.config)
   const hasPasskeys = allowsPasskeys(context.config) && passwordSignIn !== 'off'
   if (hasPasskeys) {
-    const script = new URL(request.server.assets['passkey.js'], baseUrl)
-    reply.header('content-security-policy', policyOfOneScript(script.href))
+    const policy = policyOfOneScript(request.server.assets['passkey.js'], context.config)
+    reply.header('content-security-policy', policy)
   }
   return loginPage(
     reply,
