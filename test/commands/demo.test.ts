@@ -9,6 +9,7 @@ import { workingSecretHashes } from '../support/application-rows.ts'
 import { useCommands } from '../support/commands.ts'
 import { countRows } from '../support/rows.ts'
 import { liveTokenOf } from '../support/token-rows.ts'
+import { endReservations } from '../support/username-rows.ts'
 
 describe('svc demo', () => {
   const svc = useCommands()
@@ -48,5 +49,34 @@ describe('svc demo', () => {
     const { stdout } = await svc.run('demo', '--reset')
     expect(stdout).toContain('Open a second terminal')
     expect(stdout).toContain(`-u ${first['client_id']}:svcs_`)
+  })
+
+  it.each(['demo-admin', 'demo'])(
+    '--reset changes nothing when the account %s is not of the demo',
+    async (name) => {
+      const passwordOf = async () => (await storedAccount(svc.db, { username: name }))?.passwordHash
+      await svc.run('account', 'rename', name, `former-${name}`)
+      await endReservations(svc.db)
+      await svc.json('account', 'create', name)
+      const before = await passwordOf()
+      expect(await svc.fail('demo', '--reset')).toContain(`the account ${name} was not created with the demo`)
+      expect(await passwordOf()).toBe(before)
+
+      await svc.run('account', 'rename', name, `foreign-${name}`)
+      await endReservations(svc.db)
+      await svc.run('account', 'rename', `former-${name}`, name)
+      await svc.json('demo', '--reset')
+      expect(await passwordOf()).not.toBe(before)
+    },
+  )
+
+  it('--reset adds the administrator to a demo without one, and resets it the next time', async () => {
+    await svc.json('account', 'delete', 'demo-admin', '--force')
+    await endReservations(svc.db)
+    const first = await svc.json('demo', '--reset')
+    const second = await svc.json('demo', '--reset')
+    expect(first['administrator']).toMatchObject({ username: 'demo-admin', password: expect.any(String) })
+    expect(second['administrator']).toMatchObject({ username: 'demo-admin', password: expect.any(String) })
+    expect(second['administrator']).not.toEqual(first['administrator'])
   })
 })

@@ -93,7 +93,7 @@ export const isOfDemo = (username: string) => username === name || username === 
 
 /**
  * Gives the demo a new password, client secret and personal access token; the old ones stop working at once. Throws
- * when a part of the demo is missing.
+ * when a part of the demo is missing, and when an account with a name of the demo is somebody else's.
  */
 export async function resetDemo(pool: pg.Pool): Promise<Demo> {
   const password = makePassword()
@@ -109,14 +109,23 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
     if (!account || !repository || !application) {
       throw new Error('The demo is incomplete: its account, repository or application is missing.')
     }
-    await setPasswordHash(tx, operator, account.id, passwordHash)
-    await deleteAllSessions(tx, operator, account.id)
     // The demo of an earlier release has no administrator.
-    const known = await findAccountByUsername(tx, administratorName)
-    if (known) {
-      await setPasswordHash(tx, operator, known.id, administratorHash)
-      await deleteAllSessions(tx, operator, known.id)
-    } else await insertAdministrator(tx, administratorHash)
+    if (!(await findAccountByUsername(tx, administratorName))) {
+      const id = await insertAdministrator(tx, administratorHash)
+      // It belongs to the demo, as if it had been created with it.
+      await tx.query(
+        'update account set created_at = a.created_at from application a where account.id = $1 and a.client_id = $2',
+        [id, application.clientId],
+      )
+    }
+    for (const [username, hash] of [
+      [name, passwordHash],
+      [administratorName, administratorHash],
+    ] as const) {
+      const accountId = await findOwnAccount(tx, username, application.clientId)
+      await setPasswordHash(tx, operator, accountId, hash)
+      await deleteAllSessions(tx, operator, accountId)
+    }
     await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
     await revokeTokenWithin(tx, operator, account.id, { name })
     await insertDemoToken(tx, account.id, token)
@@ -132,8 +141,26 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
   })
 }
 
-async function insertAdministrator(tx: pg.PoolClient, passwordHash: string): Promise<void> {
-  await insertAccount(tx, operator, {
+/**
+ * Returns the id of an account of the demo. One transaction creates the demo, so its accounts and its application were
+ * created at the same microsecond. Throws for an account that was created at another time: it is somebody else's.
+ */
+async function findOwnAccount(tx: pg.PoolClient, username: string, clientId: string): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(
+    `select id from account
+      where username = $1 and created_at = (select created_at from application where client_id = $2)`,
+    [username, clientId],
+  )
+  const [account] = rows
+  if (account) return account.id
+  throw new Error(
+    `Nothing was changed: the account ${username} was not created with the demo, so it is somebody else's. Rename it with svc account rename, and try again.`,
+  )
+}
+
+/** Adds the administrator, and returns the id. */
+async function insertAdministrator(tx: pg.PoolClient, passwordHash: string): Promise<string> {
+  return insertAccount(tx, operator, {
     username: administratorName,
     displayName: 'Demo Administrator',
     email: 'demo-admin@example.com',
