@@ -1,4 +1,7 @@
-FROM node:24-bookworm-slim AS build
+# Node 24.21.0. docs/operations.md tells how to take a newer image.
+ARG NODE_IMAGE=node:24-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6
+
+FROM ${NODE_IMAGE} AS build
 WORKDIR /svc
 COPY package.json package-lock.json ./
 RUN npm ci
@@ -7,13 +10,13 @@ COPY bin ./bin
 COPY src ./src
 RUN npm run build
 
-FROM node:24-bookworm-slim AS dependencies
+FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /svc
 COPY package.json package-lock.json ./
 # The embedded PostgreSQL is optional and left out: a container uses DATABASE_URL.
 RUN npm ci --omit=dev --omit=optional
 
-FROM node:24-bookworm-slim
+FROM ${NODE_IMAGE}
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/var/lib/svc
 WORKDIR /svc
 COPY --from=dependencies /svc ./

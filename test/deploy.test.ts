@@ -48,6 +48,17 @@ describe('docker-compose.yml', async () => {
   )
 })
 
+describe('images', () => {
+  it('are pinned to digests', async () => {
+    const pinned = /^[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}$/
+    const { services } = parse(await read('docker-compose.yml'))
+    expect(services.postgres.image).toMatch(pinned)
+    const images = (await read('Dockerfile')).match(/node:\S+/g) ?? []
+    expect(images.length).toBeGreaterThan(0)
+    for (const image of images) expect(image).toMatch(pinned)
+  })
+})
+
 describe('deploy/kubernetes/svc.yaml', async () => {
   const documents = parseAllDocuments(await read('deploy/kubernetes/svc.yaml')).map((document) =>
     document.toJS(),
