@@ -38,7 +38,7 @@ describe('/settings/account', () => {
     expect(page.body).toContain('This applies to your last ten former usernames.')
     const cookie = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
     const { username } = await anAccount(t.db)
-    const { body } = await t.app.inject({ url: `/admin/accounts/${username}`, headers: { cookie } })
+    const { body } = await t.app.inject({ url: `/admin/accounts/${username}/details`, headers: { cookie } })
     expect(body).toContain('This applies to the last ten of an account.')
     expect(renameCommand().description()).toContain('This applies to its last ten former usernames.')
   })

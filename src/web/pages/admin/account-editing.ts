@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { chooseHeir, deleteAccount, updateAccount } from '../../../accounts/account-lifecycle.ts'
 import { makeVerificationToken, verificationUrl } from '../../../accounts/email-verifications.ts'
@@ -6,7 +6,6 @@ import { makeResetToken, resetUrl } from '../../../accounts/password-resets.ts'
 import { readForm, text } from '../../forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { type AccountProblem, showAccount } from './accounts.ts'
 import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
 
 const trimmed = text.transform((value) => value.trim())
@@ -18,6 +17,19 @@ const verificationLinkPage = page<{ username: string; email: string; link: strin
 )
 const resetLinkPage = page<{ username: string; link: string }>('admin/reset-link')
 
+/** What an administrator enters in the form of the details. */
+interface Details {
+  username: string
+  displayName: string
+  email: string | null
+}
+
+/** `username` is the one of the page, also when the form has another one. */
+const detailsPage = page<{ username: string; shown: Details; problem: string | null }>(
+  'admin/account-details',
+)
+const deletePage = page<{ username: string; problem: string | null }>('admin/delete-account')
+
 interface Route {
   Params: { username: string }
 }
@@ -25,6 +37,12 @@ interface Route {
 /** `/admin/accounts/<username>/{details,reset-link,verification-link,delete}`: changes that commands can make too. */
 export async function accountEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { config, db, byOf, sessionOf } = context
+
+  app.get<Route>('/admin/accounts/:username/details', async (request, reply) => {
+    const about = await accountOfPage(context, request.params.username)
+    const { username } = about
+    return detailsPage(reply, sessionOf(request), { username, shown: about, problem: null })
+  })
 
   app.post<Route>('/admin/accounts/:username/details', async (request, reply) => {
     const about = await accountOfPage(context, request.params.username)
@@ -39,8 +57,9 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     const by = byOf(request)
     const changed = await orProblem(() => updateAccount(db, by, about.id, changes))
     if (typeof changed === 'string') {
-      const entered = { username: form.username, displayName: form.display_name, email: form.email }
-      return refuse(reply, 400, about.username, { form: 'details', sentence: changed, entered })
+      const shown = { username: form.username, displayName: form.display_name, email: form.email }
+      const refused = { username: about.username, shown, problem: changed }
+      return detailsPage(reply.code(400), sessionOf(request), refused)
     }
     return goOn(context, reply, `/admin/accounts/${form.username}`, 'The account is changed.')
   })
@@ -61,15 +80,16 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     return verificationLinkPage(reply, sessionOf(request), { username, email: made.email, link })
   })
 
+  app.get<Route>('/admin/accounts/:username/delete', async (request, reply) => {
+    const { username } = await deletableAccount(request)
+    return deletePage(reply, sessionOf(request), { username, problem: null })
+  })
+
   app.post<Route>('/admin/accounts/:username/delete', async (request, reply) => {
-    const { id, username } = await accountOfPage(context, request.params.username)
-    const session = sessionOf(request)
-    if (id === session.account.id) {
-      throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
-    }
+    const { id, username } = await deletableAccount(request)
     const form = readForm(DeleteForm, request)
-    const refuseDeletion = (status: number, sentence: string) =>
-      refuse(reply, status, username, { form: 'delete', sentence })
+    const refuseDeletion = (status: number, problem: string) =>
+      deletePage(reply.code(status), sessionOf(request), { username, problem })
     if (form.confirmed !== username) {
       return refuseDeletion(400, `Nothing was deleted: type ${username} to delete it.`)
     }
@@ -87,12 +107,11 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     return goOn(context, reply, '/admin/accounts', `The account ${username} is deleted.`)
   })
 
-  function refuse(
-    reply: FastifyReply,
-    status: number,
-    username: string,
-    problem: AccountProblem,
-  ): Promise<FastifyReply> {
-    return showAccount(context, reply.code(status), username, problem)
+  async function deletableAccount(request: FastifyRequest<Route>) {
+    const about = await accountOfPage(context, request.params.username)
+    if (about.id === sessionOf(request).account.id) {
+      throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
+    }
+    return about
   }
 }

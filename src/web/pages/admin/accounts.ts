@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import { createAccount, resetPassword } from '../../../accounts/account-lifecycle.ts'
 import {
@@ -47,14 +47,6 @@ const accountsPage = page<{
 const newAccountPage = page<{ form: z.output<typeof NewAccountForm>; problem: string | null }>(
   'admin/new-account',
 )
-/** A form of an account's page that was rejected, and the reason. */
-export interface AccountProblem {
-  form: 'details' | 'delete'
-  sentence: string
-  /** What was entered in the form of the details. */
-  entered?: { username: string; displayName: string; email: string }
-}
-
 const accountPage = page<{
   about: AccountDetails
   factors: FactorSummary
@@ -63,7 +55,6 @@ const accountPage = page<{
   /** The key of the administrator's own session. */
   currentKey: string
   isOneself: boolean
-  problem: AccountProblem | null
 }>('admin/account')
 const passwordPage = page<{
   username: string
@@ -126,9 +117,18 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     })
   }
 
-  app.get<Route>('/admin/accounts/:username', (request, reply) =>
-    showAccount(context, reply, request.params.username, null),
-  )
+  app.get<Route>('/admin/accounts/:username', async (request, reply) => {
+    const session = sessionOf(request)
+    const about = await accountOfPage(context, request.params.username)
+    return accountPage(reply, session, {
+      about,
+      factors: await findFactors(db, about.id),
+      identities: await listIdentities(db, about.id),
+      access: await readAccountAccess(db, about.id),
+      currentKey: session.idHash.toString('hex'),
+      isOneself: about.id === session.account.id,
+    })
+  })
 
   app.get<Route>('/admin/accounts/:username/identities', async (request, reply) => {
     const { id, username } = await accountOfPage(context, request.params.username)
@@ -187,29 +187,5 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     await resetPassword(db, byOf(request), id, password, everythingBy)
     const hasEndedEverything = everythingBy !== null
     return passwordPage(reply, session, { username, password, isNew: false, hasEndedEverything })
-  })
-}
-
-/** Shows the page of an account, with the problem of a rejected form. */
-export async function showAccount(
-  context: AdminContext,
-  reply: FastifyReply,
-  username: string,
-  problem: AccountProblem | null,
-): Promise<FastifyReply> {
-  const session = context.sessionOf(reply.request)
-  const about = await accountOfPage(context, username)
-  const factors = await findFactors(context.db, about.id)
-  const identities = await listIdentities(context.db, about.id)
-  const access = await readAccountAccess(context.db, about.id)
-  const isOneself = about.id === session.account.id
-  return accountPage(reply, session, {
-    about,
-    factors,
-    identities,
-    access,
-    currentKey: session.idHash.toString('hex'),
-    isOneself,
-    problem,
   })
 }
