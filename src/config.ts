@@ -5,9 +5,9 @@ import { type BucketSettings, bucketOrigin, readBucket } from './domain/bucket.t
 import { maxGraceDays } from './domain/grace-period.ts'
 import { type ProviderSettings, readProviders } from './domain/identity-provider.ts'
 import { plainText } from './domain/plain-text.ts'
+import { type PrivateHost, readPrivateHost } from './domain/private-hosts.ts'
 import {
   hostsIn,
-  isHostAndPort,
   isIpOrRange,
   publicUrl,
   readTrustProxy,
@@ -30,9 +30,14 @@ const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as
 const emailAddress = z.string().regex(/^[^\s@;()]+@[^\s@;()]+$/, 'must be an email address')
 
 const trueOrFalse = z.enum(['true', 'false'], { error: 'must be true or false' })
-const hostList = z
+const privateHosts = z
   .string()
-  .refine((text) => hostsIn(text).every(isHostAndPort), 'must be hosts or host:port, separated by commas')
+  .transform((text) => hostsIn(text).map(readPrivateHost))
+  .refine(
+    (read): read is PrivateHost[] => !read.includes(null),
+    'must be host names, IPs or ranges such as 10.0.0.0/8, each with or without :port, separated by commas',
+  )
+  .default([])
 
 const Environment = z.object({
   DATABASE_URL: z
@@ -101,9 +106,9 @@ const Environment = z.object({
   EVENT_IP_DAYS: wholeNumberSetting(0, 36_500).default(90),
   UPSTREAM_AUTH_FILE: z.string().optional(),
   OUTBOUND_HTTP: trueOrFalse.default('false'),
-  OUTBOUND_PRIVATE_HOSTS: hostList.default(''),
+  OUTBOUND_PRIVATE_HOSTS: privateHosts,
   UPSTREAM_HTTP: trueOrFalse.default('false'),
-  UPSTREAM_PRIVATE_HOSTS: hostList.default(''),
+  UPSTREAM_PRIVATE_HOSTS: privateHosts,
   UPSTREAM_FRESH_SECONDS: wholeNumberSetting(1, 86_400).default(60),
   UPSTREAM_KEEP_DAYS: wholeNumberSetting(1, 36_500).optional(),
   UPSTREAM_CONTACT: emailAddress.optional(),
@@ -173,6 +178,7 @@ export interface Config {
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
   events: EventSettings
+  outbound: OutboundConfig
   upstreams: UpstreamConfig
   site: Site
   /** The providers that people may sign in with: the variables `OIDC_<NAME>_…`. */
@@ -239,14 +245,18 @@ export interface EventSettings {
   ipDays: number
 }
 
+/** The operator's exceptions for requests to other servers. They hold only for what the operator has added. */
+export interface OutboundConfig {
+  /** Whether plain http is allowed. */
+  allowHttp: boolean
+  /** Hosts that may have private IPs. */
+  privateHosts: readonly PrivateHost[]
+}
+
 /** The settings for requests to other Composer repositories. */
 export interface UpstreamConfig {
   /** Credentials in the format of Composer's auth.json; null without any. */
   authFile: string | null
-  /** Whether plain http is allowed. */
-  allowHttp: boolean
-  /** Hosts, or host:port, that may resolve to private IPs. */
-  privateHosts: string[]
   /** Seconds after which svc checks a document with the upstream again. */
   freshSeconds: number
   /** Days after which an unused archive is removed; null: never. */
@@ -364,11 +374,13 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       grace: env.REFRESH_GRACE_SECONDS,
     },
     events: { retentionDays: env.EVENT_RETENTION_DAYS, ipDays: env.EVENT_IP_DAYS },
-    upstreams: {
-      authFile: env.UPSTREAM_AUTH_FILE ? resolve(env.UPSTREAM_AUTH_FILE) : null,
+    outbound: {
       // The names of earlier releases stay valid.
       allowHttp: env.OUTBOUND_HTTP === 'true' || env.UPSTREAM_HTTP === 'true',
-      privateHosts: [...hostsIn(env.OUTBOUND_PRIVATE_HOSTS), ...hostsIn(env.UPSTREAM_PRIVATE_HOSTS)],
+      privateHosts: [...env.OUTBOUND_PRIVATE_HOSTS, ...env.UPSTREAM_PRIVATE_HOSTS],
+    },
+    upstreams: {
+      authFile: env.UPSTREAM_AUTH_FILE ? resolve(env.UPSTREAM_AUTH_FILE) : null,
       freshSeconds: env.UPSTREAM_FRESH_SECONDS,
       keepDays: env.UPSTREAM_KEEP_DAYS ?? null,
       contact: env.UPSTREAM_CONTACT ?? null,

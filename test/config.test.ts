@@ -1,17 +1,36 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config.ts'
 
-it('reads OUTBOUND_HTTP and OUTBOUND_PRIVATE_HOSTS, and their names of earlier releases', () => {
-  const { upstreams } = readConfig({
-    OUTBOUND_PRIVATE_HOSTS: 'a.internal, b.internal:8080',
-    UPSTREAM_PRIVATE_HOSTS: 'c.internal',
+describe('OUTBOUND_HTTP and OUTBOUND_PRIVATE_HOSTS', () => {
+  it('are read, and also by their names of earlier releases', () => {
+    const { outbound } = readConfig({
+      OUTBOUND_PRIVATE_HOSTS: 'a.internal',
+      UPSTREAM_PRIVATE_HOSTS: 'b.internal',
+    })
+    expect(outbound).toEqual({
+      allowHttp: false,
+      privateHosts: [
+        { name: 'a.internal', port: null },
+        { name: 'b.internal', port: null },
+      ],
+    })
+    for (const name of ['OUTBOUND_HTTP', 'UPSTREAM_HTTP'])
+      expect(readConfig({ [name]: 'true' }).outbound.allowHttp).toBe(true)
   })
-  expect([upstreams.allowHttp, upstreams.privateHosts]).toEqual([
-    false,
-    ['a.internal', 'b.internal:8080', 'c.internal'],
-  ])
-  for (const name of ['OUTBOUND_HTTP', 'UPSTREAM_HTTP'])
-    expect(readConfig({ [name]: 'true' }).upstreams.allowHttp).toBe(true)
+
+  it.each([
+    'http://a.internal',
+    'a b',
+    '10.0.0.0/33',
+    '10.0/8',
+    'fd00::/129',
+    '[a.internal]:80',
+    'a/8',
+    'fd00::g',
+  ])('refuse the private host %s', (entry) => {
+    const read = () => readConfig({ OUTBOUND_PRIVATE_HOSTS: `a.internal,${entry}` })
+    expect(read).toThrow('OUTBOUND_PRIVATE_HOSTS must be host names, IPs or ranges such as 10.0.0.0/8')
+  })
 })
 
 describe('readConfig', () => {

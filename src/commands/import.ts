@@ -60,7 +60,10 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     }
     const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
     try {
-      leftOut = await importPackages({ db, client: client.for(rights), archives, readmes, tell }, wish)
+      leftOut = await importPackages(
+        { db, client: client.for(rights, 'import'), archives, readmes, tell },
+        wish,
+      )
     } catch (error) {
       failure =
         error instanceof UpstreamError ? new Error(`The registry cannot be read: ${error.message}.`) : error

@@ -132,7 +132,7 @@ function setCommand(): Command {
     .addOption(
       new Option(
         '--private-hosts <choice>',
-        'whether requests to it reach the hosts of OUTBOUND_PRIVATE_HOSTS',
+        'whether OUTBOUND_PRIVATE_HOSTS and OUTBOUND_HTTP hold for requests to it',
       ).choices(['true', 'false']),
     )
     .action(async (path: string, name: string, options: SettingOptions) => {

@@ -1,18 +1,16 @@
-import { once } from 'node:events'
 import type { Readable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../config.ts'
 import { limitConcurrency } from '../../domain/time-slices.ts'
+import { acceptedCodings } from '../../outbound/decode.ts'
+import type { RequestKind } from '../../outbound/kinds.ts'
+import { headerOf, type Outbound, type OutboundRights, openOutbound } from '../../outbound/outbound.ts'
 import { type AuthFileEvents, openAuthFile } from './auth-file.ts'
-import { openPublicAgent } from './public-hosts.ts'
-import { headerOf, lastModifiedOf, nextOf, refused, useBody } from './response.ts'
-import { ClosedClientError, toUpstreamError, UpstreamError } from './upstream-error.ts'
+import { lastModifiedOf, nextOf, refused, useBody } from './response.ts'
+import { toUpstreamError } from './upstream-error.ts'
 
-const maxRedirects = 5
 const documentMilliseconds = 30_000
-const archiveMilliseconds = 10 * 60_000
-const closeMilliseconds = 3_000
+/** A longer body that nobody reads is not received, but its connection is closed. */
+const maxDumpedBytes = 64 * 1024
 
 /** How many large documents a process has in memory at once. */
 const maxLargeDocuments = 8
@@ -26,7 +24,7 @@ export type FetchedDocument<T> =
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
-/** Sends requests to an upstream. Connects to public hosts only (see `openPublicAgent`). */
+/** Sends requests to an upstream, through the client of `openOutbound`. */
 export interface UpstreamRequests {
   /**
    * Sends GET or POST for a JSON document, and gives its bytes to `use`. A large document is in memory only until `use`
@@ -42,28 +40,23 @@ export interface UpstreamRequests {
 }
 
 /** What requests for an upstream may do. Only operators decide this. */
-export interface UpstreamRights {
+export interface UpstreamRights extends OutboundRights {
   url: string
   /** Whether they have the credentials of UPSTREAM_AUTH_FILE, on the host of the URL and on `credentialHosts`. */
   usesCredentials: boolean
   /** Other hosts, or host:port, that get credentials. A document can name any URL, also one of another upstream. */
   credentialHosts: readonly string[]
-  /** Whether they may connect to the hosts of OUTBOUND_PRIVATE_HOSTS. */
-  reachesPrivateHosts: boolean
 }
 
 /** The connections of a process to other Composer repositories. */
 export interface UpstreamClient {
   /**
-   * Returns the requests for an upstream. They have the credentials of UPSTREAM_AUTH_FILE, and reach the private hosts of
-   * OUTBOUND_PRIVATE_HOSTS, only if the operator allows that for this upstream. Otherwise every admin of a group could
-   * read what the operator can read.
+   * Returns the requests for an upstream, or for the registry of an import. They have the credentials of UPSTREAM_AUTH_FILE
+   * only if the operator allows that for this upstream. Otherwise every admin of a group could read what the operator can
+   * read.
    */
-  for: (upstream: UpstreamRights) => UpstreamRequests
-  /**
-   * Closes the connections, and aborts requests that still run after 3 s. Requests that fail from now on throw
-   * `ClosedClientError`.
-   */
+  for: (upstream: UpstreamRights, kind?: RequestKind & ('upstream' | 'import')) => UpstreamRequests
+  /** Closes the client for requests. Requests that fail from now on throw `ClosedClientError`. */
   close: () => Promise<void>
 }
 
@@ -79,153 +72,90 @@ export interface DocumentOptions {
 
 /**
  * Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read.
- * `authFileEvents` reports what happens to that file.
+ * `authFileEvents` reports what happens to that file. The requests go through `outbound`.
  */
 export function openUpstreamClient(
-  { baseUrl, upstreams }: Pick<Config, 'baseUrl' | 'upstreams'>,
+  config: Pick<Config, 'baseUrl' | 'outbound' | 'upstreams'>,
   authFileEvents: AuthFileEvents = {},
+  outbound: Outbound = openOutbound(config),
 ): UpstreamClient {
+  const { baseUrl, upstreams } = config
   const authorize = openAuthFile(upstreams.authFile, authFileEvents)
-  const agents: { private: Agent; public: Agent } = {
-    private: openPublicAgent(upstreams.privateHosts),
-    public: openPublicAgent([]),
-  }
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
-
   const inMemory = limitConcurrency(maxLargeDocuments)
 
-  /** The requests that run, until the ends of their bodies. */
-  const running = new Set<Promise<unknown>>()
-  let closing: Promise<void> | undefined
-
-  function track(request: Promise<unknown>): void {
-    const ended = request.catch(() => {}).finally(() => running.delete(ended))
-    running.add(ended)
-  }
-
-  async function send(first: string, options: SendOptions): Promise<Dispatcher.ResponseData> {
-    let url = readUrl(first)
-    for (let hop = 0; hop <= maxRedirects; hop += 1) {
-      if (url.protocol !== 'https:' && !upstreams.allowHttp) {
-        throw new UpstreamError(`${url.origin} is not https: set OUTBOUND_HTTP=true to allow http`)
-      }
-      // Choose credentials by the host of each redirect, so that no other host gets them. They come from UPSTREAM_AUTH_FILE
-      // only: undici ignores those in a URL.
-      const credentials = mayAuthorize(options.rights, url) ? authorize(url) : {}
-      const response = await request(url, {
-        dispatcher: options.rights.reachesPrivateHosts ? agents.private : agents.public,
-        method: options.form === undefined ? 'GET' : 'POST',
-        headers: {
-          'user-agent': userAgent,
-          ...options.headers,
-          ...credentials,
-        },
-        body: options.form ?? null,
-        signal: options.signal,
-      })
-      const location = headerOf(response, 'location')
-      if (![301, 302, 303, 307, 308].includes(response.statusCode) || location === null) return response
-      await response.body.dump({ limit: 64 * 1024 })
-      url = readUrl(location, url)
-    }
-    throw new UpstreamError(`${new URL(first).origin} redirects more than ${maxRedirects} times`)
-  }
-
-  /** Runs a request, and converts network errors to an `UpstreamError` with a readable message. */
-  async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
-    if (closing) throw new ClosedClientError()
-    const result = work()
-    track(result)
-    try {
-      return await result
-    } catch (error) {
-      throw closing ? new ClosedClientError() : toUpstreamError(error, url)
-    }
-  }
-
-  const open = (rights: UpstreamRights): UpstreamRequests => ({
-    async fetchDocument(
-      url,
-      use,
-      { lastModified = null, form, milliseconds = documentMilliseconds, takesBadRequest = false } = {},
-    ) {
-      const signal = AbortSignal.timeout(milliseconds)
-      const found = await explain(url, async () => {
-        const response = await send(url, {
-          signal,
+  const open = (rights: UpstreamRights, kind: RequestKind): UpstreamRequests => {
+    // Choose credentials by the host of each redirect. They come from UPSTREAM_AUTH_FILE only.
+    const headersFor = (url: URL) => (mayAuthorize(rights, url) ? authorize(url) : {})
+    const common = { 'user-agent': userAgent }
+    return {
+      async fetchDocument(
+        url,
+        use,
+        { lastModified = null, form, milliseconds = documentMilliseconds, takesBadRequest = false } = {},
+      ) {
+        const options = {
           rights,
-          ...(form !== undefined && { form }),
+          headersFor,
+          milliseconds,
+          ...(form !== undefined && { method: 'POST', body: form }),
           headers: {
+            ...common,
             accept: 'application/json',
-            'accept-encoding': 'gzip, br',
+            'accept-encoding': acceptedCodings,
             ...(lastModified !== null && { 'if-modified-since': lastModified }),
             ...(form !== undefined && { 'content-type': 'application/x-www-form-urlencoded' }),
           },
-        })
-        const { statusCode } = response
-        if (statusCode === 200 || (statusCode === 400 && takesBadRequest)) {
-          const about = { lastModified: lastModifiedOf(response), next: nextOf(response) }
-          // The error of `use` is no error of the network.
-          const used = await useBody(response, inMemory, async (bytes) => {
-            const [result] = await Promise.allSettled([use(bytes, about)])
-            return result
-          })
-          return { kind: 'found' as const, used, ...about }
         }
-        await response.body.dump({ limit: 64 * 1024 })
-        // A response to a request without a condition must not be 304: nothing would be stored.
-        if (statusCode === 304 && lastModified !== null) return { kind: 'unchanged' as const }
-        if (statusCode === 404 || statusCode === 410) return { kind: 'missing' as const }
-        throw refused(url, response)
-      })
-      if (found.kind !== 'found') return found
-      const { used, ...about } = found
-      if (used.status === 'rejected') throw used.reason
-      return { ...about, content: used.value }
-    },
+        const request = outbound.request(kind, url, options, async (response) => {
+          const { status, body } = response
+          if (status === 200 || (status === 400 && takesBadRequest)) {
+            const about = { lastModified: lastModifiedOf(response), next: nextOf(response) }
+            // The error of `use` is no error of the network.
+            const used = await useBody(response, inMemory, async (bytes) => {
+              const [result] = await Promise.allSettled([use(bytes, about)])
+              return result
+            })
+            return { kind: 'found' as const, used, ...about }
+          }
+          await body.dump({ limit: maxDumpedBytes })
+          // A response to a request without a condition must not be 304: nothing would be stored.
+          if (status === 304 && lastModified !== null) return { kind: 'unchanged' as const }
+          if (status === 404 || status === 410) return { kind: 'missing' as const }
+          throw refused(url, response)
+        })
+        const found = await explain(url, request)
+        if (found.kind !== 'found') return found
+        const { used, ...about } = found
+        if (used.status === 'rejected') throw used.reason
+        return { ...about, content: used.value }
+      },
 
-    async fetchArchive(url) {
-      const signal = AbortSignal.timeout(archiveMilliseconds)
-      return explain(url, async () => {
-        const response = await send(url, { signal, rights, headers: { accept: '*/*' } })
-        if (response.statusCode !== 200) {
-          await response.body.dump({ limit: 64 * 1024 })
+      async fetchArchive(url) {
+        const options = { rights, headersFor, headers: { ...common, accept: '*/*' } }
+        const response = await explain(url, outbound.stream(kind, url, options))
+        if (response.status !== 200) {
+          await response.body.dump({ limit: maxDumpedBytes })
           throw refused(url, response)
         }
-        track(once(response.body, 'close'))
         const length = Number(headerOf(response, 'content-length') ?? Number.NaN)
         return { body: response.body, size: Number.isSafeInteger(length) ? length : null }
-      })
-    },
-  })
-
-  return {
-    for: open,
-
-    async close() {
-      // Not `agent.close()`: it forgets its connections, and `destroy` then aborts nothing.
-      closing ??= Promise.race([Promise.all(running), sleep(closeMilliseconds, null, { ref: false })]).then(
-        () => Promise.all([agents.private.destroy(), agents.public.destroy()]).then(() => {}),
-      )
-      await closing
-    },
+      },
+    }
   }
+
+  return { for: (rights, kind = 'upstream') => open(rights, kind), close: outbound.close }
 }
 
-interface SendOptions {
-  headers: Record<string, string>
-  form?: string
-  signal: AbortSignal
-  rights: UpstreamRights
+/** Returns the result of a request. Throws its error as an `UpstreamError`. */
+async function explain<T>(url: string, request: Promise<T>): Promise<T> {
+  try {
+    return await request
+  } catch (error) {
+    throw toUpstreamError(error, url)
+  }
 }
 
 function mayAuthorize({ url, usesCredentials, credentialHosts }: UpstreamRights, { host }: URL): boolean {
   return usesCredentials && (new URL(url).host === host || credentialHosts.includes(host))
-}
-
-function readUrl(text: string, base?: URL): URL {
-  const url = URL.canParse(text, base?.href) ? new URL(text, base) : null
-  if (!url || !/^https?:$/.test(url.protocol))
-    throw new UpstreamError('a URL of the upstream is not http or https')
-  return url
 }

@@ -1,11 +1,10 @@
-import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
-import type { Dispatcher } from 'undici'
+import { gunzipSync } from 'node:zlib'
+import { decode } from '../../outbound/decode.ts'
+import { headerOf, type OutboundResponse } from '../../outbound/outbound.ts'
 import { UpstreamError } from './upstream-error.ts'
 
 /** The maximum size of a decompressed document. A small body can be a zip bomb. */
 const maxDocumentBytes = 16 * 1024 * 1024
-const maxOutput = { maxOutputLength: maxDocumentBytes }
 /** Up to this size, a document needs no place in memory. */
 const smallBodyBytes = 256 * 1024
 /** Up to this size, a body is decompressed on the main thread. */
@@ -19,7 +18,7 @@ export type InMemory = <T>(task: () => Promise<T>) => Promise<T>
  * then on until `use` returns, because many of them at once would need gigabytes.
  */
 export async function useBody<T>(
-  response: Dispatcher.ResponseData,
+  response: OutboundResponse,
   inMemory: InMemory,
   use: (bytes: Buffer) => Promise<T>,
 ): Promise<T> {
@@ -45,18 +44,16 @@ export async function useBody<T>(
     if (decoded) return await use(decoded)
     return await inMemory(async () => {
       if (!isSmall && !(await readUpTo(maxDocumentBytes))) throw tooLarge()
-      return use(await decode(Buffer.concat(chunks.splice(0)), coding))
+      return use(await decodeLarge(Buffer.concat(chunks.splice(0)), coding))
     })
   } finally {
     response.body.destroy()
   }
 }
 
-async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {
+async function decodeLarge(bytes: Buffer, coding: string | null): Promise<Buffer> {
   try {
-    if (coding === 'gzip') return await promisify(gunzip)(bytes, maxOutput)
-    if (coding === 'br') return await promisify(brotliDecompress)(bytes, maxOutput)
-    return bytes
+    return await decode(bytes, coding, maxDocumentBytes)
   } catch (error) {
     throw isTooLarge(error) ? tooLarge() : error
   }
@@ -85,19 +82,14 @@ function tooLarge(): UpstreamError {
   return new UpstreamError(`a document has more than ${maxDocumentBytes} bytes`)
 }
 
-/** Returns the first value of a header. Null when it is missing. */
-export function headerOf(response: Dispatcher.ResponseData, name: string): string | null {
-  return [response.headers[name]].flat()[0] ?? null
-}
-
 /** Returns the Last-Modified header. Null for a text that could not be sent back in a request. */
-export function lastModifiedOf(response: Dispatcher.ResponseData): string | null {
+export function lastModifiedOf(response: OutboundResponse): string | null {
   const text = headerOf(response, 'last-modified')
   return text !== null && /^[\x20-\x7e]{1,100}$/.test(text) ? text : null
 }
 
 /** Returns the first link with `rel="next"`, as sent. */
-export function nextOf(response: Dispatcher.ResponseData): string | null {
+export function nextOf(response: OutboundResponse): string | null {
   const header = [response.headers['link'] ?? []].flat().join(', ')
   for (const [, target = '', params = ''] of header.matchAll(/<([^<>]*)>([^<]*)/g)) {
     const [, quoted, bare] = /;\s*rel\s*=\s*(?:"([^"]*)"|([^\s",;]+))/i.exec(params) ?? []
@@ -108,9 +100,9 @@ export function nextOf(response: Dispatcher.ResponseData): string | null {
 }
 
 /** Returns the error for a status that is no success. */
-export function refused(url: string, response: Dispatcher.ResponseData): UpstreamError {
+export function refused(url: string, response: OutboundResponse): UpstreamError {
   const after = headerOf(response, 'retry-after') ?? ''
   const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : null
-  const { statusCode: status } = response
+  const { status } = response
   return new UpstreamError(`${new URL(url).host} responded with status ${status}`, { status, retryAfter })
 }

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { cleanLine } from '../../domain/plain-text.ts'
 import { Refusal } from '../../domain/refusal.ts'
-import { PrivateHostError } from './public-hosts.ts'
+import { toOutboundError } from '../../outbound/outbound-error.ts'
 
 /** A failed request to an upstream, with the reason. The message contains no credentials. */
 export class UpstreamError extends Error {
@@ -35,19 +35,11 @@ export class ClosedClientError extends UpstreamError {
   }
 }
 
-/** Converts a network error to an `UpstreamError` with a readable message. */
+/** Converts an error of a request to an `UpstreamError` with a readable message. */
 export function toUpstreamError(error: unknown, url: string): UpstreamError {
   if (error instanceof UpstreamError) return error
-  const host = URL.canParse(url) ? new URL(url).host : 'the upstream'
-  const cause = error instanceof Error && error.cause instanceof PrivateHostError ? error.cause : error
-  const isUnreachable = true
-  if (cause instanceof PrivateHostError) return new UpstreamError(cause.message, { isUnreachable })
-  const { name = '', code = '' } = (error ?? {}) as { name?: string; code?: string }
-  if (name === 'TimeoutError' || /TIMEOUT/.test(code))
-    return new UpstreamError(`${host} did not respond in time`, { isUnreachable })
-  if (/^Z_|^ERR__?ERROR|^ERR_/.test(code))
-    return new UpstreamError(`${host} sent a body that cannot be decoded`)
-  return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`, { isUnreachable })
+  const failed = toOutboundError(error, url)
+  return failed.failure === 'closed' ? new ClosedClientError() : new UpstreamError(failed.message, failed)
 }
 
 /**

@@ -16,9 +16,11 @@ import type { AppContext } from '../../context.ts'
 import { openStorageRoom } from '../../groups/storage-room.ts'
 import { openLastUse } from '../../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../../jobs/run-jobs.ts'
+import { openOutbound } from '../../outbound/outbound.ts'
 import { openDownloadCounter } from '../../packages/download-counter.ts'
 import { openReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import { openArchiveMirror } from '../../upstreams/archive-mirror.ts'
+import type { AuthFileEvents } from '../../upstreams/client/auth-file.ts'
 import { openUpstreamClient } from '../../upstreams/client/fetch.ts'
 import { openMirror } from '../../upstreams/mirror.ts'
 import { openUpstreamQueries } from '../../upstreams/queries.ts'
@@ -113,16 +115,19 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   })
   await app.register(healthRoutes, context)
   await app.register(pictureRoutes)
+  const outbound = openOutbound(context.config)
+  app.addHook('onClose', outbound.close)
   await app.register(accounts, context)
   await app.register(oauthPages, context)
   await app.register(oauth, { ...context, db: pools.pull, lastUse })
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
-  const upstreamClient = openUpstreamClient(context.config, {
+  const authFileEvents: AuthFileEvents = {
     onError: (error) => log.error({ err: error }, 'the credentials for upstreams cannot be read'),
     onUnusedKinds: (kinds) =>
       log.warn({ kinds }, 'UPSTREAM_AUTH_FILE contains kinds of credentials that svc does not use'),
-  })
+  }
+  const upstreamClient = openUpstreamClient(context.config, authFileEvents, outbound)
   const mirror = openMirror(
     {
       ...context,

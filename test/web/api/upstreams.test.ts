@@ -46,7 +46,7 @@ describe('/api/repositories/<group>/<name>/upstreams', () => {
     [{ url: 'ftp://example.com' }, 'must be https or http'],
     [{ url: 'https://ann:secret@example.com' }, 'UPSTREAM_AUTH_FILE'],
     [{ url: 'https://example.com/?a=1' }, 'must not have a query'],
-    [{ url: 'http://localhost:1/' }, 'has no public IP'],
+    [{ url: 'http://10.255.0.1/' }, 'has no public IP'],
     [{ url: 'UPSTREAM/nothing' }, 'does not exist'],
     [{ url: 'UPSTREAM', allow: ['Symfony/*'] }, 'allow'],
     [{ url: 'UPSTREAM', deny: ['symfony/*:nonsense constraint'] }, 'deny'],
