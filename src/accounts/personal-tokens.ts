@@ -180,6 +180,31 @@ export async function hasLiveToken(db: Queryable, accountId: string): Promise<bo
   return rowCount === 1
 }
 
+/** A token of an account that was used in the last hour. */
+export interface UsedPersonalToken {
+  name: string
+  usedAt: Date
+}
+
+/** Finds the account's last used token that includes a repository. Null when none was used in the last hour. */
+export async function findUsedToken(
+  db: Queryable,
+  accountId: string,
+  repositoryId: string,
+): Promise<UsedPersonalToken | null> {
+  const { rows } = await db.query<UsedPersonalToken>(
+    `select name, last_used_at as "usedAt"
+       from personal_token t
+      where account_id = $1 and revoked_at is null and last_used_at > now() - interval '1 hour'
+        and (resource_scope <> 'specified'
+             or exists (select from personal_token_repository
+                         where personal_token_id = t.id and repository_id = $2))
+      order by last_used_at desc limit 1`,
+    [accountId, repositoryId],
+  )
+  return rows[0] ?? null
+}
+
 /** A token of an account, by its id or its name. */
 export type WhichToken = { id: string } | { name: string }
 

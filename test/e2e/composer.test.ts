@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterEach, describe, expect, it } from 'vitest'
 import fragments from '../fixtures/composer-manifests.json' with { type: 'json' }
-import { aMember } from '../support/actors.ts'
+import { aMember, signIn } from '../support/actors.ts'
 import {
   aComposerProject,
   type ComposerProject,
@@ -73,6 +73,12 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     const project = await aProject(publisher)
     await run(project, 'require', 'acme/hello:^1.0')
     expect(await project.php('require "vendor/autoload.php"; echo Acme\\Hello::WORLD;')).toBe('hello world')
+
+    const cookie = await signIn(t.app, publisher.account)
+    const setUp = () => t.app.inject({ url: `/${publisher.repository.path}/-/setup`, headers: { cookie } })
+    const textOfSetUp = async () => (await setUp()).body.replaceAll(/<.*?>/gs, '')
+    await expect.poll(textOfSetUp).toContain('Installed acme/hello 1.0.0 today.')
+    expect(await textOfSetUp()).toContain('Published acme/hello 1.0.0 on ')
 
     const warm = await asked(publisher, () => run(project, 'update'))
     expect(warm).toEqual(['304 p2/acme/hello.json', '304 packages.json'])

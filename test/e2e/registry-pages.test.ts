@@ -1,11 +1,11 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { aGroupMember, aMember, anAccount, aRepository, password } from '../support/actors.ts'
+import { aGroupMember, aMember, anAccount, aPersonalToken, aRepository, password } from '../support/actors.ts'
 import { checkAccess } from '../support/axe.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
-import { aPublisher } from '../support/registry-actors.ts'
+import { aPackageZip, aPublisher, basic } from '../support/registry-actors.ts'
 import { setDisplayName } from '../support/session-rows.ts'
 import { aZip } from '../support/zip.ts'
 
@@ -218,6 +218,21 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const time = page.locator('time').first()
     expect(await time.textContent()).toMatch(/now|ago/)
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
+  })
+
+  it('shows on the open page Set up that the first upload has arrived', async () => {
+    const { page, repository, account } = await anAdmin()
+    await page.goto(`/${repository.path}/-/setup`)
+    const published = page.locator('#published')
+    await published.getByText('Waiting for your first upload').waitFor()
+    const token = await aPersonalToken(t.db, account, { scopes: ['registry-package:rw'] })
+    await t.app.inject({
+      method: 'PUT',
+      url: `/${repository.path}/-/packages/upload/acme/lib/1.1.0`,
+      headers: { authorization: basic(token) },
+      payload: aPackageZip('acme/lib'),
+    })
+    await published.getByText('Published acme/lib 1.1.0 just now.').waitFor()
   })
 
   it('has one search field on the search page of a phone', async () => {

@@ -59,16 +59,19 @@ const units = [
 ]
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
 const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
-for (const time of document.querySelectorAll('time[datetime]')) {
-  const moment = new Date(time.dateTime)
-  if (Number.isNaN(moment.getTime())) continue
-  const seconds = (moment.getTime() - Date.now()) / 1000
-  const [unit, length] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['minute', 60]
-  const count = Math.round(seconds / length)
-  time.title = absolute.format(moment)
-  const now = seconds > 0 ? 'in a moment' : 'just now'
-  time.textContent = count === 0 ? now : relative.format(count, unit)
+function showTimes(part) {
+  for (const time of part.querySelectorAll('time[datetime]')) {
+    const moment = new Date(time.dateTime)
+    if (Number.isNaN(moment.getTime())) continue
+    const seconds = (moment.getTime() - Date.now()) / 1000
+    const [unit, length] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['minute', 60]
+    const count = Math.round(seconds / length)
+    time.title = absolute.format(moment)
+    const now = seconds > 0 ? 'in a moment' : 'just now'
+    time.textContent = count === 0 ? now : relative.format(count, unit)
+  }
 }
+showTimes(document)
 
 /* Every command and hash gets a button that copies it. */
 const icon =
@@ -172,6 +175,39 @@ for (const form of document.querySelectorAll('form[data-checks]')) {
     clearTimeout(timer)
     timer = setTimeout(check, 600)
   })
+}
+
+/*
+ * Parts of a page that wait for something are replaced when it has arrived. The page is loaded again more and more rarely,
+ * only while it is visible, and for at most an hour.
+ */
+const waiting = () => [...document.querySelectorAll('[data-waits]')]
+const lookUntil = Date.now() + 3_600_000
+let pause = 2_000
+let nextLook
+async function lookAgain() {
+  clearTimeout(nextLook)
+  if (document.hidden || Date.now() > lookUntil || waiting().length === 0) return
+  const page = await fetch(location.href)
+    .then((response) => response.text())
+    .then((text) => new DOMParser().parseFromString(text, 'text/html'))
+    .catch(() => null)
+  for (const part of waiting()) {
+    const found = page?.getElementById(part.id)
+    if (!found || found.dataset.waits === part.dataset.waits) continue
+    part.replaceChildren(...found.childNodes)
+    if (found.dataset.waits) part.dataset.waits = found.dataset.waits
+    else delete part.dataset.waits
+    showTimes(part)
+    pause = 2_000
+  }
+  pause = Math.min(pause * 1.2, 15_000)
+  clearTimeout(nextLook)
+  nextLook = setTimeout(lookAgain, pause)
+}
+if (waiting().length > 0) {
+  nextLook = setTimeout(lookAgain, pause)
+  document.addEventListener('visibilitychange', lookAgain)
 }
 
 /* A link or a form that leads to a confirmation page opens the question in a dialog instead. */

@@ -124,6 +124,37 @@ export async function listRecordedDownloads(
   return rows
 }
 
+/** The last package that was downloaded from a repository. */
+export interface LastDownload {
+  packageName: string
+  version: string
+  /** Whether it was downloaded today (UTC). Records know no time. */
+  isToday: boolean
+  day: Date
+}
+
+/**
+ * Finds the last download by an account with a token, among its last 1000. With `isPublic` also the last one without
+ * credentials: nobody knows whose it is.
+ */
+export async function findLastDownload(
+  db: Queryable,
+  { repositoryId, accountId, isPublic }: { repositoryId: string; accountId: string; isPublic: boolean },
+): Promise<LastDownload | null> {
+  const { rows } = await db.query<LastDownload>(
+    `select package as "packageName", version, day::timestamptz as day,
+            day = (now() at time zone 'utc')::date as "isToday"
+       from ((select * from recorded_download where account_id = $2 and kind <> 'session' order by id desc limit 1000)
+             union all
+             (select * from recorded_download
+               where $3 and repository_id = $1 and kind = 'anonymous' order by id desc limit 1)) d
+      where repository_id = $1
+      order by id desc limit 1`,
+    [repositoryId, accountId, isPublic],
+  )
+  return rows[0] ?? null
+}
+
 /** Removes records that are older than the retention time of events, at most `limit`. Returns how many. */
 export async function deleteOldDownloads(
   db: Queryable,

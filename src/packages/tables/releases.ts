@@ -45,6 +45,31 @@ export async function listReleases(db: Queryable, repositoryId: string, limit: n
   return rows
 }
 
+/** A version that an account has published. */
+export interface OwnRelease {
+  packageName: string
+  version: string
+  publishedAt: Date
+}
+
+/** Finds what an account has published last in a repository, among its latest 200 publications. Null for nothing. */
+export async function findOwnRelease(
+  db: Queryable,
+  repositoryId: string,
+  accountId: string,
+): Promise<OwnRelease | null> {
+  const { rows } = await db.query<OwnRelease>(
+    `select package as "packageName", version, happened_at as "publishedAt"
+       from (select * from event
+              where action in ('publish', 'import') and (repository_id, id) <= ($1, 9223372036854775807)
+              order by repository_id desc, id desc limit ${maxEvents}) latest
+      where repository_id = $1 and actor_id = $2 and version is not null
+      order by id desc limit 1`,
+    [repositoryId, accountId],
+  )
+  return rows[0] ?? null
+}
+
 /** Lists the latest listed versions of a package, the newest first. Null when the repository has no such package. */
 export async function listReleasesOf(
   db: Queryable,

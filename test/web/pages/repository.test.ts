@@ -8,7 +8,7 @@ import { useApp } from '../../support/app.ts'
 import { addPastDownloads, setDownloadTotals } from '../../support/download-rows.ts'
 import { aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { addFirstVersions, addPackages } from '../../support/package-rows.ts'
-import { aPublisher } from '../../support/registry-actors.ts'
+import { aPublisher, expand } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
 import { vacuum } from '../../support/statistics.ts'
 import { addEmptyDocuments, delayChange } from '../../support/stored-documents.ts'
@@ -283,6 +283,42 @@ describe('GET /<group>/<name>/-/setup', () => {
       )
       expect(set).toEqual(used)
     }
+  })
+
+  it('waits for the first installation and upload of the person, and tells when they have arrived', async () => {
+    const other = await aPublisher(t)
+    await other.push('1.0.0')
+    const own = await aPublisher(t, { repository: other.repository })
+    const cookie = await signIn(t.app, own.account)
+    const progress = async (id: string) => {
+      const body = await look(`/${own.repository.path}/-/setup`, cookie)
+      const [, waits, html = ''] =
+        new RegExp(`id="${id}" role="status"(?: data-waits="(\\w+)")?>(.*?)</div>`, 's').exec(body) ?? []
+      const text = html
+        .replaceAll(/<.*?>/g, '')
+        .trim()
+        .split(/\s*\n\s*/)
+      return { waits, text }
+    }
+    const waiting = 'Waiting for your first composer require … Check now'
+    expect(await progress('installed')).toEqual({ waits: 'new', text: [waiting] })
+    const published = await progress('published')
+    expect(published).toEqual({ waits: 'new', text: ['Waiting for your first upload … Check now'] })
+
+    const [version] = expand((await own.ask('p2/acme/lib.json')).body)
+    await expect.poll(() => progress('installed'), { timeout: 30_000 }).toMatchObject({ waits: 'used' })
+    const reached = expect.stringMatching(/^Your token .* reached svc on .* UTC\.$/)
+    expect((await progress('installed')).text).toEqual([reached, waiting])
+
+    const [, archive = ''] = /"url":"[^"]*\/(dist\/[^"]*)"/.exec(JSON.stringify(version)) ?? []
+    expect((await own.ask(archive)).statusCode).toBe(200)
+    await expect.poll(() => progress('installed'), { timeout: 30_000 }).toMatchObject({ waits: undefined })
+    expect((await progress('installed')).text).toEqual(['Installed acme/lib 1.0.0 today.'])
+
+    await own.push('1.1.0')
+    const done = await progress('published')
+    expect(done.waits).toBeUndefined()
+    expect(done.text).toEqual([expect.stringMatching(/^Published acme\/lib 1\.1\.0 on .* UTC\.$/)])
   })
 
   it('needs no credentials for a public repository, and does not show guests how to publish', async () => {

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
+import { findUsedToken, type UsedPersonalToken } from '../../../accounts/personal-tokens.ts'
 import type { AppContext } from '../../../context.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { type ListPart, type Page, pageOf } from '../../../domain/paging.ts'
@@ -11,6 +12,8 @@ import {
   listOfferedPackages,
   listOfferedPackagesBy,
 } from '../../../packages/tables/listed-packages.ts'
+import { findLastDownload, type LastDownload } from '../../../packages/tables/recorded-downloads.ts'
+import { findOwnRelease, type OwnRelease } from '../../../packages/tables/releases.ts'
 import { type ListedMirror, listMirrors } from '../../../upstreams/tables/mirrored-packages.ts'
 import { readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -50,7 +53,17 @@ const setUpPage = page<{
   tools: typeof tools
   /** A package for the examples, with a stable release. Null when there is none. */
   example: string | null
+  /** Null for a visitor without an account. */
+  progress: Progress | null
 }>('pages/set-up')
+
+/** What a person has done here, so that the page can tell them that it has arrived. */
+interface Progress {
+  installed: LastDownload | null
+  published: OwnRelease | null
+  /** The person's token that has reached svc in the last hour. Null without one. */
+  used: UsedPersonalToken | null
+}
 
 /** The tools on the set-up page, by the value in its URL. */
 const tools = {
@@ -129,9 +142,22 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
         tools,
         // Composer requires no pre-release without its version.
         example: newest.find(({ isLatestStable }) => isLatestStable)?.name ?? null,
+        progress: session && (await readProgress(db, repository, session.account.id)),
       })
     }),
   )
+}
+
+async function readProgress(
+  db: Queryable,
+  { id: repositoryId, visibility }: VisibleRepository,
+  accountId: string,
+): Promise<Progress> {
+  return {
+    installed: await findLastDownload(db, { repositoryId, accountId, isPublic: visibility === 'public' }),
+    published: await findOwnRelease(db, repositoryId, accountId),
+    used: await findUsedToken(db, accountId, repositoryId),
+  }
 }
 
 async function readPackages(
