@@ -103,8 +103,12 @@ export function stabilityOf(normalized: string): Stability {
   return (word as Stability | undefined) ?? 'stable'
 }
 
-/** Compares normalized versions, except `dev-` ones, like PHP's `version_compare`. Sorts the lower version first. */
+/**
+ * Compares normalized versions like PHP's `version_compare`. Sorts the lower version first. No branch such as `dev-main` is
+ * lower or higher than another one.
+ */
 export function compareNormalized(a: string, b: string): number {
+  if (a.startsWith('dev-') && b.startsWith('dev-')) return 0
   const left = a.match(/\d+|[a-z]+/gi) ?? []
   const right = b.match(/\d+|[a-z]+/gi) ?? []
   for (let i = 0; i < Math.max(left.length, right.length); i++) {

@@ -328,6 +328,17 @@ describe('…/-/compare', () => {
   })
 })
 
+describe('…/-/compare of two versions that Composer reads as branches', () => {
+  it('shows what differs', async () => {
+    const { push, look } = await aReader()
+    const changelog = '# Changes\n\n## 1.0.0\n\nFirst'
+    await push('1.0.0-one', { payload: aPackage({ 'a.txt': '1', 'CHANGELOG.md': changelog }) })
+    await push('1.0.0-two', { payload: aPackage({ 'a.txt': '2', 'CHANGELOG.md': changelog }) })
+    const { statusCode, body } = await look('/-/compare?from=1.0.0-one&to=1.0.0-two')
+    expect([statusCode, body.includes('1 changed, 0 added, 0 removed')]).toEqual([200, true])
+  })
+})
+
 describe('…/-/compare without a version to compare with', () => {
   it('skips quarantined versions for those who may not see their files', async () => {
     const { push, home, look, repository } = await aReader({ role: 'guest' })
