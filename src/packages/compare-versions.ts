@@ -2,8 +2,15 @@ import type { ArchiveBrowser, FileDiff } from '../archives/archive-files.ts'
 import type { ChangedFiles } from '../archives/archive-tasks.ts'
 import { cutDiff, decodeText } from '../archives/text-diff.ts'
 import { compareNormalized } from '../composer/composer-version.ts'
-import { isJsonObject, type Json, type JsonObject, maxManifestBytes } from '../composer/manifest-json.ts'
+import {
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  maxManifestBytes,
+  parseManifest,
+} from '../composer/manifest-json.ts'
 import { openReadCache } from '../domain/read-cache.ts'
+import { Refusal } from '../domain/refusal.ts'
 import { changelogBetween } from './changelog.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import type { RenderedReadme } from './tables/readmes.ts'
@@ -105,9 +112,13 @@ export function openVersionComparer({
 
   async function manifestOf({ sha256 }: ComparedVersion): Promise<JsonObject | null> {
     const bytes = await readAt(sha256, 'composer.json', maxManifestBytes)
-    // Every published composer.json is a JSON object. Uploads without one are rejected.
-    const manifest: unknown = bytes ? JSON.parse(bytes.toString('utf8')) : null
-    return isJsonObject(manifest) ? manifest : null
+    try {
+      return bytes && parseManifest(bytes).manifest
+    } catch (error) {
+      // Every upload has a right one. Archives of upstreams may have any.
+      if (error instanceof Refusal) return null
+      throw error
+    }
   }
 
   /** Returns the part of the changelog between the versions. The newer version has the changelog. */

@@ -17,12 +17,19 @@ export interface MirrorVersion extends DescribedMirrorVersion {
   stored: ArchiveState | null
 }
 
-/** The versions of a mirrored package, and one of them with its manifest. */
+/** A version of a mirrored package with its metadata. */
+export interface ShownMirrorVersion extends MirrorVersion {
+  metadata: JsonObject
+  /** The version to which people compare it. Null when there is no other. */
+  previous: string | null
+}
+
+/** The versions of a mirrored package, and one of them with its metadata. */
 export interface DescribedMirror {
   count: number
   versions: MirrorVersion[]
   /** The version that was asked for, or the latest. Null when there is none. */
-  shown: (MirrorVersion & { manifest: JsonObject }) | null
+  shown: ShownMirrorVersion | null
 }
 
 const nothing: DescribedMirror = { count: 0, versions: [], shown: null }
@@ -41,6 +48,7 @@ export async function describeMirror(
   const { packageId, upstreamId, allow, deny, flagged, held } = found
   const untilOf = new Map(held.map(({ key, until }) => [key, until]))
   const described = { count: 0, versions: [] as DescribedMirrorVersion[] }
+  let previous: string | null = null
   let chosen: { about: DescribedMirrorVersion; manifest: JsonObject } | null = null
   for (const isDev of [false, true]) {
     const packed = await findStoredContent(db, { upstreamId, name, isDev })
@@ -57,7 +65,10 @@ export async function describeMirror(
     })
     described.count += content.count
     described.versions.push(...content.versions)
-    chosen ??= content.shown
+    if (chosen) continue
+    // For a development version, the previous one is the latest release.
+    previous ??= content.previous
+    chosen = content.shown
   }
   const all = [...described.versions, ...(chosen ? [chosen.about] : [])]
   const states = new Map(
@@ -77,6 +88,6 @@ export async function describeMirror(
   return {
     count: described.count,
     versions: described.versions.map(complete),
-    shown: chosen && { ...complete(chosen.about), manifest: chosen.manifest },
+    shown: chosen && { ...complete(chosen.about), metadata: chosen.manifest, previous },
   }
 }

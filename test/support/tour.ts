@@ -113,6 +113,8 @@ function registries(): Stop[] {
       'mirror-waiting': '/acme/php/packages/monolog/monolog',
       'mirror-versions': '/acme/php/packages/psr/log/-/versions',
       'mirror-dependencies': '/acme/php/packages/psr/log/-/dependencies',
+      'mirror-dependents': '/acme/php/packages/psr/log/-/dependents',
+      'mirror-compare': '/acme/php/packages/psr/log/-/compare',
       'mirror-files': '/acme/php/packages/psr/log/-/files',
       'mirror-advisories': '/acme/php/packages/psr/log/-/advisories',
       'mirror-activity': '/acme/php/packages/psr/log/-/activity',

@@ -43,6 +43,8 @@ export interface DescribedContent {
   versions: DescribedMirrorVersion[]
   /** Null when the document does not have the version. */
   shown: { about: DescribedMirrorVersion; manifest: JsonObject } | null
+  /** The latest version before the shown one; the latest one of all when the document does not have the version. */
+  previous: string | null
 }
 
 /** The parts of an entry that pages show. The others can be long. */
@@ -81,10 +83,13 @@ export function describeContent(content: UpstreamContent, question: ContentQuest
   }
   const all = content.versions.map((one) => ({ one, about: describe(one) }))
   const chosen = version === null ? latestOf(all) : all.find(({ one }) => one.version === version)
+  const isBefore = ({ about }: (typeof all)[number]) =>
+    !chosen || compareNormalized(about.normalized, chosen.about.normalized) < 0
   return {
     count: all.length,
     versions: all.slice(from, from + limit).map(({ about }) => about),
     shown: chosen ? { about: chosen.about, manifest: manifestOf(chosen.one) } : null,
+    previous: latestOf(all.filter(isBefore))?.about.version ?? null,
   }
 }
 

@@ -154,8 +154,77 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
       'same/rule 2.0.0 cannot be installed: the upstream flags it: steals. Its files are not shown.'
     expect([await download('2.0.0'), await shown('2.0.0')]).toEqual([410, flagged])
     await caller.call('PATCH', '/upstreams/public', { mode: 'off' })
-    const absent = 'The archive is not stored here, and no upstream may offer it now.'
+    const absent = 'The archive of 1.0.0 is not stored here, and no upstream may offer it now.'
     expect([await download('1.0.0', 'b'.repeat(40)), await shown('1.0.0')]).toEqual([404, absent])
+  })
+
+  it('compares two versions whose archives are stored, and fetches one that is not', async () => {
+    const name = 'com/pare'
+    const manifestOf = (require: object) => JSON.stringify({ name, require })
+    const changelog = '# Changes\n\n## 2.0.0\n\n[Guide](guide.md)\n\n## 1.0.0\n\nFirst'
+    const files = {
+      '1.0.0': { 'x/composer.json': manifestOf({}), 'x/src/A.php': '<?php // <one>' },
+      '2.0.0': {
+        'x/composer.json': manifestOf({ 'psr/log': '^3' }),
+        'x/src/A.php': '<?php // <two>',
+        'x/CHANGELOG.md': changelog,
+      },
+      // Nobody has checked the archives of an upstream.
+      '3.0.0': { 'x/composer.json': '{"name":', 'x/src/A.php': '<?php // <two>' },
+    }
+    for (const [version, content] of Object.entries(files))
+      upstream.put(archiveOf(name, version), aZip(content))
+    const versions = ['3.0.0', '2.0.0', '1.1.0-beta1', '1.0.0'].map((version) => ({ version }))
+    const { caller, home, look, send } = await aMirroredPackage(name, versions)
+    upstream.offer(name, [{ version: 'dev-main' }, { version: 'dev-next' }], { isDev: true })
+    await caller.ask(`p2/${name}~dev.json`)
+    await caller.ask(`dist/${name}/2.0.0/${referenceOf(name, '2.0.0')}.zip`)
+    const chosen = (body: string) =>
+      [...body.matchAll(/<option value="([^"]+)" selected/g)].map(([, one]) => one)
+
+    const before = (await look('/-/compare?to=2.0.0')).body
+    expect(chosen(before), 'the previous release').toEqual(['1.0.0', '2.0.0'])
+    expect(before).toContain('has not stored the archive of 1.0.0 yet')
+    expect(before).not.toContain('archive of 2.0.0')
+    const fetched = await send(`${home}/-/fetch`, {
+      version: '1.0.0',
+      tab: 'compare',
+      from: '1.0.0',
+      to: '2.0.0',
+    })
+    expect([fetched.statusCode, fetched.headers.location]).toEqual([
+      303,
+      `${home}/-/compare?from=1.0.0&to=2.0.0`,
+    ])
+    const { body } = await look('/-/compare?from=1.0.0&to=2.0.0')
+    for (const shown of ['require.psr/log', '// &lt;one&gt;', '// &lt;two&gt;', 'Changelog'])
+      expect(body).toContain(shown)
+    expect(body).toContain(`${home}/-/files?version=2.0.0&amp;path=guide.md`)
+    expect(body).toContain(`${home}/-/files?version=1.0.0&amp;path=src%2FA.php`)
+    expect((await look('/-/compare?from=1.0.0&to=2.0.0&path=src/A.php')).statusCode).toBe(200)
+
+    await caller.ask(`dist/${name}/3.0.0/${referenceOf(name, '3.0.0')}.zip`)
+    expect((await look('/-/compare?to=3.0.0')).body).toContain('A composer.json cannot be read.')
+    expect(chosen((await look('/-/compare?to=dev-main')).body), 'the latest release').toEqual([
+      '3.0.0',
+      'dev-main',
+    ])
+    expect(chosen((await look('/-/compare')).body)).toEqual(['2.0.0', '3.0.0'])
+    expect((await look('/-/compare?to=1.0.0')).body).toContain('no older version')
+    expect((await look('/-/compare?from=1.0.0&to=9.9.9')).statusCode).toBe(404)
+    await caller.call('PATCH', '/upstreams/public', { deny: ['com/pare:1.0.0'] })
+    const denied = (await look('/-/compare?from=1.0.0&to=2.0.0')).body
+    expect(denied).toContain('com/pare 1.0.0 cannot be installed')
+    expect(denied).not.toContain('&lt;one&gt;')
+  })
+
+  it('lists the packages that require it, as those of the repository itself', async () => {
+    const name = 'needed/lib'
+    const { caller, look } = await aMirroredPackage(name, [{ version: '1.0.0' }])
+    expect((await look('/-/dependents')).body).toContain('No package that you may see requires this one.')
+    await caller.push('1.0.0', { name: 'own/app', manifest: { require: { [name]: '^1.0' } } })
+    const { body } = await look('/-/dependents')
+    expect(body).toMatch(/packages\/own\/app">own\/app<\/a>[\s\S]*\^1\.0/)
   })
 
   it('reads no directory of an archive that is larger than 32 MiB', async () => {
@@ -253,7 +322,8 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
     const { caller, look, home } = await aMirroredPackage('hid/den', [{ version: '1.0.0' }])
     expect((await t.app.inject(home)).statusCode).toBe(404)
     const stranger = await aReader(caller, await anAccount(t.db), 'hid/den')
-    for (const tab of ['', '/-/versions', '/-/files', '/-/dependencies', '/-/advisories', '/-/activity']) {
+    const tabs = ['versions', 'dependencies', 'dependents', 'files', 'compare', 'advisories', 'activity']
+    for (const tab of ['', ...tabs.map((one) => `/-/${one}`)]) {
       expect((await stranger.look(tab)).statusCode).toBe(404)
       expect((await look(tab)).statusCode).toBe(200)
     }

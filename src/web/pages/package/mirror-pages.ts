@@ -5,12 +5,10 @@ import { chooseReadme, toReadme } from '../../../archives/archive-tree.ts'
 import { isJsonObject, type Json } from '../../../composer/manifest-json.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
 import { Refusal } from '../../../domain/refusal.ts'
-import { resolveFiles } from '../../../packages/readmes/file-links.ts'
-import { type FoundRequirement, listRequirementPlaces } from '../../../packages/tables/dependencies.ts'
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import type { MirrorVersion } from '../../../upstreams/describe-mirror.ts'
 import { satisfies } from '../../../upstreams/documents/satisfies.ts'
-import { findMirroredArchives, type WantedArchive } from '../../../upstreams/tables/mirrored-archives.ts'
+import { findMirroredArchives } from '../../../upstreams/tables/mirrored-archives.ts'
 import { listForeignNames } from '../../../upstreams/tables/mirrored-packages.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { type HeavyPages, withoutTurn } from '../../network-turns.ts'
@@ -18,16 +16,21 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
-import type { EventRows } from '../event-rows.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
 import { changing, type PagesContext, permittedRepository } from '../permit.ts'
-import { describe, findAnyPackage, type MirrorView, shownOf } from './mirror-view.ts'
-import { readPackageEvents } from './package-events.ts'
+import { findAnyPackage, type OfferedVersion, withFiles } from './any-package.ts'
+import {
+  archiveOfMirror,
+  describe,
+  type MirrorView,
+  type ShownArchive,
+  shownOf,
+  wantedOf,
+} from './mirror-view.ts'
 import { type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 
 const versionsPerPage = 50
-/** The maximum number of links of one kind on a page, and of advisories. */
-const maxLinks = 300
+/** The maximum number of advisories on a page. */
 const maxAdvisories = 100
 /** A longer text of an advisory is not shown. */
 const maxTextCharacters = 2000
@@ -38,25 +41,12 @@ const maxReadmeFileBytes = 1024 * 1024
 /** The size of the rendered READMEs in memory. Those of the repository's own packages are in the database. */
 const maxReadmeCacheBytes = 16 * 1024 * 1024
 
-/** What a page can show of the archive of a version. */
-export type ShownArchive =
-  | { state: 'stored'; sha256: string; size: number }
-  /** People can let svc fetch it. */
-  | { state: 'absent' }
-  | { state: 'none'; why: string }
-
-/** A version for the field in which people choose one. */
-export interface OfferedMirrorVersion {
-  version: string
-  isDev: boolean
-}
-
 const readmePage = page<
   MirrorView & {
     shown: MirrorVersion | null
     /** Whether it is the version that Composer chooses. */
     isLatest: boolean
-    offered: OfferedMirrorVersion[]
+    offered: OfferedVersion[]
     manifest: ManifestSummary | null
     archive: ShownArchive | null
     readme: RenderedReadme | null
@@ -68,15 +58,6 @@ const readmePage = page<
 const versionsPage = page<
   MirrorView & { versions: MirrorVersion[]; count: number; from: number; nextFrom: number | null }
 >('pages/mirror-versions')
-
-const dependenciesPage = page<
-  MirrorView & {
-    shown: MirrorVersion | null
-    offered: OfferedMirrorVersion[]
-    links: (ManifestSummary['links'][number] & { left: number })[]
-    places: Map<string, FoundRequirement>
-  }
->('pages/mirror-dependencies')
 
 /** An advisory of an upstream. */
 interface ShownAdvisory {
@@ -97,11 +78,14 @@ const advisoriesPage = page<
   }
 >('pages/mirror-advisories')
 
-const activityPage = page<MirrorView & EventRows>('pages/mirror-activity')
-
 const VersionQuery = z.object({ version: text })
 const VersionsQuery = z.object({ from: z.coerce.number().int().min(0).max(200_000).default(0) })
-const FetchForm = z.object({ version: text, tab: z.enum(['', 'files']).default('') })
+const FetchForm = z.object({
+  version: text,
+  tab: z.enum(['', 'files', 'compare']).default(''),
+  from: text,
+  to: text,
+})
 
 type Show<View = MirrorView> = (
   view: View,
@@ -121,14 +105,7 @@ export interface MirrorPages {
   findAdvised: (request: FastifyRequest<PackageRoute>) => Promise<PackageView | AdvisedMirror>
   readme: Show<AdvisedMirror>
   versions: Show
-  dependencies: Show
   advisories: Show<AdvisedMirror>
-  activity: Show
-  /** Returns a version with what can be shown of its archive, and the versions that people can choose. */
-  openArchive: (
-    view: MirrorView,
-    version: string,
-  ) => Promise<{ shown: MirrorVersion | null; archive: ShownArchive; offered: OfferedMirrorVersion[] }>
 }
 
 /**
@@ -138,7 +115,7 @@ export interface MirrorPages {
 export function openMirrorPages(
   context: PagesContext & { archives: ArchiveBrowser; heavy: HeavyPages },
 ): MirrorPages {
-  const { db, readmes, archives, heavy, upstreamQueries, archiveMirror } = context
+  const { db, readmes, archives, heavy, upstreamQueries } = context
   const renderedReadmes = openReadCache<RenderedReadme>({
     maxSize: maxReadmeCacheBytes,
     sizeOf: ({ content }) => content.length * 2 + 100,
@@ -148,7 +125,7 @@ export function openMirrorPages(
   const readme: Show<AdvisedMirror> = async (view, request, reply) => {
     const { version } = readQuery(VersionQuery, request)
     const { described, shown, archive, offered } = await open(view, version)
-    const manifest = described.shown && readManifest(described.shown.manifest)
+    const manifest = described.shown && readManifest(described.shown.metadata)
     const rendered = archive?.state === 'stored' && (await findReadme(archive.sha256))
     return readmePage(reply, view.session ?? nobody, {
       ...view,
@@ -198,28 +175,6 @@ export function openMirrorPages(
     })
   }
 
-  const dependencies: Show = async (view, request, reply) => {
-    const { version } = readQuery(VersionQuery, request)
-    const described = await describe(context, view, { version, limit: versionsPerPage })
-    const shown = shownOf(described, version)
-    const all = shown ? readManifest(shown.manifest).links : []
-    const links = all.map(({ title, entries }) => ({
-      title,
-      entries: entries.slice(0, maxLinks),
-      left: Math.max(entries.length - maxLinks, 0),
-    }))
-    const names = links.flatMap(({ entries }) => entries.map(([name]) => name))
-    const reader = { accountId: view.session?.account.id ?? null, repositoryId: view.repository.id }
-    const places = await listRequirementPlaces(db, reader, names)
-    return dependenciesPage(reply, view.session ?? nobody, {
-      ...view,
-      shown,
-      offered: described.versions,
-      links,
-      places: new Map(places.map((place) => [place.name, place])),
-    })
-  }
-
   const advisories: Show<AdvisedMirror> = async (view, _request, reply) => {
     const { known } = view
     return advisoriesPage(reply, view.session ?? nobody, {
@@ -241,32 +196,14 @@ export function openMirrorPages(
     }
   }
 
-  const activity: Show = async (view, request, reply) => {
-    const shown = await readPackageEvents(db, request, view, view.mirror.name)
-    return activityPage(reply, view.session ?? nobody, { ...view, ...shown })
-  }
-
   async function open(view: MirrorView, version: string) {
     const described = await describe(context, view, { version, limit: versionsPerPage })
     const shown = shownOf(described, version)
-    return { described, shown, offered: described.versions, archive: shown && (await archiveOf(view, shown)) }
-  }
-
-  /** Judges the archive of a version by the rules of a download. */
-  async function archiveOf(view: MirrorView, { archive }: MirrorVersion): Promise<ShownArchive> {
-    if (archive === null)
-      return { state: 'none', why: 'This version has no archive: it only requires other packages.' }
-    try {
-      const served = await archiveMirror.peek(wantedOf(view, archive))
-      if (served === null)
-        return { state: 'none', why: 'The archive is not stored here, and no upstream may offer it now.' }
-      if (archive.type !== 'zip')
-        return { state: 'none', why: `Only zip archives can be shown, and this one is ${archive.type}.` }
-      if (served === 'absent') return { state: 'absent' }
-      return { state: 'stored', sha256: served.sha256, size: served.size }
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error
-      return { state: 'none', why: `${error.warning ?? error.errmsg}. Its files are not shown.` }
+    return {
+      described,
+      shown,
+      offered: described.versions,
+      archive: shown && (await archiveOfMirror(context, view, shown)),
     }
   }
 
@@ -283,39 +220,8 @@ export function openMirrorPages(
     },
     readme: inTurn(readme),
     versions: inTurn(versions),
-    dependencies: inTurn(dependencies),
     advisories: inTurn(advisories),
-    activity,
-    async openArchive(view, version) {
-      const { shown, offered, archive } = await open(view, version)
-      return {
-        shown,
-        offered,
-        archive: archive ?? { state: 'none', why: 'The package has no version here.' },
-      }
-    },
   }
-
-  /** Makes links and images of the README point to the files of its version. */
-  function withFiles(
-    rendered: RenderedReadme,
-    { repository, mirror }: MirrorView,
-    { version }: MirrorVersion,
-  ): RenderedReadme {
-    if (rendered.format !== 'html') return rendered
-    const files = `/${repository.path}/packages/${mirror.name}/-/files`
-    const query = `version=${encodeURIComponent(version)}&path=`
-    const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
-    return { ...rendered, content: resolveFiles(rendered.content, urls) }
-  }
-}
-
-/** Returns how a download names the archive of a version. */
-function wantedOf(
-  { repository, mirror }: MirrorView,
-  archive: NonNullable<MirrorVersion['archive']>,
-): WantedArchive {
-  return { repositoryId: repository.id, packageName: mirror.name, ...archive }
 }
 
 /** `POST …/-/fetch`: fetches the archive of a version as a download would, so that its README and files can be shown. */
@@ -334,7 +240,7 @@ export async function mirrorFetchRoute(app: FastifyInstance, context: PagesConte
           await permittedRepository(db, request.params, session, 'pull')
           const view = await findAnyPackage(context, request)
           if (!('mirror' in view)) throw pageNotFound()
-          const { version, tab } = readForm(FetchForm, request)
+          const { version, tab, from, to } = readForm(FetchForm, request)
           const shown = shownOf(await describe(context, view, { version }), version)
           if (!shown?.archive) throw pageNotFound()
           const [found = null] = await findMirroredArchives(db, [wantedOf(view, shown.archive)])
@@ -346,8 +252,8 @@ export async function mirrorFetchRoute(app: FastifyInstance, context: PagesConte
             config,
             `The archive of ${view.mirror.name} ${shown.version} is stored.`,
           )
-          const query = new URLSearchParams({ version: shown.version })
-          return reply.redirect(`${home(request.params)}${tab === '' ? '' : '/-/files'}?${query}`, 303)
+          const query = new URLSearchParams(tab === 'compare' ? { from, to } : { version: shown.version })
+          return reply.redirect(`${home(request.params)}${tab === '' ? '' : `/-/${tab}`}?${query}`, 303)
         },
       ),
     ),

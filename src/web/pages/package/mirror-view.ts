@@ -1,53 +1,41 @@
-import type { FastifyRequest } from 'fastify'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
-import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
-import { findPackageSummary } from '../../../packages/tables/listed-packages.ts'
+import { Refusal } from '../../../domain/refusal.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { UpstreamError } from '../../../upstreams/client/upstream-error.ts'
 import {
   type DescribedMirror,
   describeMirror,
   type MirrorVersion,
 } from '../../../upstreams/describe-mirror.ts'
-import {
-  findListedMirror,
-  findOrigin,
-  type ListedMirror,
-  type OriginVerdict,
-} from '../../../upstreams/tables/mirrored-packages.ts'
+import type { WantedArchive } from '../../../upstreams/tables/mirrored-archives.ts'
+import type { ListedMirror, OriginVerdict } from '../../../upstreams/tables/mirrored-packages.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
-import { readSession } from '../../visit.ts'
-import { may } from '../permit.ts'
-import { type PackageRoute, type PackageView, viewOf } from './package-view.ts'
+import type { PagesContext } from '../permit.ts'
+
+/** What a page can show of the archive of a version. */
+export type ShownArchive =
+  | {
+      state: 'stored'
+      sha256: string
+      size: number
+      /** Whether everybody may see it. */
+      isPublic: boolean
+    }
+  /** People can let svc fetch it. */
+  | { state: 'absent' }
+  | { state: 'none'; why: string }
 
 /** A package of an upstream with the access of one reader. */
 export interface MirrorView {
   /** Null when the reader is not signed in. */
   session: Session | null
   repository: VisibleRepository
+  name: string
   mirror: ListedMirror
   /** Whether it may come from its upstream. */
   verdict: OriginVerdict
   mayManage: boolean
-}
-
-/** Finds the package of a URL: of the repository itself, or of an upstream. Throws 404 when there is neither. */
-export async function findAnyPackage(
-  context: AppContext,
-  request: FastifyRequest<PackageRoute>,
-): Promise<PackageView | MirrorView> {
-  const { db } = context
-  const { params } = request
-  const session = await readSession(context, request)
-  const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
-  if (!repository) throw pageNotFound()
-  const name = `${params.vendor}/${params.package}`
-  const about = await findPackageSummary(db, repository.id, name)
-  if (about) return viewOf(session, repository, about)
-  const mirror = await findListedMirror(db, repository.id, name)
-  if (!mirror) throw pageNotFound()
-  const { verdict } = await findOrigin(db, repository.id, name)
-  return { session, repository, mirror, verdict, mayManage: may(repository, session, 'manage') }
 }
 
 /** Describes the versions of a package. Throws 503 when they cannot be read in time. */
@@ -72,4 +60,40 @@ export function shownOf(
 ): (MirrorVersion & DescribedMirror['shown']) | null {
   if (shown === null && version !== '') throw pageNotFound()
   return shown
+}
+
+/** Returns how a download names the archive of a version. */
+export function wantedOf(
+  { repository, mirror }: MirrorView,
+  archive: NonNullable<MirrorVersion['archive']>,
+): WantedArchive {
+  return { repositoryId: repository.id, packageName: mirror.name, ...archive }
+}
+
+/** Judges the archive of a version by the rules of a download. */
+export async function archiveOfMirror(
+  { archiveMirror }: PagesContext,
+  view: MirrorView,
+  { version, archive }: MirrorVersion,
+): Promise<ShownArchive> {
+  if (archive === null)
+    return { state: 'none', why: `Version ${version} has no archive: it only requires other packages.` }
+  try {
+    const served = await archiveMirror.peek(wantedOf(view, archive))
+    if (served === null)
+      return {
+        state: 'none',
+        why: `The archive of ${version} is not stored here, and no upstream may offer it now.`,
+      }
+    if (archive.type !== 'zip')
+      return {
+        state: 'none',
+        why: `Only zip archives can be shown, and that of ${version} is ${archive.type}.`,
+      }
+    if (served === 'absent') return { state: 'absent' }
+    return { state: 'stored', sha256: served.sha256, size: served.size, isPublic: false }
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    return { state: 'none', why: `${error.warning ?? error.errmsg}. Its files are not shown.` }
+  }
 }

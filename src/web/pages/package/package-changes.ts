@@ -24,8 +24,8 @@ import { confirmationPage, nobody, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { changing, may, permittedRepository } from '../permit.ts'
+import { findAnyPackage } from './any-package.ts'
 import type { MirrorPages } from './mirror-pages.ts'
-import { findAnyPackage } from './mirror-view.ts'
 import { type PackageRoute, type PackageView, packagePath, viewOf } from './package-view.ts'
 
 const versionsPerPage = 60

@@ -2,32 +2,24 @@ import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import type { ArchiveBrowser, FileDiff } from '../../../archives/archive-files.ts'
 import type { DiffBlock } from '../../../archives/text-diff.ts'
-import type { AppContext } from '../../../context.ts'
 import { type Comparison, openVersionComparer } from '../../../packages/compare-versions.ts'
-import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
-import {
-  type DescribedVersion,
-  findPreviousRelease,
-  type ListedVersion,
-  listVersions,
-} from '../../../packages/tables/listed-versions.ts'
 import { readQuery, text } from '../../forms.ts'
 import type { HeavyPages } from '../../network-turns.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
-import { may } from '../permit.ts'
-import { foundIn } from './package-files.ts'
+import type { PagesContext } from '../permit.ts'
 import {
-  findPackageView,
-  findShownVersion,
-  listOfferedVersions,
-  type PackageRoute,
-  type PackageView,
-  packagePath,
-  readingArchive,
-  refuseQuarantined,
+  type AnyPackage,
+  type AnyVersion,
+  chooseVersion,
+  findAnyPackage,
+  findAnyVersion,
+  type OfferedVersion,
   withFiles,
-} from './package-view.ts'
+} from './any-package.ts'
+import type { ShownArchive } from './mirror-view.ts'
+import { foundIn } from './package-files.ts'
+import { type PackageRoute, packagePath, readingArchive } from './package-view.ts'
 
 /** The room for lines on the page of all files, and on that of one file. A page stays below 100 kB. */
 const roomOfAll = { lines: 500, characters: 24 * 1024 }
@@ -49,10 +41,15 @@ interface ShownFile extends Omit<FileDiff, 'lines'> {
   lines: string | { blocks: ShownLine[][]; added: number; removed: number; isCut: boolean }
 }
 
+/** A version whose archive the reader may see. */
+interface OpenedVersion extends AnyVersion {
+  sha256: string
+}
+
 /** What a page shows of a comparison. */
 interface Compared extends Omit<Comparison, 'files'> {
-  from: DescribedVersion
-  to: DescribedVersion
+  from: OpenedVersion
+  to: OpenedVersion
   /** The number of files that differ. */
   counts: { changed: number; added: number; removed: number }
   files: ShownFile[]
@@ -63,10 +60,15 @@ interface Compared extends Omit<Comparison, 'files'> {
 }
 
 const comparePage = page<
-  PackageView & {
-    offered: ListedVersion[]
-    /** The chosen versions. `from` is the first offer when there is no older version, and null when it is the only one. */
-    chosen: { from: string | null; to: string }
+  AnyPackage & {
+    offered: OfferedVersion[]
+    /**
+     * The chosen versions. `from` is the first offer when there is no older version, and null when it is the only one. Null
+     * when an upstream has no version of the package.
+     */
+    chosen: { from: string | null; to: string } | null
+    /** The chosen versions whose archives cannot be opened now. */
+    closed: { version: string; archive: ShownArchive }[]
     /** The path of the only file that is shown; '' for all. */
     filePath: string
     /** Null when there is no version to compare with. */
@@ -82,42 +84,35 @@ const CompareQuery = z.object({ from: text, to: text, path: text })
  */
 export async function compareRoutes(
   app: FastifyInstance,
-  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer; heavy: HeavyPages },
+  context: PagesContext & { archives: ArchiveBrowser; heavy: HeavyPages },
 ): Promise<void> {
   const { archives, heavy } = context
   const comparer = openVersionComparer(context)
 
   const show = heavy<PackageRoute>(async (request, reply) => {
-    const view = await findPackageView(context, request)
+    const view = await findAnyPackage(context, request)
     const query = readQuery(CompareQuery, request)
-    const to = await findShownVersion(context, view, query.to)
-    const before = query.from || (await findBefore(view, to))
-    const from = before ? await findShownVersion(context, view, before) : null
-    for (const version of [from, to]) if (version) refuseQuarantined(view, version)
-    const offered = await listOfferedVersions(context, view)
-    const other = offered.find(({ version }) => version !== to.version)?.version ?? null
+    const { shown: to, offered } = await chooseVersion(context, view, query.to)
+    const before = query.from || (await to?.findPrevious())
+    const from = before ? await findAnyVersion(context, view, before) : null
+    const other = offered.find(({ version }) => version !== to?.version)?.version ?? null
+    const [opened, closed] = await openAll([from, to])
+    const [first, second] = opened
     return comparePage(reply, view.session ?? nobody, {
       ...view,
       offered,
-      chosen: { from: from?.version ?? other, to: to.version },
+      chosen: to && { from: from?.version ?? other, to: to.version },
+      closed: from ? closed : [],
       filePath: query.path,
-      compared: from && (await readingArchive(() => compare(view, from, to, query.path))),
+      compared: first && second ? await readingArchive(() => compare(view, first, second, query.path)) : null,
     })
   })
   app.get<PackageRoute>(`${packagePath}/-/compare`, show)
 
-  /** Returns the previous release, else any older version that the reader may open. */
-  async function findBefore({ repository, session, about }: PackageView, to: DescribedVersion) {
-    const release = await findPreviousRelease(context.db, about.id, to)
-    if (release !== null) return release
-    const choice = may(repository, session, 'push') ? 'undeleted' : 'installable'
-    return (await listVersions(context.db, about.id, choice, { after: to.id, limit: 1 }))[0]?.version
-  }
-
   async function compare(
-    view: PackageView,
-    from: DescribedVersion,
-    to: DescribedVersion,
+    view: AnyPackage,
+    from: OpenedVersion,
+    to: OpenedVersion,
     path: string,
   ): Promise<Compared> {
     const comparison = await comparer.compare(from, to)
@@ -136,7 +131,7 @@ export async function compareRoutes(
     const { changelog } = comparison
     return {
       ...comparison,
-      changelog: changelog?.format === 'html' ? withFiles(changelog, view, to) : changelog,
+      changelog: changelog && withFiles(changelog, view, to),
       from,
       to,
       counts: {
@@ -152,10 +147,25 @@ export async function compareRoutes(
   }
 
   /** Throws 404 that names the version without an archive. */
-  async function missing(from: DescribedVersion, to: DescribedVersion): Promise<never> {
+  async function missing(from: OpenedVersion, to: OpenedVersion): Promise<never> {
     for (const one of [from, to]) await foundIn(archives, one, '')
     throw pageNotFound()
   }
+}
+
+/** Opens the archives of versions. Returns those that are stored, and the others. */
+async function openAll(
+  versions: readonly (AnyVersion | null)[],
+): Promise<[OpenedVersion[], { version: string; archive: ShownArchive }[]]> {
+  const opened: OpenedVersion[] = []
+  const closed: { version: string; archive: ShownArchive }[] = []
+  for (const one of versions) {
+    const archive = await one?.openArchive()
+    if (!one || !archive) continue
+    if (archive.state === 'stored') opened.push({ ...one, sha256: archive.sha256 })
+    else closed.push({ version: one.version, archive })
+  }
+  return [opened, closed]
 }
 
 function composerFirst(paths: readonly string[]): string[] {

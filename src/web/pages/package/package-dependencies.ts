@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
-import type { AppContext } from '../../../context.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import {
   type Dependent,
@@ -8,36 +7,36 @@ import {
   listDependents,
   listRequirementPlaces,
 } from '../../../packages/tables/dependencies.ts'
-import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
 import { readQuery, text } from '../../forms.ts'
+import type { HeavyPages } from '../../network-turns.ts'
 import { nobody, page } from '../../pages.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
-import type { MirrorPages } from './mirror-pages.ts'
-import { findAnyPackage } from './mirror-view.ts'
+import type { PagesContext } from '../permit.ts'
 import {
-  findPackageView,
-  findShownVersion,
-  listOfferedVersions,
-  type PackageRoute,
-  type PackageView,
-  packagePath,
-} from './package-view.ts'
+  type AnyPackage,
+  type AnyVersion,
+  chooseVersion,
+  findAnyPackage,
+  type OfferedVersion,
+  pageOfAny,
+} from './any-package.ts'
+import { type PackageRoute, packagePath } from './package-view.ts'
 
 const dependentsPerPage = 50
 /** The maximum number of links of one kind on a page. */
 const maxLinks = 300
 
 const dependenciesPage = page<
-  PackageView & {
-    shown: DescribedVersion
-    offered: ListedVersion[]
+  AnyPackage & {
+    shown: AnyVersion | null
+    offered: OfferedVersion[]
     links: (ManifestSummary['links'][number] & { left: number })[]
     places: Map<string, FoundRequirement>
   }
 >('pages/dependencies')
 
 const dependentsPage = page<
-  PackageView & { dependents: Dependent[]; isContinued: boolean; next: string | null }
+  AnyPackage & { dependents: Dependent[]; isContinued: boolean; next: string | null }
 >('pages/dependents')
 
 const VersionQuery = z.object({ version: text })
@@ -46,15 +45,14 @@ const PartQuery = z.object({ after: text })
 /** `…/-/dependencies` and `…/-/dependents`: what a version requires, and which packages require this one. */
 export async function dependencyRoutes(
   app: FastifyInstance,
-  context: AppContext & { mirrors: MirrorPages },
+  context: PagesContext & { heavy: HeavyPages },
 ): Promise<void> {
-  const { db, mirrors } = context
+  const { db } = context
 
-  app.get<PackageRoute>(`${packagePath}/-/dependencies`, async (request, reply) => {
-    const view = await findAnyPackage(context, request)
-    if ('mirror' in view) return mirrors.dependencies(view, request, reply)
-    const shown = await findShownVersion(context, view, readQuery(VersionQuery, request).version)
-    const links = readManifest(shown.metadata).links.map(({ title, entries }) => ({
+  const showDependencies = pageOfAny(context, async (view, request, reply) => {
+    const { version } = readQuery(VersionQuery, request)
+    const { shown, offered } = await chooseVersion(context, view, version)
+    const links = readManifest(shown?.metadata ?? {}).links.map(({ title, entries }) => ({
       title,
       entries: entries.slice(0, maxLinks),
       left: Math.max(entries.length - maxLinks, 0),
@@ -65,16 +63,17 @@ export async function dependencyRoutes(
     return dependenciesPage(reply, view.session ?? nobody, {
       ...view,
       shown,
-      offered: await listOfferedVersions(context, view),
+      offered,
       links,
       places: new Map(places.map((place) => [place.name, place])),
     })
   })
+  app.get<PackageRoute>(`${packagePath}/-/dependencies`, showDependencies)
 
   app.get<PackageRoute>(`${packagePath}/-/dependents`, async (request, reply) => {
-    const view = await findPackageView(context, request)
+    const view = await findAnyPackage(context, request)
     const { after } = readQuery(PartQuery, request)
-    const reader = { accountId: view.session?.account.id ?? null, target: view.about.name }
+    const reader = { accountId: view.session?.account.id ?? null, target: view.name }
     const { rows: dependents, next } = await pageOf(
       (part) => listDependents(db, reader, part),
       { after, limit: dependentsPerPage },

@@ -4,28 +4,25 @@ import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import type { ArchiveFile, AtPath, DirectoryEntry } from '../../../archives/archive-tasks.ts'
 import { decodeText } from '../../../archives/text-diff.ts'
-import type { AppContext } from '../../../context.ts'
 import { imageTypeOf } from '../../../domain/image-type.ts'
 import { revealText } from '../../../domain/plain-text.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
-import type { ReadmeRenderer } from '../../../packages/readmes/render-readme.ts'
-import type { DescribedVersion, ListedVersion } from '../../../packages/tables/listed-versions.ts'
-import type { MirrorVersion } from '../../../upstreams/describe-mirror.ts'
+import type { ListedVersion } from '../../../packages/tables/listed-versions.ts'
 import { readQuery, text } from '../../forms.ts'
 import type { HeavyPages } from '../../network-turns.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
-import type { MirrorPages, OfferedMirrorVersion, ShownArchive } from './mirror-pages.ts'
-import { findAnyPackage, type MirrorView } from './mirror-view.ts'
+import type { PagesContext } from '../permit.ts'
 import {
-  findShownVersion,
-  listOfferedVersions,
-  type PackageRoute,
-  type PackageView,
-  packagePath,
-  readingArchive,
-  refuseQuarantined,
-} from './package-view.ts'
+  type AnyPackage,
+  type AnyVersion,
+  chooseVersion,
+  findAnyPackage,
+  findAnyVersion,
+  type OfferedVersion,
+} from './any-package.ts'
+import type { ShownArchive } from './mirror-view.ts'
+import { type PackageRoute, packagePath, readingArchive } from './package-view.ts'
 
 /** The maximum number of names of a directory on a page. */
 const namesPerPage = 300
@@ -75,24 +72,22 @@ interface ShownFiles {
   maxTextBytes: number
 }
 
-const filesPage = page<PackageView & ShownFiles & { shown: DescribedVersion; offered: ListedVersion[] }>(
-  'pages/files',
-)
-
-const mirrorFilesPage = page<
-  MirrorView &
+const filesPage = page<
+  AnyPackage &
     Partial<ShownFiles> & {
-      shown: MirrorVersion | null
-      offered: OfferedMirrorVersion[]
+      shown: AnyVersion | null
+      offered: OfferedVersion[]
       archive: ShownArchive
     }
->('pages/mirror-files')
+>('pages/files')
 
 /** An archive with the version that it belongs to. */
 interface OpenedArchive {
   version: string
   sha256: string
 }
+
+const noVersion: ShownArchive = { state: 'none', why: 'The package has no version here.' }
 
 const FilesQuery = z.object({
   version: text,
@@ -108,14 +103,9 @@ const RawQuery = z.object({ version: text, path: text })
  */
 export async function fileRoutes(
   app: FastifyInstance,
-  context: AppContext & {
-    archives: ArchiveBrowser
-    readmes: ReadmeRenderer
-    heavy: HeavyPages
-    mirrors: MirrorPages
-  },
+  context: PagesContext & { archives: ArchiveBrowser; heavy: HeavyPages },
 ): Promise<void> {
-  const { archives, readmes, heavy, mirrors } = context
+  const { archives, readmes, heavy } = context
   const coloured = openReadCache<ColouredCode, { content: string; language: string }>({
     maxSize: maxCachedBytes,
     sizeOf: ({ lines }) => lines.reduce((sum, line) => sum + line.length * 2 + 32, 1),
@@ -129,22 +119,13 @@ export async function fileRoutes(
   const showFiles = heavy<PackageRoute>(async (request, reply) => {
     const view = await findAnyPackage(context, request)
     const query = readQuery(FilesQuery, request)
-    if ('mirror' in view) {
-      const { shown, archive, offered } = await mirrors.openArchive(view, query.version)
-      const files =
-        shown && archive.state === 'stored'
-          ? await filesAt({ version: shown.version, sha256: archive.sha256 }, query)
-          : {}
-      return mirrorFilesPage(reply, view.session ?? nobody, { ...view, shown, offered, archive, ...files })
-    }
-    const shown = await findShownVersion(context, view, query.version)
-    refuseQuarantined(view, shown)
-    return filesPage(reply, view.session ?? nobody, {
-      ...view,
-      shown,
-      offered: await listOfferedVersions(context, view),
-      ...(await filesAt(shown, query)),
-    })
+    const { shown, offered } = await chooseVersion(context, view, query.version)
+    const archive = (await shown?.openArchive()) ?? noVersion
+    const files =
+      shown && archive.state === 'stored'
+        ? await filesAt({ version: shown.version, sha256: archive.sha256 }, query)
+        : {}
+    return filesPage(reply, view.session ?? nobody, { ...view, shown, offered, archive, ...files })
   })
   app.get<PackageRoute>(`${packagePath}/-/files`, showFiles)
 
@@ -171,15 +152,10 @@ export async function fileRoutes(
     version: string,
   ): Promise<{ archive: OpenedArchive; isPublic: boolean }> {
     const view = await findAnyPackage(context, request)
-    if ('mirror' in view) {
-      const { shown, archive } = await mirrors.openArchive(view, version)
-      if (!shown || archive.state !== 'stored') throw pageNotFound()
-      return { archive: { version: shown.version, sha256: archive.sha256 }, isPublic: false }
-    }
-    const shown = await findShownVersion(context, view, version)
-    refuseQuarantined(view, shown)
-    const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
-    return { archive: shown, isPublic }
+    const shown = await findAnyVersion(context, view, version)
+    const archive = await shown?.openArchive()
+    if (!shown || archive?.state !== 'stored') throw pageNotFound()
+    return { archive: { version: shown.version, sha256: archive.sha256 }, isPublic: archive.isPublic }
   }
 
   const sendImage = heavy<PackageRoute>(async (request, reply) => {

@@ -3,7 +3,6 @@ import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../../groups/repositories.ts'
-import { resolveFiles } from '../../../packages/readmes/file-links.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import {
   type DescribedVersion,
@@ -11,7 +10,6 @@ import {
   type ListedVersion,
   listVersions,
 } from '../../../packages/tables/listed-versions.ts'
-import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { readSession } from '../../visit.ts'
 import { may } from '../permit.ts'
@@ -27,6 +25,7 @@ export interface PackageView {
   /** Null when the reader is not signed in. */
   session: Session | null
   repository: VisibleRepository
+  name: string
   about: PackageSummary
   /** Whether the reader may publish versions, and say what is wrong with them. */
   mayPush: boolean
@@ -55,7 +54,7 @@ export function viewOf(
   repository: VisibleRepository,
   about: PackageSummary,
 ): PackageView {
-  return { session, repository, about, mayPush: may(repository, session, 'push') }
+  return { session, repository, name: about.name, about, mayPush: may(repository, session, 'push') }
 }
 
 /**
@@ -93,21 +92,9 @@ export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
 }
 
 /** The maximum number of versions that a field offers. People can type others. */
-const offeredVersions = 50
+export const offeredVersions = 50
 
 /** Lists the newest versions, for a field in which people choose one. */
 export function listOfferedVersions({ db }: AppContext, { about }: PackageView): Promise<ListedVersion[]> {
   return listVersions(db, about.id, 'undeleted', { after: null, limit: offeredVersions })
-}
-
-/** Makes links and images of Markdown in an archive point to the files of its version. */
-export function withFiles(
-  rendered: RenderedReadme,
-  { repository, about }: PackageView,
-  { version }: DescribedVersion,
-): RenderedReadme {
-  const files = `/${repository.path}/packages/${about.name}/-/files`
-  const query = `version=${encodeURIComponent(version)}&path=`
-  const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
-  return { ...rendered, content: resolveFiles(rendered.content, urls) }
 }

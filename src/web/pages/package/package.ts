@@ -14,6 +14,7 @@ import { readQuery, text } from '../../forms.ts'
 import { askFirst } from '../../network-turns.ts'
 import { linkToFeed, nobody, page } from '../../pages.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
+import { withFiles } from './any-package.ts'
 import type { AdvisedMirror, MirrorPages } from './mirror-pages.ts'
 import {
   findShownVersion,
@@ -21,7 +22,6 @@ import {
   type PackageRoute,
   type PackageView,
   packagePath,
-  withFiles,
 } from './package-view.ts'
 
 /** The number of days, and of versions, in the charts. */
@@ -98,7 +98,7 @@ export async function packagePageRoutes(
         affected: affected?.get(shown.id) ?? null,
         uncheckedAdvisories: affected === null ? advisories.length : 0,
         places: await findPlaces(view, [...requires.map(([name]) => name), view.about.replacement]),
-        readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
+        readme: withFiles(readme, view, shown),
       })
     },
   )
