@@ -19,7 +19,7 @@ export type OutboundFailure =
   | 'closed'
 
 /** The failures in which no response has arrived. */
-const withoutResponse: readonly OutboundFailure[] = ['private', 'timeout', 'unreachable']
+const withoutResponse: readonly OutboundFailure[] = ['private', 'timeout', 'unreachable', 'closed']
 
 /** A failed request. The message names the host and the reason. It has no credentials, and nothing of a response. */
 export class OutboundError extends Error {

@@ -5,14 +5,12 @@ import type { Log } from '../../domain/log.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { singleFlight } from '../../domain/single-flight.ts'
 import { anAdministrator, type Site } from '../../domain/site.ts'
+import type { Outbound } from '../../outbound/outbound.ts'
+import { OutboundError } from '../../outbound/outbound-error.ts'
 import { type ProvenPerson, readPerson } from './person.ts'
 
-/** The time limit of a request to a provider, including its body. */
-const timeoutSeconds = 5
 /** How much clocks may differ. */
 const toleranceSeconds = 30
-/** A longer response is refused. */
-const maxResponseBytes = 1024 * 1024
 /** How long the provider's metadata is used before it is read again. */
 const metadataLifetimeMilliseconds = 600_000
 
@@ -60,12 +58,14 @@ export interface Provider {
  */
 export function openProviders(
   { providers, site }: Pick<Config, 'providers' | 'site'>,
+  outbound: Outbound,
   log: Log,
 ): ReadonlyMap<string, Provider> {
-  return new Map(providers.map((settings) => [settings.name, openProvider(settings, site, log)]))
+  const fetch = fetchFrom(outbound)
+  return new Map(providers.map((settings) => [settings.name, openProvider(settings, site, fetch, log)]))
 }
 
-function openProvider(settings: ProviderSettings, site: Site, log: Log): Provider {
+function openProvider(settings: ProviderSettings, site: Site, fetch: oidc.CustomFetch, log: Log): Provider {
   let known: { client: oidc.Configuration; readAt: number } | undefined
   const discoveries = singleFlight<oidc.Configuration>()
 
@@ -73,7 +73,7 @@ function openProvider(settings: ProviderSettings, site: Site, log: Log): Provide
   async function client(): Promise<oidc.Configuration> {
     if (known && performance.now() - known.readAt < metadataLifetimeMilliseconds) return known.client
     try {
-      const read = await discoveries.share('metadata', () => discover(settings))
+      const read = await discoveries.share('metadata', () => discover(settings, fetch))
       known = { client: read, readAt: performance.now() }
       return read
     } catch (error) {
@@ -139,7 +139,7 @@ function openProvider(settings: ProviderSettings, site: Site, log: Log): Provide
   }
 }
 
-async function discover(settings: ProviderSettings): Promise<oidc.Configuration> {
+async function discover(settings: ProviderSettings, fetch: oidc.CustomFetch): Promise<oidc.Configuration> {
   const isLoopback = settings.issuer.startsWith('http:')
   return oidc.discovery(
     new URL(settings.issuer),
@@ -147,8 +147,7 @@ async function discover(settings: ProviderSettings): Promise<oidc.Configuration>
     { [oidc.clockTolerance]: toleranceSeconds },
     authenticate(settings.clientSecret),
     {
-      timeout: timeoutSeconds,
-      [oidc.customFetch]: boundedFetch,
+      [oidc.customFetch]: fetch,
       execute: [
         // Also checks the signature of ID tokens that come from the token endpoint.
         oidc.enableNonRepudiationChecks,
@@ -169,28 +168,25 @@ function authenticate(clientSecret: string): oidc.ClientAuth {
   }
 }
 
-/** Thrown when a provider cannot be reached. */
-class UnreachableError extends Error {
-  override readonly name = 'UnreachableError'
-}
-
-/** Reads the whole response with limits of time and size, because the library has no limit of size. */
-const boundedFetch: oidc.CustomFetch = async (url, options) => {
-  if (!isSecureUrl(url)) throw new oidc.ClientError('an endpoint of the provider is not secure')
-  try {
-    const { status, headers, body } = await fetch(url, options as RequestInit)
-    const chunks: Uint8Array[] = []
-    let size = 0
-    for await (const chunk of body ?? []) {
-      size += chunk.length
-      if (size > maxResponseBytes) throw new oidc.ClientError('a response of the provider is too large')
-      chunks.push(chunk)
+/**
+ * Returns the function through which the library sends its requests: the guarded client, with the bounds for providers. The
+ * operator has named the provider in the environment, so its endpoints may be on private hosts.
+ */
+function fetchFrom(outbound: Outbound): oidc.CustomFetch {
+  return async (url, { method, headers, body }) => {
+    const options = {
+      rights: { reachesPrivateHosts: true },
+      method,
+      headers,
+      ...(body != null && { body: body instanceof URLSearchParams ? body.toString() : (body as string) }),
     }
+    const response = await outbound.fetchBytes('provider', url, options)
+    const { status, bytes } = response
+    const fields = Object.entries(response.headers).flatMap(([name, values]) =>
+      [values ?? []].flat().map((value): [string, string] => [name, value]),
+    )
     const hasBody = ![204, 205, 304].includes(status)
-    return new Response(hasBody ? Buffer.concat(chunks) : null, { status, headers })
-  } catch (error) {
-    if (error instanceof oidc.ClientError) throw error
-    throw new UnreachableError('no response', { cause: error })
+    return new Response(hasBody ? new Uint8Array(bytes) : null, { status, headers: fields })
   }
 }
 
@@ -228,7 +224,7 @@ function explain(label: string, site: Site, error: unknown): ProviderError {
       error.error === 'invalid_client' ? 'It does not know this server’s client ID and secret. ' : ''
     return new ProviderError(502, `${label} refused this server. ${hint}Tell ${anAdministrator(site)}.`)
   }
-  if (causesOf(error).some((cause) => cause instanceof UnreachableError)) {
+  if (causesOf(error).some((cause) => cause instanceof OutboundError && cause.isUnreachable)) {
     return new ProviderError(503, `${label} does not respond at the moment. Try again later.`)
   }
   return new ProviderError(

@@ -117,7 +117,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(pictureRoutes)
   const outbound = openOutbound(context.config)
   app.addHook('onClose', outbound.close)
-  await app.register(accounts, context)
+  await app.register(accounts, { ...context, outbound })
   await app.register(oauthPages, context)
   await app.register(oauth, { ...context, db: pools.pull, lastUse })
   const readmes = openReadmeRenderer()

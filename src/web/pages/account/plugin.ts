@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { noPasswordHere } from '../../../accounts/passwords.ts'
 import { openProviders } from '../../../accounts/single-sign-on/providers.ts'
 import type { AppContext } from '../../../context.ts'
+import type { Outbound } from '../../../outbound/outbound.ts'
 import { PageError, wrongMethod } from '../../page-error.ts'
 import { leavingPagePolicy, pagePolicy, passkeyPolicy, servePages } from '../../page-scope.ts'
 import { refuseOtherMethods } from '../../unmatched-requests.ts'
@@ -23,11 +24,14 @@ import { personalTokenRoutes } from './personal-tokens-page.ts'
 import { sessionRoutes } from './sessions-page.ts'
 
 /** Accounts: sign-in, and the settings of the signed-in account. */
-export async function accounts(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function accounts(
+  app: FastifyInstance,
+  context: AppContext & { outbound: Outbound },
+): Promise<void> {
   await app.register(async (scope) => {
     // After a sign-in, an earlier consent may redirect the browser to the application at once.
     await servePages(scope, context.config, leavingPagePolicy)
-    const providers = openProviders(context.config, scope.log)
+    const providers = openProviders(context.config, context.outbound, scope.log)
     await refuseOtherMethods(scope, wrongMethod, async () => {
       await loginRoutes(scope, context)
       await secondStepRoutes(scope, context)
