@@ -9,7 +9,7 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import { prepareRegistration } from '../oauth/application-changes.ts'
 import { maxLogoBytes } from '../oauth/application-rules.ts'
 import { type JsonOptions, jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
-import { printResult, withBareDatabase } from './run.ts'
+import { printResult, theAccount, withBareDatabase, withDatabase } from './run.ts'
 
 interface NewOptions extends JsonOptions {
   name: string
@@ -59,6 +59,8 @@ export function newCommand(): Command {
 
 async function registerApplication(options: NewOptions): Promise<void> {
   const config = readConfig(process.env)
+  const { developer } = options
+  if (developer !== undefined) await withDatabase((db) => theAccount(db, developer))
   const { clientId, clientSecret, what, sql } = prepareRegistration(config, {
     name: options.name,
     description: options.description || null,
@@ -68,7 +70,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
     logo: await readLogo(options.logo),
     scopes: options.scope,
     resourceScope: options.resourceScope,
-    developer: options.developer ?? null,
+    developer: developer ?? null,
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
   })

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { imageTypeOf } from './image-type.ts'
+import { skeletonOf } from './lookalikes.ts'
 
 /** How this installation shows itself to people: the settings SITE_NAME, SITE_LOGO and SITE_CONTACT. */
 export interface Site {
@@ -46,15 +47,11 @@ export function anAdministrator({ contact }: Pick<Site, 'contact'>): string {
   return contact === null ? 'an administrator' : `an administrator (${contact})`
 }
 
-/** Returns whether a name reads like the name of the installation, its host, or svc. Applications may not have it. */
+/** Returns whether a name looks like the name of the installation, its host, or svc. Applications may not have it. */
 export function isNameOfSite(
   name: string,
   { baseUrl, site }: { baseUrl: string; site: Pick<Site, 'name'> },
 ): boolean {
-  const letters = (text: string) =>
-    text
-      .normalize('NFKD')
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}]/gu, '')
-  return ['svc', site.name ?? 'svc', new URL(baseUrl).hostname].some((own) => letters(own) === letters(name))
+  const own = ['svc', site.name ?? 'svc', new URL(baseUrl).hostname]
+  return own.map(skeletonOf).includes(skeletonOf(name))
 }

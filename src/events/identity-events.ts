@@ -50,7 +50,8 @@ const nameOf = (id: string, username: string) =>
 /** SQL for the columns of an identity event `e`, with `eventJoins`. */
 export const identityColumns = `e.id, e.happened_at as "happenedAt", e.action, ${nameOf('e.account_id', 'u.username')} as username,
             c.name as application, c.client_id as "clientId", ${nameOf('e.actor_id', 'a.username')} as actor, e.via,
-            host(e.address) as ip, e.user_agent as "userAgent", e.request_id as "requestId", e.details`
+            host(e.address) as ip, e.user_agent as "userAgent", e.request_id as "requestId",
+            named_details(e.details) as details`
 
 /** SQL that tells whether an event `e` is an identity event. Ids are unique among these. */
 export const isIdentityEvent = 'e.repository_id is null and e.group_id is null'

@@ -6,7 +6,7 @@ import { keepsMigrations, writeAndApplyMigration } from '../database/operator-mi
 import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeClientId, makeSecret } from '../domain/secrets.ts'
-import { listMistakes } from './application-rules.ts'
+import { findLookalike, listMistakes } from './application-rules.ts'
 import {
   type ApplicationChanges,
   renderChangeSeed,
@@ -19,6 +19,7 @@ import {
   type Application,
   type ApplicationStatus,
   findApplicationByClientId,
+  listApplicationNames,
   type NewApplication,
   setApplicationStatus,
 } from './applications.ts'
@@ -94,7 +95,8 @@ export class UnacceptableChange extends Error {}
 
 /**
  * Changes an application at once (`applyChange`). Existing grants lose removed scopes. Returns null for an unknown client
- * id. Throws `UnacceptableChange` with a message for each broken limit.
+ * id. Throws `UnacceptableChange` with a message for each broken limit, and for a new name that looks like that of another
+ * application.
  */
 export async function changeApplication(
   db: pg.Pool,
@@ -110,6 +112,7 @@ export async function changeApplication(
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
   }
+  if (after.name !== before.name) await requireDistinctName(db, after)
   await requireDeveloper(db, changes.developer ?? null)
   const sql = renderChangeSeed(before, changes)
   const migration = await applyChange(db, config, by, `set_${slugOf(before)}`, sql)
@@ -168,7 +171,8 @@ export function prepareRegistration(config: Config, form: RegistrationForm): Pre
 
 /**
  * Registers an application at once (`applyChange`). Returns its client id and secret, and the path of the migration; null
- * without one. Throws `UnacceptableChange` with a sentence for each broken limit, and for an unknown developer.
+ * without one. Throws `UnacceptableChange` with a sentence for each broken limit, for a name that looks like that of another
+ * application, and for an unknown developer.
  */
 export async function registerApplication(
   db: pg.Pool,
@@ -177,8 +181,20 @@ export async function registerApplication(
   form: RegistrationForm,
 ): Promise<Pick<PreparedRegistration, 'clientId' | 'clientSecret'> & { migration: string | null }> {
   const { clientId, clientSecret, what, sql } = prepareRegistration(config, form)
+  await requireDistinctName(db, { clientId, name: form.name })
   await requireDeveloper(db, form.developer ?? null)
   return { clientId, clientSecret, migration: await applyChange(db, config, by, what, sql) }
+}
+
+async function requireDistinctName(
+  db: pg.Pool,
+  application: Pick<Application, 'clientId' | 'name'>,
+): Promise<void> {
+  const lookalike = findLookalike(application, await listApplicationNames(db))
+  if (lookalike === null) return
+  throw new UnacceptableChange(
+    `People could take this name for that of the application “${lookalike}”. Choose another name.`,
+  )
 }
 
 async function requireDeveloper(db: pg.Pool, username: string | null): Promise<void> {

@@ -1,4 +1,5 @@
 import { imageTypeOf } from '../domain/image-type.ts'
+import { mixesScripts, skeletonOf } from '../domain/lookalikes.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { isScope } from '../domain/scopes.ts'
 import { isNameOfSite, type Site } from '../domain/site.ts'
@@ -30,6 +31,7 @@ export function listMistakes(
     name.trim() === '' && 'the name is empty',
     tooLong('name', name, registrationLimits.name),
     !isPlainText(name) && 'the name has control characters',
+    mixesScripts(name) && 'a word of the name has letters of two scripts, such as Latin and Cyrillic',
     isNameOfSite(name, config) && 'the name is that of this site',
     description !== null && tooLong('description', description, registrationLimits.description),
     description !== null &&
@@ -45,6 +47,19 @@ export function listMistakes(
     logo !== null && logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
     logo !== null && imageTypeOf(logo) === null && 'the logo is not a PNG, JPEG, GIF or WebP image',
   ].filter((mistake) => typeof mistake === 'string')
+}
+
+/**
+ * Returns the name of another application for which people could take this name on the consent page. Null when there is
+ * none. It applies to what administrators register and rename, not to seeds: an operator has read those (SPEC 2.1).
+ */
+export function findLookalike(
+  { clientId, name }: { clientId: string | null; name: string },
+  others: readonly { clientId: string; name: string }[],
+): string | null {
+  const skeleton = skeletonOf(name)
+  const other = others.find((one) => one.clientId !== clientId && skeletonOf(one.name) === skeleton)
+  return other?.name ?? null
 }
 
 function tooLong(what: string, text: string, most: number): string | false {

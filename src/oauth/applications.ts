@@ -135,6 +135,14 @@ export async function listApplications(
   return rows
 }
 
+/** Lists the names of all applications. Administrators register them, so there are few. */
+export async function listApplicationNames(db: Queryable): Promise<Pick<Application, 'clientId' | 'name'>[]> {
+  const { rows } = await db.query<Pick<Application, 'clientId' | 'name'>>(
+    'select client_id as "clientId", name from application order by id',
+  )
+  return rows
+}
+
 /** The maximum number of applications of a developer that are listed. */
 const maxOfDeveloper = 100
 

@@ -148,6 +148,14 @@ describe('svc application', () => {
     expect(await svc.fail('application', 'new', ...words)).toContain(message)
   })
 
+  it('new refuses a developer that does not exist, and writes no file', async () => {
+    const migrations = svc.environment['MIGRATIONS_DIR'] ?? ''
+    const before = await readdir(migrations)
+    const words = ['application', 'new', ...registration({ '--developer': 'nobody' })]
+    expect(await svc.fail(...words)).toBe('svc: There is no account "nobody".')
+    expect(await readdir(migrations)).toEqual(before)
+  })
+
   it('new names every mistake at once, and leaves no file behind', async () => {
     const before = await readdir(String(svc.environment['MIGRATIONS_DIR']))
     const words = registration({ '--name': '', '--website': 'x', '--redirect-uri': 'y' })

@@ -1,10 +1,14 @@
 import { describe, expect, it } from 'vitest'
+import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { invite } from '../../src/accounts/invite.ts'
+import { readConfig } from '../../src/config.ts'
 import { operator } from '../../src/domain/principal.ts'
+import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { requireFactorOfMembers } from '../../src/groups/factor-requirement.ts'
 import { setRepository } from '../../src/groups/group-lifecycle.ts'
 import { changeMember } from '../../src/groups/membership.ts'
+import { changeApplication } from '../../src/oauth/application-changes.ts'
 import { claimVendorByHand } from '../../src/upstreams/claims.ts'
 import { setUpstream } from '../../src/upstreams/configure.ts'
 import { aGroup, anAccount, aRepository } from '../support/actors.ts'
@@ -92,5 +96,31 @@ describe('the events of a change have the old and the new value', () => {
     expect(await detailsOf({ applicationId: application.id, action: 'application-changed' })).toEqual([
       { changed: ['name'], name: 'Other', from: { name: expect.any(String) } },
     ])
+  })
+
+  it('of the developer of an application, with usernames and without the name of a deleted account', async () => {
+    const config = readConfig({ BASE_URL: 'https://svc.example.com' })
+    const { id: applicationId, clientId } = await anApplication(t.db)
+    const [first, second] = [await anAccount(t.db), await anAccount(t.db)]
+    for (const developer of [first.username, second.username, null]) {
+      await changeApplication(t.db, config, operator, clientId, { developer })
+    }
+    const seen = async () => {
+      const filter = { applicationId, action: 'application-changed' } as const
+      const events = await listIdentityEvents(t.db, filter, { after: null, limit: 10 })
+      return events.map(({ details }) => details).toReversed()
+    }
+    const changed = ['developer']
+    expect(await seen()).toEqual([
+      { changed, developer: first.username, from: { developer: null } },
+      { changed, developer: second.username, from: { developer: first.username } },
+      { changed, developer: null, from: { developer: second.username } },
+    ])
+    await deleteAccount(t.db, operator, first, 'refuse')
+    expect((await seen())[0]).toEqual({
+      changed,
+      developer: 'deleted account',
+      from: { developer: null },
+    })
   })
 })

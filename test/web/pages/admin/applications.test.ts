@@ -210,7 +210,8 @@ describe('/admin/applications of an operator who keeps migrations', () => {
     ['no website', { website: '' }, pixel, 'the website is not an http or https URL'],
     ['no scope', { scope: [] }, pixel, 'no scope is chosen'],
     ['an unknown scope', { scope: 'repo-code:x' }, pixel, 'a scope is not known'],
-    ['a scope twice', { scope: ['repo-code:r', 'repo-code:r'] }, pixel, 'This breaks a rule'],
+    ['letters of two scripts', { name: 'Вuild Bot' }, pixel, 'a word of the name has letters of two scripts'],
+    ['a scope twice', { name: 'Twice', scope: ['repo-code:r', 'repo-code:r'] }, pixel, 'This breaks a rule'],
     ['no logo', {}, null, 'the logo is missing'],
     ['a logo that is no image', {}, Buffer.from('text'), 'the logo is not a PNG'],
     ['a large logo', {}, Buffer.concat([pixel, Buffer.alloc(1_048_577)]), 'the logo has more than 1048576'],
@@ -340,6 +341,24 @@ describe('/admin/applications of an operator who keeps no migrations', () => {
     await post(t.app, `${url}/delete`, cookie, { csrf_token, confirmed: 'Better Bot' })
     expect(await found()).toBeNull()
     expect(existsSync(join(t.config.dataDir, 'migrations'))).toBe(false)
+  })
+
+  it('refuses a name for which people could take that of another application, unless a seed has it', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const seeded = { name: 'Ledger Sync' }
+    await anApplication(t.db, seeded)
+    const twin = await anApplication(t.db, seeded)
+    const refusal = 'People could take this name for that of the application “Ledger Sync”.'
+    const lookalike = { ...registrationFields, csrf_token, name: 'Iedger-sync' }
+    const registered = await postFile(t, '/admin/applications/new', cookie, lookalike)
+    expect([registered.statusCode, registered.body.includes(refusal)]).toEqual([400, true])
+
+    const { clientId } = await anApplication(t.db, { name: 'Other' })
+    const rename = (id: string, name: string) =>
+      post(t.app, `/admin/applications/${id}/edit`, cookie, { ...registrationFields, csrf_token, name })
+    const renamed = await rename(clientId, 'Iedger-sync')
+    expect([renamed.statusCode, renamed.body.includes(refusal)]).toEqual([400, true])
+    expect((await rename(twin.clientId, 'Ledger Sync')).statusCode).toBe(303)
   })
 
   it('refuses a developer that does not exist', async () => {
