@@ -150,7 +150,7 @@ type Step = readonly [what: string, path: string]
 const endSessions: Step = ['End the sessions that you do not know', '/settings/sessions']
 const changePassword: Step = [
   'Change your password, which ends all other sessions',
-  '/settings/account#password',
+  '/settings/account/password',
 ]
 /** For somebody who no longer knows the password. */
 const resetPassword: Step = ['Set a new password, which ends all sessions', '/password-reset']
@@ -166,7 +166,7 @@ const remedies: Record<string, Step> = {
   'identity-linked': ['Unlink the provider', '/settings/account#identities'],
   'identity-unlinked': ['Link your own account at the provider again', '/settings/account#identities'],
   'consent-given': ['Withdraw the authorization', '/settings/authorizations'],
-  'email-changed': ['Change the email address back', '/settings/account#sign-in'],
+  'email-changed': ['Change the email address back', '/settings/account/sign-in'],
 }
 
 /** Returns what to do if somebody else did something in the account, one step in each line. */

@@ -110,7 +110,7 @@ describe('the profile at /settings/account', () => {
   it('changes the display name', async () => {
     const { account, send, open } = await aVisitor()
     expect((await send('/settings/account/profile', { display_name: ' Ann <Lee> ' })).statusCode).toBe(303)
-    expect((await open('/settings/account')).body).toContain('value="Ann &lt;Lee&gt;"')
+    expect((await open('/settings/account')).body).toContain('<td>Ann &lt;Lee&gt;</td>')
     expect(await findAccountDetails(t.db, account.username)).toMatchObject({ displayName: 'Ann <Lee>' })
     const long = await send('/settings/account/profile', { display_name: 'x'.repeat(101) })
     expect(long.body).toContain(`name="display_name" value="${'x'.repeat(101)}"`)

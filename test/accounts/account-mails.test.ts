@@ -405,7 +405,7 @@ describe('security notices', () => {
 
   const steps = (mail?: ReceivedMail) => mail?.text.match(/^\d\. .*$/gm)
   const changePassword =
-    'Change your password, which ends all other sessions: https://svc.example.com/settings/account#password'
+    'Change your password, which ends all other sessions: https://svc.example.com/settings/account/password'
   const tell = 'Tell an administrator.'
 
   it.each<[string, string, string, object?]>([
@@ -473,7 +473,7 @@ describe('security notices', () => {
     expect(await subjectsTo(email)).toEqual(['Your email address was changed (svc.example.com)'])
     expect(server.received.map(({ text }) => text).join()).toContain(`${email} → ${second}`)
     const [notice] = server.received.filter(({ recipients }) => recipients.includes(email))
-    const undo = 'Change the email address back: https://svc.example.com/settings/account#sign-in'
+    const undo = 'Change the email address back: https://svc.example.com/settings/account/sign-in'
     expect(steps(notice)).toEqual([`1. ${undo}`, `2. ${changePassword}`, `3. ${tell}`])
     await changeAccount(t.db, operator, id, { email: third })
     expect((await mailsTo(email)).length).toBe(1)

@@ -34,7 +34,8 @@ describe('/settings/account', () => {
   })
 
   it('promises the reservation of the last ten former usernames only', async () => {
-    const { page } = await anOpenPage()
+    const { cookie: own } = await anOpenPage()
+    const page = await t.app.inject({ url: '/settings/account/sign-in', headers: { cookie: own } })
     expect(page.body).toContain('This applies to your last ten former usernames.')
     const cookie = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
     const { username } = await anAccount(t.db)

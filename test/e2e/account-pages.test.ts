@@ -101,6 +101,7 @@ describe.skipIf(!hasBrowser)(
     it('changes the password and stays signed in', async () => {
       const { page } = await aVisitor()
       await page.getByRole('navigation', { name: 'Settings' }).getByRole('link', { name: 'Account' }).click()
+      await page.getByRole('link', { name: 'Change password' }).click()
       await page.getByLabel('Current password').fill(password)
       await page.getByLabel('New password', { exact: true }).fill('another long password')
       await page.getByLabel('New password again').fill('another long password')
@@ -133,6 +134,7 @@ describe.skipIf(!hasBrowser)(
           '/settings/tokens',
           '/settings/tokens/new',
           '/settings/account',
+          '/settings/account/password',
           '/settings/sessions',
           '/settings/security',
           '/settings/authorizations',

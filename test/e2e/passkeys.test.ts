@@ -87,7 +87,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     const shown = await page.getByLabel('The recovery codes').textContent()
     expect(await readFile(await download.path(), 'utf8')).toContain(`\n${shown?.trim()}\n`)
     await page.getByRole('link', { name: 'Done, I have copied them' }).click()
-    await page.getByRole('heading', { name: 'Laptop' }).waitFor()
+    await page.getByRole('rowheader', { name: 'Laptop' }).waitFor()
     await menuOf(page).click()
     await press(page, 'Sign out')
     await page.getByRole('link', { name: 'Sign in' }).waitFor()
@@ -95,7 +95,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   }
 
   const username = async (page: Page) => {
-    await page.goto('/settings/account')
+    await page.goto('/settings/account/sign-in')
     return page.getByLabel('Username', { exact: true }).inputValue()
   }
   const actionsOf = async (accountId: string) =>
@@ -159,7 +159,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await press(page, 'Add a passkey')
     await page.getByRole('status').filter({ hasText: 'The passkey “Laptop” was added.' }).waitFor()
     await page.reload()
-    await page.getByRole('heading', { name: 'Laptop' }).waitFor()
+    await page.getByRole('rowheader', { name: 'Laptop' }).waitFor()
     expect(await page.getByRole('status').count()).toBe(0)
   })
 
@@ -178,6 +178,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
 
     await setProofAge(t.db, account, '1 hour')
     await page.goto('/settings/second-factor')
+    await page.getByLabel('Actions for Laptop').click()
     await page.getByRole('link', { name: 'Remove Laptop' }).click()
     await press(page, 'Remove')
     await page.getByText('What you filled in is kept for 15 minutes').waitFor()
@@ -209,6 +210,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByText('Only a second factor: it cannot replace the password.').waitFor()
     // It can be removed, because it is no way to sign in.
     await removePassword(t.db, account)
+    await page.getByLabel('Actions for Laptop').click()
     await page.getByRole('link', { name: 'Remove Laptop' }).click()
     await press(page, 'Remove')
     await page.getByText('The passkey was removed').waitFor()
@@ -226,6 +228,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await menuOf(page).waitFor()
     expect(await canSignIn(account.id)).toEqual([true])
     await page.goto('/settings/second-factor')
+    await page.getByLabel('Actions for Laptop').click()
     await page.getByRole('link', { name: 'Remove Laptop' }).click()
     await press(page, 'Remove')
     await page.getByText('This passkey is your only way to sign in').waitFor()

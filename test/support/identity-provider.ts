@@ -224,7 +224,7 @@ export class Walker {
 /** The username of the account that a browser is signed in to; null when it is signed out. */
 export async function usernameOf(walker: Walker): Promise<string | null> {
   const page = await walker.open('/settings/account')
-  return /name="username" value="([^"]+)"/.exec(page.body)?.[1] ?? null
+  return /Signed in as <strong>([^<]+)</.exec(page.body)?.[1] ?? null
 }
 
 /** The text of the problem that a page shows; null without one. */

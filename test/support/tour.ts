@@ -222,9 +222,13 @@ function personal({ application }: TourData): Stop[] {
     ...by('ann', {
       account: '/settings/account',
       'account-refused': [
-        '/settings/account',
+        '/settings/account/password',
         (page) => submit(page, { 'Current password': 'no', 'New password': 'x' }, 'Change password'),
       ],
+      'account-menu': ['/settings/account', (page) => page.getByLabel('Actions for your account').click()],
+      'account-profile': '/settings/account/profile',
+      'account-username': '/settings/account/sign-in',
+      'account-delete': '/settings/account/delete',
       'second-factor': '/settings/second-factor',
       security: '/settings/security',
       sessions: '/settings/sessions',
@@ -296,6 +300,7 @@ function personal({ application }: TourData): Stop[] {
         },
       ],
       'second-factor-on': '/settings/second-factor',
+      'totp-remove': '/settings/second-factor/totp/remove',
       'group-second-factor-choice': `${longGroup}/-/settings/second-factor`,
       'passkey-new': '/settings/second-factor/passkeys/new',
     }),

@@ -94,13 +94,14 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     const eve = new Walker(t)
     expect((await eve.signIn(acme, 'eve-of-admins')).statusCode).toBe(303)
     const page = await eve.open('/settings/account')
-    expect(page.body).not.toContain('new_password')
+    expect(page.body).not.toContain('/settings/account/password')
+    expect((await eve.open('/settings/account/password')).statusCode).toBe(403)
     const fields = { csrf_token: csrfTokenIn(page), current_password: password, new_password: password }
     expect((await eve.post('/settings/account/password', fields)).statusCode).toBe(403)
     const root = await anAccount(t.db, { isAdmin: true })
     const cookie = await signIn(t.app, root)
     const own = await t.app.inject({ url: '/settings/account', headers: { cookie } })
-    expect(own.body).toContain('new_password')
+    expect(own.body).toContain('/settings/account/password')
   })
 })
 

@@ -24,7 +24,7 @@ describe('the frame of every page', () => {
   it('keeps the menu of the signed-in person on error pages', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
-    for (const url of ['/no-such-group', '/a/b/c/d/e', '/settings/account/password', '/?q=a&q=b']) {
+    for (const url of ['/no-such-group', '/a/b/c/d/e', '/settings/account/verification', '/?q=a&q=b']) {
       const { body, statusCode } = await look(url, cookie)
       expect(statusCode).toBeGreaterThanOrEqual(400)
       expect(body).toContain(`Signed in as ${account.username}`)

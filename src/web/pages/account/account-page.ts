@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { changePassword } from '../../../accounts/account-lifecycle.ts'
-import { type AccountDetails, findAccountDetails } from '../../../accounts/accounts.ts'
+import type { AccountDetails } from '../../../accounts/accounts.ts'
 import {
   findPasswordProblem,
   mayUsePassword,
@@ -9,11 +9,7 @@ import {
   noPasswordHere,
 } from '../../../accounts/passwords.ts'
 import { endSessions, type Session } from '../../../accounts/sessions.ts'
-import {
-  findConfirmationWays,
-  type Identity,
-  listIdentities,
-} from '../../../accounts/single-sign-on/identities.ts'
+import { type Identity, listIdentities } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
 import { clearCookie } from '../../cookies.ts'
 import { readForm, text } from '../../forms.ts'
@@ -23,42 +19,60 @@ import { confirmationPage, page } from '../../pages.ts'
 import { principalOf } from '../../principal.ts'
 import { anybody, signedIn } from '../../visit.ts'
 import { confirmPassword, startSession } from '../sign-in/sign-in.ts'
-import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
+import { hasPassword, ownDetails, profileRoutes } from './profile-routes.ts'
 
 const accountPage = page<{
-  about: AccountDetails | null
-  problem: string | null
-  /** The problem of a form other than the password form. */
-  profileProblem: ProfileProblem | null
+  about: AccountDetails
   /** Whether svc sends mails. */
   hasMail: boolean
-  minPasswordCharacters: number
   /** The linked accounts at sign-in providers, and the providers that can be linked. */
   identities: Identity[]
   linkable: readonly { name: string; label: string }[]
   /** Returns the label of a configured provider. Undefined for other issuers. */
   labelOf: (issuer: string) => string | undefined
-  mayUsePassword: boolean
-  /** False for an account that was created by a sign-in with a provider. */
+  /** Whether there is a password to change. */
   hasPassword: boolean
 }>('accounts/account')
+const passwordPage = page<{ minPasswordCharacters: number; problem: string | null }>('accounts/password')
 
+const passwordUrl = '/settings/account/password'
 const PasswordForm = z.object({ current_password: text, new_password: text, repeated_password: text })
 
-/** `/settings/account`: profile, password, signing out everywhere, export and deletion. */
+/**
+ * `/settings/account`: what is known about the account, with a page below it for each form: its profile, username and
+ * email, password and deletion.
+ */
 export async function accountRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
   app.get(
     '/settings/account',
     signedIn(context, async ({ session }, _request, reply) => {
-      return showAccount(context, reply, session, { problem: null })
+      const identities = await listIdentities(db, session.account.id)
+      const linked = new Set(identities.map(({ issuer }) => issuer))
+      return accountPage(reply, session, {
+        about: await ownDetails(context, session),
+        hasMail: config.mail !== null,
+        identities,
+        linkable: config.providers.filter(({ issuer }) => !linked.has(issuer)),
+        labelOf: (issuer) => config.providers.find((provider) => provider.issuer === issuer)?.label,
+        hasPassword: mayUsePassword(config, session.account.isAdmin) && (await hasPassword(context, session)),
+      })
+    }),
+  )
+
+  app.get(
+    passwordUrl,
+    signedIn(context, async ({ session }, _request, reply) => {
+      if (!mayUsePassword(config, session.account.isAdmin)) throw new PageError(403, noPasswordHere(config))
+      if (!(await hasPassword(context, session))) return reply.redirect('/settings/account', 303)
+      return showPassword(reply, session, null)
     }),
   )
 
   app.post(
-    '/settings/account/password',
-    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
+    passwordUrl,
+    signedIn(context, { form: passwordUrl }, async ({ session, by }, request, reply) => {
       if (!mayUsePassword(config, session.account.isAdmin)) throw new PageError(403, noPasswordHere(config))
       const form = readForm(PasswordForm, request)
       const chosen = form.new_password
@@ -66,19 +80,19 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
       const problem =
         findPasswordProblem(chosen, session.account.username) ??
         (isRepeated ? null : 'The two new passwords are not the same.')
-      if (problem) return showAccount(context, reply.code(400), session, { problem })
+      if (problem) return showPassword(reply.code(400), session, problem)
 
       const checked = await confirmPassword(db, session.account.id, form.current_password)
       if ('problem' in checked) {
         reply.code(checked.status).headers(checked.headers)
         const message = checked.status === 403 ? 'Your current password is wrong.' : checked.problem
-        return showAccount(context, reply, session, { problem: message })
+        return showPassword(reply, session, message)
       }
       const changed = await changePassword(db, by, checked, chosen)
       const newSession = changed && (await startSession(context, request, reply, changed, null))
       if (newSession === null) {
         const message = 'The password was changed a moment ago. Sign in with the new one.'
-        return showAccount(context, reply.code(409), session, { problem: message })
+        return showPassword(reply.code(409), session, message)
       }
       const notice = 'Your password was changed, and every other browser was signed out.'
       leaveNotice(request, reply, config, notice, newSession)
@@ -86,9 +100,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     }),
   )
 
-  await profileRoutes(app, context, (reply, session, profileProblem) =>
-    showAccount(context, reply, session, { problem: null, profileProblem }),
-  )
+  await profileRoutes(app, context)
 
   app.get(
     '/settings/account/sign-out-everywhere',
@@ -119,29 +131,6 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
   )
 }
 
-async function showAccount(
-  { config, db }: AppContext,
-  reply: FastifyReply,
-  session: Session,
-  shown: {
-    problem: string | null
-    profileProblem?: ProfileProblem
-  },
-): Promise<FastifyReply> {
-  const about = await findAccountDetails(db, session.account.username)
-  const identities = await listIdentities(db, session.account.id)
-  const { hasPassword } = await findConfirmationWays(db, session.account.id)
-  const linked = new Set(identities.map(({ issuer }) => issuer))
-  return accountPage(reply, session, {
-    identities,
-    hasPassword,
-    linkable: config.providers.filter(({ issuer }) => !linked.has(issuer)),
-    labelOf: (issuer) => config.providers.find((provider) => provider.issuer === issuer)?.label,
-    mayUsePassword: mayUsePassword(config, session.account.isAdmin),
-    profileProblem: null,
-    ...shown,
-    about,
-    hasMail: config.mail !== null,
-    minPasswordCharacters,
-  })
+function showPassword(reply: FastifyReply, session: Session, problem: string | null): FastifyReply {
+  return passwordPage(reply, session, { minPasswordCharacters, problem })
 }

@@ -39,8 +39,6 @@ const factorPage = page<{
   allowsPasskeys: boolean
   /** Who requires a second factor, now or after a grace period. */
   requirements: FactorRequirement[]
-  /** False for an account that was created by a sign-in with a provider. */
-  hasPassword: boolean
   /** Whether the person must add a second factor before they can open other pages. */
   mustEnrol: boolean
   returnId: string
@@ -49,11 +47,17 @@ const factorPage = page<{
 const enrolPage = page<{ enrolment: Enrolment; returnId: string; problem: string | null }>(
   'accounts/enrol-totp',
 )
+const removePage = page<{
+  /** False for an account that was created by a sign-in with a provider. */
+  hasPassword: boolean
+  problem: string | null
+}>('accounts/remove-totp')
 /** The problem with a removal of the last second factor while one is required. */
 export const lastRequiredFactor = 'A second factor is required. Add another one first.'
 /** Shows new recovery codes, once. */
 export const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
 
+const removeUrl = `${factorHome}/totp/remove`
 const ReturnQuery = z.object({ return: text })
 const CodeForm = z.object({ code: text, return: text })
 const RemoveForm = z.object({ current_password: text, code: text })
@@ -125,23 +129,24 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     ),
   )
 
+  app.get(
+    removeUrl,
+    signedIn(context, { mayLackFactor: true }, async ({ session }, _request, reply) => {
+      const { totpSince } = await findFactors(db, session.account.id)
+      return totpSince ? showRemoval(reply, session, null) : reply.redirect(factorHome, 303)
+    }),
+  )
+
   app.post(
-    `${factorHome}/totp/remove`,
-    signedIn(context, { form: factorHome, mayLackFactor: true }, async ({ session, by }, request, reply) => {
+    removeUrl,
+    signedIn(context, { form: removeUrl, mayLackFactor: true }, async ({ session, by }, request, reply) => {
       const refused = await refuseRemoval(context, request, { session, by })
-      if (refused)
-        return showFactors(
-          context,
-          request,
-          reply.code(refused.status).headers(refused.headers),
-          session,
-          refused.problem,
-        )
+      if (refused) {
+        return showRemoval(reply.code(refused.status).headers(refused.headers), session, refused.problem)
+      }
       const { id } = session.account
       const outcome = await removeTotp(db, by, id, config.requireSecondFactor.of)
-      if (outcome === 'required') {
-        return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
-      }
+      if (outcome === 'required') return showRemoval(reply.code(409), session, lastRequiredFactor)
       leaveNotice(request, reply, config, 'The authenticator app was removed.')
       return reply.redirect(factorHome, 303)
     }),
@@ -169,6 +174,15 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
       },
     ),
   )
+
+  async function showRemoval(
+    reply: FastifyReply,
+    session: Session,
+    problem: string | null,
+  ): Promise<FastifyReply> {
+    const { hasPassword } = await findConfirmationWays(db, session.account.id)
+    return removePage(reply, session, { hasPassword, problem })
+  }
 }
 
 /**
@@ -207,7 +221,6 @@ export async function showFactors(
     passkeys: await listPasskeys(db, session.account.id),
     allowsPasskeys: allowsPasskeys(config),
     requirements: await listRequirements(db, session.account, config.requireSecondFactor),
-    hasPassword: (await findConfirmationWays(db, session.account.id)).hasPassword,
     mustEnrol: session.lacksFactor,
     returnId,
     problem,

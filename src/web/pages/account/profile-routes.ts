@@ -7,7 +7,7 @@ import {
   revokeAllAccess,
   updateAccount,
 } from '../../../accounts/account-lifecycle.ts'
-import type { AccountChanges } from '../../../accounts/accounts.ts'
+import { type AccountChanges, type AccountDetails, findAccountDetails } from '../../../accounts/accounts.ts'
 import { verificationMail } from '../../../accounts/email-verifications.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
@@ -20,22 +20,32 @@ import { queueMail } from '../../../mail/mail-queue.ts'
 import { clearCookie } from '../../cookies.ts'
 import { readForm, text } from '../../forms.ts'
 import { leaveFarewell, leaveNotice } from '../../notice.ts'
-import { confirmationPage } from '../../pages.ts'
+import { PageError } from '../../page-error.ts'
+import { confirmationPage, page } from '../../pages.ts'
 import { requireConfirmation, signedIn, type Visit } from '../../visit.ts'
 import { confirmPassword } from '../sign-in/sign-in.ts'
 
-/** The problem of a form, and which form has it. */
-export interface ProfileProblem {
-  form: 'profile' | 'sign-in' | 'delete'
-  problem: string
-  /** What the person entered in the form, except the password. */
-  entered?: { displayName: string } | { username: string; email: string }
+const profilePage = page<{ displayName: string; problem: string | null }>('accounts/profile')
+const signInPage = page<{
+  about: AccountDetails
+  /** What the fields have. */
+  shown: { username: string; email: string }
+  /** Whether svc sends mails. */
+  hasMail: boolean
+  /** False for an account that was created by a sign-in with a provider. */
+  hasPassword: boolean
+  problem: string | null
+}>('accounts/username-and-email')
+const deletePage = page<{
+  hasPassword: boolean
   /** Whether the person must choose what happens to groups that have no other admin. */
-  asksForGroups?: true
-}
+  asksForGroups: boolean
+  problem: string | null
+}>('accounts/delete-account')
 
-/** Shows the account page with a problem. */
-type ShowProblem = (reply: FastifyReply, session: Session, problem: ProfileProblem) => Promise<FastifyReply>
+const profileUrl = '/settings/account/profile'
+const signInUrl = '/settings/account/sign-in'
+const deleteUrl = '/settings/account/delete'
 
 const trimmed = text.transform((value) => value.trim())
 const ProfileForm = z.object({ display_name: trimmed })
@@ -47,44 +57,51 @@ const DeleteForm = z.object({
   leave_groups: text,
 })
 
-/** The parts of `/settings/account` that are not the password: profile, export and deletion. */
-export async function profileRoutes(
-  app: FastifyInstance,
-  context: AppContext,
-  showProblem: ShowProblem,
-): Promise<void> {
+/** The pages and acts below `/settings/account` that are not the password: profile, export and deletion. */
+export async function profileRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
+  app.get(
+    profileUrl,
+    signedIn(context, async ({ session }, _request, reply) => {
+      const { displayName } = await ownDetails(context, session)
+      return profilePage(reply, session, { displayName, problem: null })
+    }),
+  )
+
   app.post(
-    '/settings/account/profile',
-    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
+    profileUrl,
+    signedIn(context, { form: profileUrl }, async ({ session, by }, request, reply) => {
       const { display_name: displayName } = readForm(ProfileForm, request)
       const isPlain = isPlainText(displayName)
       const problem = isPlain
         ? await change({ session, by }, { displayName })
         : 'A name must be one line of text.'
-      if (problem) {
-        return showProblem(reply.code(400), session, { form: 'profile', problem, entered: { displayName } })
-      }
+      if (problem) return profilePage(reply.code(400), session, { displayName, problem })
       leaveNotice(request, reply, config, 'Your profile was saved.')
       return reply.redirect('/settings/account', 303)
     }),
   )
 
+  app.get(
+    signInUrl,
+    signedIn(context, async ({ session }, _request, reply) => showSignIn(reply, session, { problem: null })),
+  )
+
   app.post(
-    '/settings/account/sign-in',
-    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
+    signInUrl,
+    signedIn(context, { form: signInUrl }, async ({ session, by }, request, reply) => {
       const { username, email, current_password: password } = readForm(SignInForm, request)
       const entered = { username, email }
       const refused =
         (await refuseWithoutPassword(request, reply, session, password)) ??
         (await refuseManyMails(reply, session))
-      if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused, entered })
+      if (refused) return showSignIn(reply, session, { problem: refused, entered })
       const isPassword = password !== '' && password.toLowerCase() === username.toLowerCase()
       const problem = isPassword
         ? 'The password is the username. Choose another one.'
         : await change({ session, by }, { username: username.toLowerCase(), email: email || null })
-      if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem, entered })
+      if (problem) return showSignIn(reply.code(400), session, { problem, entered })
       leaveNotice(request, reply, config, 'Your username and email were saved.')
       return reply.redirect('/settings/account', 303)
     }),
@@ -94,7 +111,7 @@ export async function profileRoutes(
     '/settings/account/verification',
     signedIn(context, { form: '/settings/account' }, async ({ session }, request, reply) => {
       const refused = await refuseManyMails(reply, session)
-      if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
+      if (refused) return showSignIn(reply, session, { problem: refused })
       const isQueued = await queueMail(db, config, verificationMail, { accountId: session.account.id })
       const notice = isQueued
         ? 'The mail is being sent. Open its link to verify the address.'
@@ -126,7 +143,7 @@ export async function profileRoutes(
         fields: {},
         button: 'Revoke all',
         ask: null,
-        back: '/settings/account#tokens',
+        back: '/settings/account',
       })
     }),
   )
@@ -146,32 +163,64 @@ export async function profileRoutes(
     }),
   )
 
+  app.get(
+    deleteUrl,
+    signedIn(context, async ({ session }, _request, reply) => showDelete(reply, session, { problem: null })),
+  )
+
   app.post(
-    '/settings/account/delete',
-    signedIn(context, { form: '/settings/account' }, async ({ session, by }, request, reply) => {
+    deleteUrl,
+    signedIn(context, { form: deleteUrl }, async ({ session, by }, request, reply) => {
       const { account } = session
       const form = readForm(DeleteForm, request)
       if (form.username !== account.username) {
         const problem = 'Type your username to confirm that you want to delete your account.'
-        return showProblem(reply.code(400), session, { form: 'delete', problem })
+        return showDelete(reply.code(400), session, { problem })
       }
       const refused = await refuseWithoutPassword(request, reply, session, form.current_password)
-      if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
+      if (refused) return showDelete(reply, session, { problem: refused })
       const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
       const chosen = await chooseHeir(db, account.username, choice)
       if (typeof chosen === 'string') {
-        return showProblem(reply.code(400), session, { form: 'delete', problem: chosen, asksForGroups: true })
+        return showDelete(reply.code(400), session, { problem: chosen, asksForGroups: true })
       }
       const { outcome, groups } = await deleteAccount(db, by, account, chosen.orphanedGroups)
       if (outcome === 'refused') {
         const problem = `You are the only admin of ${groups.join(', ')}. Choose below what happens to ${groups.length === 1 ? 'this group' : 'these groups'}.`
-        return showProblem(reply.code(409), session, { form: 'delete', problem, asksForGroups: true })
+        return showDelete(reply.code(409), session, { problem, asksForGroups: true })
       }
       clearCookie(reply, config, 'session')
       leaveFarewell(reply, config, 'account-deleted')
       return reply.redirect('/', 303)
     }),
   )
+
+  async function showSignIn(
+    reply: FastifyReply,
+    session: Session,
+    { problem, entered }: { problem: string | null; entered?: { username: string; email: string } },
+  ): Promise<FastifyReply> {
+    const about = await ownDetails(context, session)
+    return signInPage(reply, session, {
+      about,
+      shown: entered ?? { username: about.username, email: about.email ?? '' },
+      hasMail: config.mail !== null,
+      hasPassword: await hasPassword(context, session),
+      problem,
+    })
+  }
+
+  async function showDelete(
+    reply: FastifyReply,
+    session: Session,
+    { problem, asksForGroups = false }: { problem: string | null; asksForGroups?: boolean },
+  ): Promise<FastifyReply> {
+    return deletePage(reply, session, {
+      hasPassword: await hasPassword(context, session),
+      asksForGroups,
+      problem,
+    })
+  }
 
   /** Changes the account. Returns the problem as a sentence, or null. */
   async function change(
@@ -212,7 +261,7 @@ export async function profileRoutes(
     password: string,
   ): Promise<string | null> {
     const { account } = session
-    if (!(await findConfirmationWays(db, account.id)).hasPassword) {
+    if (!(await hasPassword(context, session))) {
       await requireConfirmation(context, request, session, '/settings/account')
       return null
     }
@@ -221,6 +270,18 @@ export async function profileRoutes(
     reply.code(checked.status).headers(checked.headers)
     return checked.status === 403 ? 'Your current password is wrong.' : checked.problem
   }
+}
+
+/** Returns the account of a session, with what only its own person and administrators may see. */
+export async function ownDetails({ db }: AppContext, { account }: Session): Promise<AccountDetails> {
+  const about = await findAccountDetails(db, account.username)
+  if (!about) throw new PageError(409, 'Your account was changed a moment ago. Open the page again.')
+  return about
+}
+
+/** Returns whether an account has a password. One that was created by a sign-in with a provider has none. */
+export async function hasPassword({ db }: AppContext, { account }: Session): Promise<boolean> {
+  return (await findConfirmationWays(db, account.id)).hasPassword
 }
 
 function count(number: number, noun: string): string {
