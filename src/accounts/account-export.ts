@@ -42,8 +42,8 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
                            where h.account_id = a.id),
        'events', (select coalesce(json_agg(json_build_object(
                            'happened_at', e.happened_at, 'action', e.action, 'via', e.via, 'ip', host(e.address),
-                           'user_agent', e.user_agent, 'details', e.details) order by e.id desc), '[]')
-                    from (select * from event where account_id = a.id order by id desc limit $2) e),
+                           'user_agent', e.user_agent, 'details', e.details) order by e.happened_at desc, e.id desc), '[]')
+                    from (select * from event where account_id = a.id order by happened_at desc, id desc limit $2) e),
        'downloads', (select coalesce(json_agg(json_build_object(
                               'day', d.day, 'repository', g.name || '/' || r.name, 'package', d.package,
                               'version', d.version, 'by', d.kind, 'count', d.count) order by d.id desc), '[]')

@@ -2,13 +2,9 @@ import type { Config } from '../config.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { formatTime } from '../domain/formats.ts'
 import { anAdministrator } from '../domain/site.ts'
+import { type Event, isIdentityEvent } from '../events/event.ts'
 import { describeBrowser, describeSubject } from '../events/event-words.ts'
-import {
-  findIdentityEvent,
-  type IdentityEvent,
-  isIdentityEvent,
-  logIdentityEvents,
-} from '../events/identity-events.ts'
+import { findIdentityEvent, logIdentityEvents } from '../events/identity-events.ts'
 import type { Job } from '../jobs/job.ts'
 import { type Mail, personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
@@ -182,7 +178,7 @@ function adviseOn(action: string, config: Config, { hasPassword, isAdmin }: Addr
 }
 
 /** Describes an actor who is not the person. Somebody who uses a link from a mail is not signed in. */
-function describeOther({ actor, via }: IdentityEvent): string {
+function describeOther({ actor, via }: Event): string {
   if (actor !== null) return actor
   return via === 'command' ? 'an operator of the server' : 'somebody who was not signed in'
 }
@@ -196,7 +192,7 @@ interface Addressee {
 }
 
 /** The account's verified email, or the former one for a changed email. Null when nobody can get the mail. */
-async function findAddressee(db: Queryable, event: IdentityEvent): Promise<Addressee | null> {
+async function findAddressee(db: Queryable, event: Event): Promise<Addressee | null> {
   const former = event.action === 'email-changed' ? event.details['from'] : null
   const { rows } = await db.query<Addressee>(
     `select a.username, a.display_name as "displayName", coalesce($2, a.email) as email,

@@ -4,8 +4,9 @@ import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { operator } from '../domain/principal.ts'
 import { applicationActions } from '../events/actions.ts'
+import { describeIdentityEvent } from '../events/event.ts'
+import { type ListedEvent, listEvents } from '../events/event-list.ts'
 import { describeActor } from '../events/event-words.ts'
-import { describeEvent, type IdentityEvent, listIdentityEvents } from '../events/identity-events.ts'
 import {
   changeApplication,
   changeApplicationStatus,
@@ -260,10 +261,10 @@ function historyCommand(): Command {
       withDatabase(async (db) => {
         const application = await theApplication(db, clientId)
         const filter = { applicationId: application.id, actions: applicationActions }
-        await printList<IdentityEvent>(options, {
-          list: (part) => listIdentityEvents(db, filter, part),
-          keyOf: ({ id }) => id,
-          describe: describeEvent,
+        await printList<ListedEvent>(options, {
+          list: (part) => listEvents(db, filter, part),
+          keyOf: ({ key }) => key,
+          describe: describeIdentityEvent,
           line: (event) =>
             `${event.happenedAt.toISOString()}  ${event.action}  by ${describeActor(event) || '-'}  ${formatValue(event.details)}`,
           none: 'The application has no history.',

@@ -2,15 +2,9 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { isCalendarDay } from '../domain/calendar-day.ts'
 import { isPlainIp } from '../domain/setting-formats.ts'
-import { filterableActions } from '../events/actions.ts'
-import {
-  type AuditFilter,
-  describeAnyEvent,
-  type Event,
-  listEvents,
-  type Means,
-  means,
-} from '../events/event-list.ts'
+import { actionsOf, filterableActions } from '../events/actions.ts'
+import { describeEvent, type Event } from '../events/event.ts'
+import { type AuditFilter, type ListedEvent, listEvents, type Means, means } from '../events/event-list.ts'
 import { describeActor } from '../events/event-words.ts'
 import { findApplicationByClientId } from '../oauth/applications.ts'
 import { type ListOptions, withListOptions } from './options.ts'
@@ -73,16 +67,16 @@ function listCommand(): Command {
           groupId: group === undefined ? null : (await theGroup(db, group)).id,
           repositoryPath: options.repository ?? null,
           packageName: options.package ?? null,
-          action: options.action ?? null,
+          actions: options.action === undefined ? null : actionsOf(options.action),
           means: options.means ?? null,
           ip: options.ip ?? null,
           since: options.since ?? null,
           until: options.until ?? null,
         }
-        await printList<Event>(options, {
+        await printList<ListedEvent>(options, {
           list: (part) => listEvents(db, filter, part),
           keyOf: ({ key }) => key,
-          describe: describeAnyEvent,
+          describe: describeEvent,
           line: (event) =>
             [
               event.happenedAt.toISOString(),

@@ -21,7 +21,7 @@ const columns = [
 /** The first line of a CSV file of events. */
 export const eventCsvHead = `${columns.join(',')}\r\n`
 
-/** Formats an event as a line of a CSV file (RFC 4180). It is the format of commands and exports (`describeAnyEvent`). */
+/** Formats an event as a line of a CSV file (RFC 4180). It is the format of commands and exports (`describeEvent`). */
 export function eventCsvLine(described: Record<string, unknown>): string {
   return `${columns.map((name) => csvField(described[name])).join(',')}\r\n`
 }

@@ -1,37 +1,17 @@
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
-import type { UsedToken } from '../domain/principal.ts'
-import { actionsOf, isIdentityAction } from './actions.ts'
-import {
-  describeEvent,
-  eventJoins,
-  type IdentityEvent,
-  identityColumns,
-  isIdentityEvent,
-} from './identity-events.ts'
-import { isRegistryEvent, ownTokenColumn, tokenNameColumn } from './registry-events.ts'
-
-/** An event of an account, an application, a group or a repository. */
-export interface Event extends IdentityEvent {
-  /** The path, such as `acme/php`. For a deleted repository it is the last path. Null for other events. */
-  repositoryPath: string | null
-  /** The group that the event is about. For a deleted group it is the last name. Null for an event of a repository. */
-  groupName: string | null
-  packageName: string | null
-  version: string | null
-  tokenKind: UsedToken['kind'] | null
-  tokenId: string | null
-  /** The name of a deploy token. Null for other tokens. */
-  tokenName: string | null
-  /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
-  ownTokenName: string | null
-  /** A list continues after this key. */
-  key: string
-}
+import { isIdentityAction } from './actions.ts'
+import { type Event, eventColumns, eventJoins, isIdentityEvent, isRegistryEvent } from './event.ts'
 
 /** How something was done. `svc`: nobody did it, or the operator before svc stored this. */
 export const means = ['browser', 'personal-token', 'deploy-token', 'application', 'command', 'svc'] as const
 export type Means = (typeof means)[number]
+
+/** An event of a list. */
+export interface ListedEvent extends Event {
+  /** The list continues after this key. */
+  key: string
+}
 
 /** Which events are listed. Missing and null members do not limit the list. */
 export interface AuditFilter {
@@ -42,11 +22,12 @@ export interface AuditFilter {
   packageName?: string | null
   /** The account that they are about, that acted, or whose role was changed. The id is null for an unknown account. */
   account?: { id: string | null; username: string } | null
+  /** The account that they are about. */
+  subjectId?: string | null
   /** The account that acted. */
   actorId?: string | null
   applicationId?: string | null
-  /** An action, or an area with several. */
-  action?: string | null
+  actions?: readonly string[] | null
   means?: Means | null
   ip?: string | null
   /** Only events from this time on. */
@@ -74,7 +55,10 @@ export function meansOf({ via, tokenKind, actor }: Pick<Event, 'via' | 'tokenKin
   return actor === null ? 'svc' : 'browser'
 }
 
-/** The identity events of deploy tokens. Each has an event of its group beside it, which lists show instead. */
+/**
+ * The identity events of deploy tokens. Each has an event of its group beside it, which lists show instead, except those of
+ * the events about one account.
+ */
 const repeatedActions = `('deploy-token-created', 'deploy-token-revoked')`
 
 /**
@@ -87,7 +71,7 @@ export async function listEvents(
   filter: AuditFilter,
   { after, limit }: ListPart,
   readerId: string | null = null,
-): Promise<Event[]> {
+): Promise<ListedEvent[]> {
   const values: unknown[] = [readerId, limit]
   const add = (value: unknown) => `$${values.push(value)}`
   // Only the given conditions are in the statement, so that an index can serve each of them.
@@ -97,21 +81,9 @@ export async function listEvents(
     const moment = `timestamptz 'epoch' + ${add(micros)}::bigint * interval '1 microsecond'`
     conditions.push(`(e.happened_at, e.id) < (${moment}, ${add(id)}::bigint)`)
   }
-  const { rows } = await db.query<Event>(
-    `select ${identityColumns}, e.package as "packageName", e.version, e.token_kind as "tokenKind", e.token_id as "tokenId",
-            ${tokenNameColumn}, ${ownTokenColumn('$1')},
-            (extract(epoch from e.happened_at) * 1000000)::bigint || '-' || e.id as key,
-            -- The last event of a deleted repository or group has its name.
-            coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
-                       where r.id = e.repository_id),
-                     (select d.details ->> 'path' from event d
-                       where d.repository_id = e.repository_id and d.action = 'delete-repository'
-                       order by d.id desc limit 1)) as "repositoryPath",
-            case when e.repository_id is null then
-              coalesce((select name from repository_group where id = e.in_group_id),
-                       (select d.details ->> 'name' from event d
-                         where d.group_id = e.group_id and d.action = 'delete-group' order by d.id desc limit 1))
-            end as "groupName"
+  const { rows } = await db.query<ListedEvent>(
+    `select ${eventColumns({ reader: '$1::bigint' })},
+            (extract(epoch from e.happened_at) * 1000000)::bigint || '-' || e.id as key
        from (select e.* from event e where ${conditions.join(' and ') || 'true'}
               order by e.happened_at desc, e.id desc limit $2) e
        ${eventJoins}
@@ -122,8 +94,19 @@ export async function listEvents(
 }
 
 function* conditionsOf(filter: AuditFilter, add: (value: unknown) => string): Generator<string> {
-  const { groupId, repositoryPath, packageName, account, actorId, applicationId, action, ip, since, until } =
-    filter
+  const {
+    groupId,
+    repositoryPath,
+    packageName,
+    account,
+    subjectId,
+    actorId,
+    applicationId,
+    actions,
+    ip,
+    since,
+    until,
+  } = filter
   if (groupId) yield `e.in_group_id = ${add(groupId)}`
   if (repositoryPath) {
     const path = add(repositoryPath)
@@ -138,13 +121,13 @@ function* conditionsOf(filter: AuditFilter, add: (value: unknown) => string): Ge
     yield `(e.account_id = ${id}::bigint or e.actor_id = ${id}::bigint
             or (e.details ? 'username' and ${isRegistryEvent} and e.details ->> 'username' = ${add(account.username)}))`
   }
+  if (subjectId) yield `e.account_id = ${add(subjectId)}`
   if (actorId) yield `e.actor_id = ${add(actorId)}`
   if (applicationId) yield `e.application_id = ${add(applicationId)}`
-  if (action) {
-    const actions = actionsOf(action)
+  if (actions) {
     yield `e.action = any (${add(actions)})`
     if (actions.every(isIdentityAction)) yield isIdentityEvent
-  } else yield `e.action not in ${repeatedActions}`
+  } else if (!subjectId) yield `e.action not in ${repeatedActions}`
   if (filter.leavesOutIdentities) yield isRegistryEvent
   if (filter.means) yield conditionOfMeans[filter.means]
   if (ip) yield `e.address = ${add(ip)}`
@@ -162,7 +145,7 @@ export async function listGroupEvents(
   filter: AuditFilter,
   part: ListPart,
   readerId: string | null,
-): Promise<Event[]> {
+): Promise<ListedEvent[]> {
   const events = await listEvents(db, { ...filter, groupId }, part, readerId)
   return events.map(({ details: { email: _email, ...details }, ...event }) => ({
     ...event,
@@ -171,17 +154,4 @@ export async function listGroupEvents(
     userAgent: null,
     requestId: null,
   }))
-}
-
-/** Returns an event in the format of commands, exports and the API. */
-export function describeAnyEvent(event: Event) {
-  const { tokenKind, tokenId, tokenName } = event
-  return {
-    ...describeEvent(event),
-    group: event.groupName,
-    repository: event.repositoryPath,
-    package: event.packageName,
-    version: event.version,
-    token: tokenKind && { kind: tokenKind, id: Number(tokenId), name: tokenName },
-  }
 }

@@ -1,8 +1,7 @@
 import { formatTime } from '../domain/formats.ts'
 import { shortenText } from '../domain/plain-text.ts'
 import { identityWords, isIdentityAction, registryWords } from './actions.ts'
-import type { IdentityEvent } from './identity-events.ts'
-import type { RegistryEvent } from './registry-events.ts'
+import type { Event } from './event.ts'
 
 const words: Record<string, string> = { ...registryWords, ...identityWords }
 
@@ -20,7 +19,7 @@ export function capitalize(text: string): string {
 export function describeSubject({
   application,
   details: all,
-}: Pick<IdentityEvent, 'application' | 'details'>): string {
+}: Pick<Event, 'application' | 'details'>): string {
   const { changes, others: details } = splitChanges(all)
   const parts = [
     application,
@@ -121,7 +120,11 @@ export function describeBrowser(userAgent: string | null): string {
 }
 
 /** Names who acted: a username, an application, or `command line`. Empty when nobody is known. */
-export function describeActor({ actor, via, application }: IdentityEvent): string {
+export function describeActor({
+  actor,
+  via,
+  application,
+}: Pick<Event, 'actor' | 'via' | 'application'>): string {
   if (via === 'application') {
     const name = `the application ${application ?? 'that was deleted'}`
     return actor === null ? name : `${name} for ${actor}`
@@ -140,7 +143,7 @@ export interface EventWords {
 
 /** Puts an event into words. The names of its repository, package and version are not part of the words. */
 export function putIntoWords(
-  event: Pick<RegistryEvent, 'details'> & { action: string; application?: string | null },
+  event: Pick<Event, 'action' | 'details'> & { application?: string | null },
 ): EventWords {
   const { action, details, application = null } = event
   const said = describeAction(action)

@@ -1,52 +1,10 @@
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { Principal, UsedToken } from '../domain/principal.ts'
+import type { UsedToken } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { RegistryAction } from './actions.ts'
-
-/** A stored event. */
-export interface RegistryEvent {
-  id: string
-  happenedAt: Date
-  packageName: string | null
-  version: string | null
-  action: RegistryAction
-  /** The account that acted. Null when no account did. `deleted account` when the account was deleted. */
-  actor: string | null
-  via: Principal['via'] | null
-  tokenKind: UsedToken['kind'] | null
-  tokenId: string | null
-  /** The name of a deploy token. Null for other tokens. */
-  tokenName: string | null
-  ip: string | null
-  details: Record<string, unknown>
-}
-
-/** An event as an account sees it. */
-export interface SeenEvent extends RegistryEvent {
-  /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
-  ownTokenName: string | null
-}
-
-/** SQL that tells whether an event `e` is one of a repository or group. Ids are unique among these. */
-export const isRegistryEvent = '(e.repository_id is not null or e.group_id is not null)'
-
-/** SQL for the name of the account `u` that caused an event `e`. An event stays when its account is deleted. */
-const actorName =
-  "case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end"
-/** SQL for the column with the name of the deploy token of an event `e`. */
-export const tokenNameColumn = `(select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
-
-/** SQL for columns of an event `e` with the account `u`. */
-const commonColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            ${actorName} as actor, e.via, e.token_kind as "tokenKind", e.token_id as "tokenId", ${tokenNameColumn}`
-const eventColumns = `${commonColumns}, host(e.address) as ip, e.details`
-
-/** SQL for the column of `SeenEvent`. The parameter is the reader's account, or null. */
-export const ownTokenColumn = (reader: `$${number}`) =>
-  `(select name from personal_token where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader})
-              as "ownTokenName"`
+import { actorName, type Event, eventColumns, eventJoins, isRegistryEvent } from './event.ts'
 
 /** In a browser, the resource scope is `all`, and the kind of token is null. */
 type EventReader = {
@@ -70,6 +28,19 @@ const concernsRepository = `(
                      and (d.resource_scope = 'all' or exists (select from deploy_token_repository
                                                                where deploy_token_id = d.id and repository_id = $1)))))`
 
+/** Only site administrators see these, in their own list. */
+const unseen = { userAgent: 'null', requestId: 'null' }
+
+/** SQL for the columns of an event `e` that the account $4 sees in `place`, a repository. */
+const seenInRepository = eventColumns({
+  ...unseen,
+  reader: '$4',
+  ip: 'case when e.group_id is null or place.sees_group then host(e.address) end',
+  details: `case when e.group_id is not null and not place.sees_group and jsonb_typeof(e.details -> 'repositories') = 'array'
+                 then e.details || jsonb_build_object('repositories', jsonb_build_array(place.path))
+                 else e.details end`,
+})
+
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
  * index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the group
@@ -81,9 +52,9 @@ export async function listRepositoryEvents(
   repositoryId: string,
   { after, limit }: ListPart,
   { accountId, resourceScope, tokenKind, tokenId }: EventReader = nobody,
-): Promise<SeenEvent[]> {
+): Promise<Event[]> {
   const before = readRowId(after)
-  const { rows } = await db.query<SeenEvent>(
+  const { rows } = await db.query<Event>(
     `with place as materialized (
        select r.group_id, g.name || '/' || r.name as path,
               coalesce($5::resource_scope = 'all', false)
@@ -91,11 +62,7 @@ export async function listRepositoryEvents(
                    or exists (select from counted_group_member
                                where group_id = r.group_id and account_id = $4 and role = 'admin')) as sees_group
          from repository r join repository_group g on g.id = r.group_id where r.id = $1)
-     select ${commonColumns}, ${ownTokenColumn('$4')},
-            case when e.group_id is null or place.sees_group then host(e.address) end as ip,
-            case when e.group_id is not null and not place.sees_group and jsonb_typeof(e.details -> 'repositories') = 'array'
-                 then e.details || jsonb_build_object('repositories', jsonb_build_array(place.path))
-                 else e.details end as details
+     select ${seenInRepository}
        from ((select id from event
                where repository_id = $1 and ($2::bigint is null or id < $2)
                order by id desc limit $3)
@@ -106,7 +73,7 @@ export async function listRepositoryEvents(
                order by e.id desc limit $3)) found
        join event e on e.id = found.id and ${isRegistryEvent}
       cross join place
-       left join account u on u.id = e.actor_id
+       ${eventJoins}
       order by e.id desc limit $3`,
     [
       repositoryId,
@@ -128,11 +95,12 @@ export async function listPackageEvents(
   packageName: string,
   { after, limit }: ListPart,
   readerId: string | null,
-): Promise<SeenEvent[]> {
+): Promise<Event[]> {
   const before = readRowId(after)
-  const { rows } = await db.query<SeenEvent>(
-    `select ${eventColumns}, ${ownTokenColumn('$5')}
-       from event e left join account u on u.id = e.actor_id
+  const { rows } = await db.query<Event>(
+    `select ${eventColumns({ ...unseen, reader: '$5' })}
+       from event e
+       ${eventJoins}
       where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
       order by e.id desc limit $4`,
     [repositoryId, packageName, before, limit, readerId],
@@ -152,7 +120,7 @@ export async function findPackageActor(
 ): Promise<string | null> {
   const { rows } = await db.query<{ username: string | null }>(
     `select ${actorName} as username
-       from event e left join account u on u.id = e.actor_id
+       from event e left join account a on a.id = e.actor_id
       where e.repository_id = $1 and e.package = $2 and e.action = $3 and (e.version = $4 or e.version is null)
         and date_trunc('milliseconds', e.happened_at) = $5
       order by e.id desc limit 1`,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { findAccountDetails } from '../../src/accounts/accounts.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { describeBrowser } from '../../src/events/event-words.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import {
   ageSessions,
   listStoredSessions,
@@ -193,7 +193,7 @@ describe('the data and the deletion of an account at /settings/account', () => {
     expect(await countRows(t.db, 'account_authorization', about)).toBe(1)
     expect(await countRows(t.db, 'account_authorization', { ...about, accountId: other.id })).toBe(1)
     expect(await isSignedIn(cookie)).toBe(true)
-    const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 2 })
+    const events = await listEvents(t.db, { subjectId: account.id }, { after: null, limit: 2 })
     expect(new Set(events.map(({ action, actor }) => `${action} by ${actor}`))).toEqual(
       new Set([`token-revoked by ${account.username}`, `authorization-withdrawn by ${account.username}`]),
     )

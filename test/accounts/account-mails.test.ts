@@ -8,7 +8,7 @@ import { insertAccountOfPerson } from '../../src/accounts/single-sign-on/identit
 import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { sweepEvents } from '../../src/events/sweep-events.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
@@ -245,7 +245,7 @@ describe('a password reset by mail', () => {
     expect((await post(t.app, '/password-reset', visit, fields)).statusCode).toBe(200)
     expect((await post(t.app, '/password-reset', visit, fields)).statusCode).toBe(410)
     expect((await open(t, '/settings/account', cookie)).statusCode).toBe(303)
-    const events = await listIdentityEvents(t.db, { accountId: id }, { after: null, limit: 20 })
+    const events = await listEvents(t.db, { subjectId: id }, { after: null, limit: 20 })
     const requested = events.filter(({ action }) => action === 'password-reset-requested')
     expect(requested).toMatchObject([{ via: 'browser', ip: '127.0.0.1', details: { attempts: 2 } }])
     expect(await subjectsTo(email)).toContain('Your password was changed (svc.example.com)')

@@ -5,7 +5,7 @@ import { deleteExpiredInvitations } from '../../src/accounts/invitations.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import type { Role } from '../../src/domain/permissions.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { listGroupMembers } from '../../src/groups/members.ts'
 import { findReturn } from '../../src/web/pages/sign-in/return-path.ts'
 import { forgetFailures, setFailures, storedAccount, verifyEmail } from '../support/account-rows.ts'
@@ -216,7 +216,7 @@ describe('an invitation to a group', () => {
     const bob = await anAccount(invited.db)
     await send(invited, '/invitations', await signIn(invited.app, bob), { token })
     const eventsOf = async (accountId: string) =>
-      (await listIdentityEvents(invited.db, { accountId }, { after: null, limit: 20 }))
+      (await listEvents(invited.db, { subjectId: accountId }, { after: null, limit: 20 }))
         .filter(({ action }) => action.startsWith('invitation-'))
         .map(({ action, details }) => [action, details])
     const to = (role: string) => ({ group: group.name, role })

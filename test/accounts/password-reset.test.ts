@@ -3,7 +3,7 @@ import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { setPasswordHash } from '../../src/accounts/accounts.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { aName, anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { expire } from '../support/rows.ts'
@@ -40,7 +40,7 @@ describe('/password-reset', () => {
     ])
     expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(303)
     await expect(signIn(t.app, account)).rejects.toThrow('could not sign in')
-    const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 10 })
+    const events = await listEvents(t.db, { subjectId: account.id }, { after: null, limit: 10 })
     const actions = events.map(({ action }) => action)
     expect(actions.slice(1, 3).sort()).toEqual(['password-changed', 'session-ended'])
     expect(actions.slice(3)).toEqual(['sign-in', 'reset-link-created', 'account-created'])
@@ -70,7 +70,7 @@ describe('/password-reset', () => {
       const done = await send((await makeResetToken(t.db, operator, account.id)) ?? '', chosen, chosen, known)
       expect(cookiesOf(done)).toContain('svc_device=')
       expect((await signInWith(cookiesOf(done), chosen)).statusCode).toBe(303)
-      const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 1 })
+      const events = await listEvents(t.db, { subjectId: account.id }, { after: null, limit: 1 })
       expect(events[0]).toMatchObject({ action: 'sign-in' })
       expect(events[0]?.details).not.toHaveProperty('new_browser')
       // Another browser on the network can sign in too: the counters of the name are cleared.
@@ -93,7 +93,7 @@ describe('/password-reset', () => {
     expect(device).not.toBe('')
     expect((await send(token)).statusCode).toBe(200)
     expect((await signInFrom(device)).statusCode).toBe(303)
-    const [latest] = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 1 })
+    const [latest] = await listEvents(t.db, { subjectId: account.id }, { after: null, limit: 1 })
     expect(latest).toMatchObject({ action: 'sign-in', details: { new_browser: true } })
   })
 

@@ -5,7 +5,7 @@ import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { findPasswordProblem } from '../../src/accounts/passwords.ts'
 import { makeProgram } from '../../src/commands/program.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { storedAccount } from '../support/account-rows.ts'
 import {
   type AccountActor,
@@ -143,7 +143,7 @@ describe('the password rule', () => {
       const { status } = await enter('é ∞ 12 ñ x 9', name)
       expect(status).toBeLessThan(400)
       const { id } = (await storedAccount(t.db, { username: name })) ?? expect.fail()
-      const events = await listIdentityEvents(t.db, { accountId: id }, { after: null, limit: 9 })
+      const events = await listEvents(t.db, { subjectId: id }, { after: null, limit: 9 })
       expect(events.map(({ action }) => action)).toEqual(
         expect.arrayContaining([expect.stringMatching(/^(?:password-changed|account-created)$/)]),
       )

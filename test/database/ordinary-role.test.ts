@@ -6,7 +6,7 @@ import { transaction } from '../../src/database/database.ts'
 import { isMigrated, migrate } from '../../src/database/migrate.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { countEvent } from '../../src/events/counted-events.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { sweepEvents } from '../../src/events/sweep-events.ts'
 import { anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
@@ -89,12 +89,12 @@ describe('a role that owns the database and is no superuser', () => {
     const account = await anAccount(owner)
     const by = { ...operator, ip: '192.0.2.1' }
     for (const _ of [1, 2]) await countEvent(owner, by, { action: 'sign-in-failed', accountId: account.id })
-    const counted = (await listIdentityEvents(owner, {}, { after: null, limit: 10 })).find(
+    const counted = (await listEvents(owner, {}, { after: null, limit: 10 })).find(
       ({ action }) => action === 'sign-in-failed',
     )
     expect(counted?.details).toMatchObject({ attempts: 2 })
     await transaction(owner, (tx) => deleteAccountRow(tx, by, account.id))
-    const names = (await listIdentityEvents(owner, {}, { after: null, limit: 10 })).map(
+    const names = (await listEvents(owner, {}, { after: null, limit: 10 })).map(
       ({ details }) => details['username'],
     )
     expect(names.filter((name) => name !== undefined)).toEqual([])

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-codes.ts'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { forgetPasskeyKind, removePassword, setProofAge } from '../support/account-rows.ts'
 import { type AccountActor, anAccount, password } from '../support/actors.ts'
 import { authorizeLink } from '../support/browse.ts'
@@ -99,13 +99,13 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     return page.getByLabel('Username', { exact: true }).inputValue()
   }
   const actionsOf = async (accountId: string) =>
-    (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action }) => action)
+    (await listEvents(t.db, { subjectId: accountId }, { after: null, limit: 50 })).map(({ action }) => action)
 
   /** How the last sign-in proved the person. */
   const lastProof = async (accountId: string) => {
-    const [event] = await listIdentityEvents(
+    const [event] = await listEvents(
       t.db,
-      { accountId, action: 'sign-in' },
+      { subjectId: accountId, actions: ['sign-in'] },
       { after: null, limit: 1 },
     )
     return { method: event?.details['method'], second: event?.details['second_factor'] }

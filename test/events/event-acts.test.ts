@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { invite } from '../../src/accounts/invite.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { type IdentityEvent, listIdentityEvents } from '../../src/events/identity-events.ts'
+import { type ListedEvent, listEvents } from '../../src/events/event-list.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import {
@@ -403,7 +403,7 @@ describe('each act writes its event, with actor, client IP, user agent and reque
   it.each(acts)('%s %j', async (action, details, act) => {
     const last = await lastEventId(t.db)
     const by = await act()
-    const events = await listIdentityEvents(t.db, { action }, { after: null, limit: 100 })
+    const events = await listEvents(t.db, { actions: [action] }, { after: null, limit: 100 })
     const [event] = events.filter(({ id }) => BigInt(id) > last)
     expect(event).toMatchObject({
       actor: by?.username ?? null,
@@ -411,6 +411,6 @@ describe('each act writes its event, with actor, client IP, user agent and reque
       userAgent: 'lightMyRequest',
       requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
       details,
-    } satisfies Partial<Record<keyof IdentityEvent, unknown>>)
+    } satisfies Partial<Record<keyof ListedEvent, unknown>>)
   })
 })

@@ -4,7 +4,7 @@ import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { readConfig } from '../../src/config.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { requireFactorOfMembers } from '../../src/groups/factor-requirement.ts'
 import { setRepository } from '../../src/groups/group-lifecycle.ts'
 import { changeMember } from '../../src/groups/membership.ts'
@@ -106,8 +106,8 @@ describe('the events of a change have the old and the new value', () => {
       await changeApplication(t.db, config, operator, clientId, { developer })
     }
     const seen = async () => {
-      const filter = { applicationId, action: 'application-changed' } as const
-      const events = await listIdentityEvents(t.db, filter, { after: null, limit: 10 })
+      const filter = { applicationId, actions: ['application-changed'] }
+      const events = await listEvents(t.db, filter, { after: null, limit: 10 })
       return events.map(({ details }) => details).toReversed()
     }
     const changed = ['developer']

@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { builtInMigrations, migrate } from '../../src/database/migrate.ts'
 import { listEvents } from '../../src/events/event-list.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('the migration from two logs to one', () => {
@@ -89,7 +88,7 @@ describe('the migration from two logs to one', () => {
     await ask(
       `select insert_events('[{"action": "sign-out", "account_id": 7}, {"action": "publish", "repository_id": 1}]')`,
     )
-    const [identity] = await listIdentityEvents(database.db, {}, { after: null, limit: 1 })
+    const [identity] = await listEvents(database.db, { subjectId: '7' }, { after: null, limit: 1 })
     const [registry] = await listEvents(database.db, { leavesOutIdentities: true }, { after: null, limit: 1 })
     expect(identity).toMatchObject({ id: '6002', action: 'sign-out' })
     expect(registry).toMatchObject({ id: '6003', action: 'publish' })

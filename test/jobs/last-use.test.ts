@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { openLastUse } from '../../src/jobs/last-use.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -76,7 +76,7 @@ describe('the last use of tokens', () => {
       await app.close()
       await ageUses(t.db, 3600)
     }
-    const events = await listIdentityEvents(
+    const events = await listEvents(
       t.db,
       { actions: ['token-first-used', 'deploy-token-first-used'] },
       { after: null, limit: 10 },

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { listEvents } from '../../src/events/event-list.ts'
 import { describeSubject } from '../../src/events/event-words.ts'
-import { listIdentityEvents } from '../../src/events/identity-events.ts'
 import { insertAuthorizationRequest } from '../../src/oauth/authorization-requests.ts'
 import { findReturn } from '../../src/web/pages/sign-in/return-path.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
@@ -302,8 +302,8 @@ describe('POST /oauth2/auth', () => {
 
   /** The subjects, as pages show them, of events for a consent to less access than before. */
   async function narrowedFor({ id }: { id: string }): Promise<string[]> {
-    const filter = { accountId: id, action: 'consent-narrowed' }
-    const events = await listIdentityEvents(t.db, filter, { after: null, limit: 10 })
+    const filter = { subjectId: id, actions: ['consent-narrowed'] }
+    const events = await listEvents(t.db, filter, { after: null, limit: 10 })
     return events.reverse().map(describeSubject)
   }
 

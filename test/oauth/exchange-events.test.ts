@@ -4,8 +4,8 @@ import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import type { Queryable } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { type ListedEvent, listEvents } from '../../src/events/event-list.ts'
 import { describeActor } from '../../src/events/event-words.ts'
-import { type IdentityEvent, listIdentityEvents } from '../../src/events/identity-events.ts'
 import { exchangeCodes } from '../../src/oauth/token-pairs.ts'
 import { deleteExpiredPairs } from '../../src/oauth/token-sweeps.ts'
 import { useApp } from '../support/app.ts'
@@ -16,9 +16,9 @@ type Authorized = Awaited<ReturnType<typeof anAuthorizedApplication>>
 describe('the events of exchanged codes', () => {
   const t = useApp()
 
-  async function eventsOf({ application }: Pick<Authorized, 'application'>): Promise<IdentityEvent[]> {
-    const filter = { applicationId: application.id, action: 'token-created' }
-    return listIdentityEvents(t.db, filter, { after: null, limit: 1000 })
+  async function eventsOf({ application }: Pick<Authorized, 'application'>): Promise<ListedEvent[]> {
+    const filter = { applicationId: application.id, actions: ['token-created'] }
+    return listEvents(t.db, filter, { after: null, limit: 1000 })
   }
 
   /** Exchanges a code in the caller's transaction, for an unknown sender. */

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 import type { RegistryAction } from '../../events/actions.ts'
-import { isRegistryEvent } from '../../events/registry-events.ts'
+import { isRegistryEvent } from '../../events/event.ts'
 
 /** The facts about the packages of a repository, for a list of repositories. */
 export interface RepositoryContent {

@@ -1,7 +1,8 @@
 import * as z from 'zod'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
 import { applicationActions } from '../../events/actions.ts'
-import { describeEvent, listIdentityEvents } from '../../events/identity-events.ts'
+import { describeIdentityEvent } from '../../events/event.ts'
+import { listEvents } from '../../events/event-list.ts'
 import {
   changeApplication,
   changeApplicationStatus,
@@ -107,9 +108,9 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
       const { id: applicationId } = await theApplication(request.params.client_id)
       return readPage(
         { request, reply, config },
-        (part) => listIdentityEvents(db, { applicationId, actions: applicationActions }, part),
-        ({ id }) => id,
-        describeEvent,
+        (part) => listEvents(db, { applicationId, actions: applicationActions }, part),
+        ({ key }) => key,
+        describeIdentityEvent,
       )
     },
   )

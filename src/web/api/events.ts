@@ -3,15 +3,10 @@ import { findAccountByUsername } from '../../accounts/accounts.ts'
 import { decideOnSite } from '../../domain/permissions.ts'
 import { tokenKinds } from '../../domain/secrets.ts'
 import { isPlainIp } from '../../domain/setting-formats.ts'
-import { filterableActions } from '../../events/actions.ts'
-import {
-  type Event as AnyEvent,
-  type AuditFilter,
-  listEvents,
-  listGroupEvents,
-  means,
-} from '../../events/event-list.ts'
-import { listRepositoryEvents, type RegistryEvent } from '../../events/registry-events.ts'
+import { actionsOf, filterableActions } from '../../events/actions.ts'
+import { type Event as AnyEvent, describeEvent } from '../../events/event.ts'
+import { type AuditFilter, listEvents, listGroupEvents, means } from '../../events/event-list.ts'
+import { listRepositoryEvents } from '../../events/registry-events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { GroupPath } from './groups.ts'
 import type { ApiContext } from './guards.ts'
@@ -157,7 +152,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
         { request, reply, config: context.config },
         (part) => listRepositoryEvents(context.db, repositoryId, part, access),
         ({ id }) => id,
-        describeEvent,
+        describeForApi,
       )
     },
   )
@@ -179,7 +174,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
         { request, reply, config: context.config },
         (part) => listGroupEvents(context.db, groupId, filter, part, accountId),
         ({ key }) => key,
-        describeListedEvent,
+        describeForApi,
       )
     },
   )
@@ -203,7 +198,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
         { request, reply, config: context.config },
         (part) => listEvents(context.db, filter, part, accountId),
         ({ key }) => key,
-        describeListedEvent,
+        describeForApi,
       )
     },
   )
@@ -215,7 +210,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
       account: account === undefined ? null : { id: await idOf(account), username: account },
       // An account that does not exist did nothing.
       actorId: actor === undefined ? null : ((await idOf(actor)) ?? '0'),
-      action: action ?? null,
+      actions: action === undefined ? null : actionsOf(action),
       repositoryPath: repository ?? null,
       packageName: packageName ?? null,
       means: query.means ?? null,
@@ -226,34 +221,8 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
   }
 }
 
-function describeListedEvent(event: AnyEvent): z.input<typeof ListedEvent> {
-  return {
-    ...describeEvent(event),
-    repository: event.repositoryPath,
-    group: event.groupName,
-    about_account: event.username,
-    application: event.application,
-    via: event.via,
-    user_agent: event.userAgent,
-    request_id: event.requestId,
-  }
-}
-
-function describeEvent({
-  tokenKind,
-  tokenId,
-  tokenName,
-  ...event
-}: Omit<RegistryEvent, 'action'> & { action: string }): z.input<typeof Event> {
-  return {
-    id: Number(event.id),
-    happened_at: event.happenedAt.toISOString(),
-    action: event.action,
-    package: event.packageName,
-    version: event.version,
-    account: event.actor,
-    token: tokenKind && { kind: tokenKind, id: Number(tokenId), name: tokenName },
-    ip: event.ip,
-    details: event.details,
-  }
+/** Here `account` is the account that acted. */
+function describeForApi(event: AnyEvent): z.input<typeof ListedEvent> {
+  const { account, actor, ...described } = describeEvent(event)
+  return { ...described, account: actor, about_account: account }
 }

@@ -6,9 +6,9 @@ import type { Queryable } from '../../database/database.ts'
 import { isCalendarDay } from '../../domain/calendar-day.ts'
 import { type ListPart, pageOf } from '../../domain/paging.ts'
 import { isPlainIp } from '../../domain/setting-formats.ts'
-import { type Area, areas, filterableActions } from '../../events/actions.ts'
+import { type Area, actionsOf, areas, filterableActions } from '../../events/actions.ts'
 import { eventCsvHead, eventCsvLine } from '../../events/event-csv.ts'
-import { type AuditFilter, type Event, type Means, means } from '../../events/event-list.ts'
+import { type AuditFilter, type ListedEvent, type Means, means } from '../../events/event-list.ts'
 import { capitalize, describeAction } from '../../events/event-words.ts'
 import { readQuery, text } from '../forms.ts'
 import { PageError } from '../page-error.ts'
@@ -65,8 +65,8 @@ export interface EventSource {
   fields: readonly (keyof SentFilter)[]
   /** The areas whose actions the page can have. */
   areas: readonly Area[]
-  list: (filter: AuditFilter, part: ListPart) => Promise<Event[]>
-  describe: (event: Event) => Record<string, unknown>
+  list: (filter: AuditFilter, part: ListPart) => Promise<ListedEvent[]>
+  describe: (event: ListedEvent) => Record<string, unknown>
   /** Finds the application with a client id. Null without one. Undefined on a page without this field. */
   findApplicationId?: (clientId: string) => Promise<string | null>
   /** Whether a filter by a username that nobody has is a mistake. Otherwise it only finds nothing. */
@@ -146,7 +146,7 @@ async function readFilter(source: EventSource, sent: SentFilter): Promise<AuditF
     // An account that does not exist did nothing.
     actorId: by && (by.id ?? '0'),
     applicationId: applicationId ?? null,
-    action: action || null,
+    actions: action === '' ? null : actionsOf(action),
     repositoryPath: repository || null,
     packageName: packageName || null,
     means: (sent.means || null) as Means | null,
@@ -194,13 +194,13 @@ function sendExport(
 async function* exportLines(
   { list }: EventSource,
   filter: AuditFilter,
-  toLine: (event: Event) => string,
+  toLine: (event: ListedEvent) => string,
   head = '',
 ): AsyncGenerator<Buffer> {
   if (head !== '') yield Buffer.from(head)
   let after: string | null = null
   for (let count = 0; count < maxExported; count += eventsPerRead) {
-    const events: Event[] = await list(filter, { after, limit: eventsPerRead })
+    const events: ListedEvent[] = await list(filter, { after, limit: eventsPerRead })
     if (events.length > 0) yield Buffer.from(events.map(toLine).join(''))
     if (events.length < eventsPerRead) return
     after = events.at(-1)?.key ?? null

@@ -1,9 +1,10 @@
 import { isIdentityAction } from '../../events/actions.ts'
-import { type Event, meansOf } from '../../events/event-list.ts'
+import type { Event } from '../../events/event.ts'
+import { meansOf } from '../../events/event-list.ts'
 import { capitalize, describeBrowser, putIntoWords } from '../../events/event-words.ts'
 
 /** An event of any list. The lists of one account, repository or package leave out what all of their events share. */
-export type ListedEvent = Pick<Event, 'happenedAt' | 'action' | 'details' | 'actor' | 'via' | 'ip'> &
+export type EventParts = Pick<Event, 'happenedAt' | 'action' | 'details' | 'actor' | 'via' | 'ip'> &
   Partial<Event>
 
 /** An event as `partials/event-rows` shows it. */
@@ -33,12 +34,12 @@ export interface EventRows {
 /** Returns the URLs of what an event is about. Null for a place without one. */
 export interface EventLinks {
   repository?: (path: string) => string
-  package?: (event: ListedEvent, packageName: string) => string
+  package?: (event: EventParts, packageName: string) => string
   account?: (username: string) => string
 }
 
 /** Describes an event for a page. */
-export function showEvent(event: ListedEvent, links: EventLinks = {}): ShownEvent {
+export function showEvent(event: EventParts, links: EventLinks = {}): ShownEvent {
   const { happenedAt, action, actor, ip, username, groupName, repositoryPath, packageName, version } = event
   const { said, more } = putIntoWords(event)
   const places: ShownEvent['places'] = []
@@ -58,7 +59,7 @@ export function showEvent(event: ListedEvent, links: EventLinks = {}): ShownEven
   }
 }
 
-function describeActor({ actor, via, tokenKind, tokenName, application }: ListedEvent): string {
+function describeActor({ actor, via, tokenKind, tokenName, application }: EventParts): string {
   if (actor !== null) return actor
   if (tokenKind === 'deploy') return `deploy token ${tokenName ?? ''}`.trim()
   if (via === 'application') return `application ${application ?? 'that was deleted'}`
@@ -74,7 +75,7 @@ function describeMeans({
   ownTokenName = null,
   application = null,
   userAgent = null,
-}: ListedEvent): string {
+}: EventParts): string {
   const browser = userAgent === null ? null : describeBrowser(userAgent)
   return {
     browser: browser ?? 'Browser',

@@ -9,7 +9,7 @@ import {
 } from '../../../src/accounts/second-factor/totp-factors.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../../src/events/identity-events.ts'
+import { listEvents } from '../../../src/events/event-list.ts'
 import {
   copyFactor,
   endFailureWindows,
@@ -36,7 +36,7 @@ import { countRows, expire, textOf } from '../../support/rows.ts'
 const t = useApp({ TRUST_PROXY: 'true' })
 
 const actionsOf = async (accountId: string) =>
-  (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action, details }) =>
+  (await listEvents(t.db, { subjectId: accountId }, { after: null, limit: 50 })).map(({ action, details }) =>
     [
       action,
       ...Object.values(details).filter((part) => ['totp', 'recovery-code', 8, 9].includes(part as string)),

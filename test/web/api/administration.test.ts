@@ -6,7 +6,7 @@ import { changeAccount } from '../../../src/accounts/accounts.ts'
 import { isPassword } from '../../../src/accounts/passwords.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { listIdentityEvents } from '../../../src/events/identity-events.ts'
+import { listEvents } from '../../../src/events/event-list.ts'
 import { listUsernames, setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import {
   aGroup,
@@ -45,7 +45,7 @@ async function aCaller({
 
 async function lastEvent(username: string) {
   const { id: accountId } = (await storedAccount(t.db, { username })) ?? expect.fail()
-  const events = await listIdentityEvents(t.db, { accountId }, { after: null, limit: 10 })
+  const events = await listEvents(t.db, { subjectId: accountId }, { after: null, limit: 10 })
   // The first use of a token is written some seconds later, so it may come between.
   const event = events.find(({ action }) => action !== 'token-first-used')
   return event && { action: event.action, actor: event.actor, via: event.via }

@@ -198,3 +198,36 @@ describe('GET /api/groups/{group}/events', () => {
     expect(wrong.statusCode).toBe(400)
   })
 })
+
+it('the API describes an event in the same way for its repository, its group and the site', async () => {
+  const repository = await aRepository(t.db)
+  const { group, path } = repository
+  const account = await anAccount(t.db, { isAdmin: true })
+  await aGroupMember(t.db, account, group, 'admin')
+  const by = {
+    ...operator,
+    accountId: account.id,
+    via: 'browser',
+    ip: '192.0.2.9',
+    userAgent: 'curl/8',
+  } as const
+  await setRepository(t.db, by, repository.id, { visibility: 'public', description: null })
+  const scopes = ['group-manage:r', 'registry-manage:r']
+  const [mine, ofSite] = [
+    await aPersonalToken(t.db, account, { scopes }),
+    await aPersonalToken(t.db, account, { scopes, isAdmin: true }),
+  ]
+  const first = async (token: string, url: string) =>
+    (await callApi(t, token, 'GET', url)).json<object[]>()[0]
+  const ofRepository = await first(mine, `/api/repositories/${path}/events`)
+  expect(ofRepository).toMatchObject({ account: account.username, package: null, ip: '192.0.2.9' })
+  expect(await first(mine, `/api/groups/${group.name}/events`)).toEqual({
+    ...ofRepository,
+    ...{ repository: path, group: null, about_account: null, application: null, via: 'browser' },
+    ...{ user_agent: null, request_id: null },
+  })
+  expect(await first(ofSite, `/api/events?repository=${path}`)).toEqual({
+    ...(await first(mine, `/api/groups/${group.name}/events`)),
+    user_agent: 'curl/8',
+  })
+})

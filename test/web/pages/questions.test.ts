@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { findAccountDetails } from '../../../src/accounts/accounts.ts'
 import { listTokensOf } from '../../../src/accounts/personal-tokens.ts'
-import { listIdentityEvents } from '../../../src/events/identity-events.ts'
+import { listEvents } from '../../../src/events/event-list.ts'
 import { anIdentity, setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import { aMember, anAccount, aPersonalToken, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -89,7 +89,7 @@ it('asks an administrator before one session of an account ends, and before one 
     expect([done.statusCode, done.headers.location]).toEqual([303, page])
   }
   expect(await findAccountDetails(t.db, other.username)).toMatchObject({ sessions: 1, tokens: 1 })
-  const events = await listIdentityEvents(t.db, { accountId: other.id }, { after: null, limit: 2 })
+  const events = await listEvents(t.db, { subjectId: other.id }, { after: null, limit: 2 })
   expect(events.map(({ action, actor, via }) => [action, actor, via])).toEqual([
     ['token-revoked', admin.username, 'browser'],
     ['session-ended', admin.username, 'browser'],

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import type { AppContext } from '../../../context.ts'
 import { pageOf } from '../../../domain/paging.ts'
-import { listIdentityEvents } from '../../../events/identity-events.ts'
+import { listEvents } from '../../../events/event-list.ts'
 import { readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
@@ -20,9 +20,9 @@ export async function securityRoutes(app: FastifyInstance, context: AppContext):
     signedIn(context, async ({ session }, request, reply) => {
       const { after } = readQuery(SecurityQuery, request)
       const { rows, next } = await pageOf(
-        (part) => listIdentityEvents(context.db, { accountId: session.account.id }, part),
+        (part) => listEvents(context.db, { subjectId: session.account.id }, part),
         { after: after || null, limit: eventsPerPage },
-        ({ id }) => id,
+        ({ key }) => key,
       )
       return securityPage(reply, session, {
         events: rows.map(({ username: _username, ...event }) => showEvent(event)),

@@ -11,7 +11,7 @@ import {
 } from '../../../domain/scope-descriptions.ts'
 import { covers } from '../../../domain/scopes.ts'
 import { applicationActions } from '../../../events/actions.ts'
-import { listIdentityEvents } from '../../../events/identity-events.ts'
+import { listEvents } from '../../../events/event-list.ts'
 import { changeApplicationStatus, maxReasonCharacters } from '../../../oauth/application-changes.ts'
 import {
   type Application,
@@ -286,7 +286,7 @@ async function describe(
 /** Lists who registered, reviewed and changed an application. Consents are left out, because there may be millions. */
 async function readHistory(db: Queryable, applicationId: string): Promise<ShownEvent[]> {
   const part = { after: null, limit: eventsInHistory }
-  const events = await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)
+  const events = await listEvents(db, { applicationId, actions: applicationActions }, part)
   return events.map((event) => showEvent(event))
 }
 

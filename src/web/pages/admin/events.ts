@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { areaNames } from '../../../events/actions.ts'
-import { describeAnyEvent, listEvents } from '../../../events/event-list.ts'
+import { describeEvent } from '../../../events/event.ts'
+import { listEvents } from '../../../events/event-list.ts'
 import { findApplicationByClientId } from '../../../oauth/applications.ts'
 import { isClientId } from '../../oauth/logo.ts'
 import { page } from '../../pages.ts'
@@ -29,7 +30,7 @@ export async function adminEventRoutes(app: FastifyInstance, { db, sessionOf }: 
       ],
       areas: areaNames,
       list: (filter, part) => listEvents(db, filter, part, session.account.id),
-      describe: describeAnyEvent,
+      describe: describeEvent,
       findApplicationId: async (clientId) =>
         isClientId(clientId) ? ((await findApplicationByClientId(db, clientId))?.id ?? null) : null,
       namesUnknownAccounts: true,

@@ -38,7 +38,7 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
       const links = { package: (_: unknown, name: string) => `/${repository.path}/packages/${name}` }
       return activityPage(reply, session, {
         repository,
-        events: rows.map((event) => showEvent(event, links)),
+        events: rows.map(({ repositoryPath: _path, groupName: _group, ...event }) => showEvent(event, links)),
         isContinued: after !== '',
         isFiltered: false,
         next: next && `?${new URLSearchParams({ after: next })}`,

@@ -34,7 +34,7 @@ export async function packageActivityRoutes(app: FastifyInstance, context: AppCo
       { after, limit: eventsPerPage },
       ({ id }) => id,
     )
-    const events = rows.map(({ packageName: _packageName, ...event }) => showEvent(event))
+    const events = rows.map(({ repositoryPath: _path, packageName: _name, ...event }) => showEvent(event))
     const maySeeOrigins = may(repository, session, 'readSettings')
     return {
       events: maySeeOrigins ? events : events.map((event) => ({ ...event, means: '', ip: null })),
