@@ -207,6 +207,6 @@ async function theContest(
   if (found.earlier.length > 0) return found
   throw new Refusal(
     errcode.failedPrecondition,
-    `nothing is to decide about ${packageName}: no other upstream before ${found.upstream.name} has it`,
+    `there is nothing to decide about ${packageName}: no other upstream before ${found.upstream.name} has it`,
   )
 }

@@ -82,7 +82,7 @@ async function listedNames(client: UpstreamRequests, listUrl: string): Promise<s
     )
     if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
     const { packageNames } = fetched.content
-    if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
+    if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has an unknown format')
     for (const given of packageNames) {
       const name = typeof given === 'string' ? toLowerAscii(given) : ''
       if (isPackageName(name)) names.add(name)

@@ -158,7 +158,7 @@ describe('svc upstream', () => {
     await aMirroredPackage(commands.db, two, 'psr/two', { upstreamId })
     const words = ['upstream', 'decide', 'two/php', 'psr/two']
     expect(await commands.fail(...words, 'public', '--force')).toContain(
-      'nothing is to decide about psr/two: no other upstream before public has it',
+      'there is nothing to decide about psr/two: no other upstream before public has it',
     )
     await aContestedName(commands.db, 'psr/two', 'private')
     expect(await commands.fail(...words, 'private')).toContain('--force')

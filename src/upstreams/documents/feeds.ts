@@ -21,7 +21,7 @@ export interface FeedChanges {
 export function parseChanges(bytes: Uint8Array): FeedChanges {
   const { actions, timestamp } = parseObject(bytes, 'the change feed')
   if (!Array.isArray(actions) || !isTimestamp(timestamp))
-    throw new UpstreamError('the change feed has another format')
+    throw new UpstreamError('the change feed has an unknown format')
   const named = actions.filter(isJsonObject)
   const documents = named.flatMap(documentOf)
   const isResync = named.some(({ type }) => type === 'resync') || documents.length > maxChanges

@@ -261,7 +261,7 @@ describe('a group that requires a second factor', () => {
       expect(await statuses()).toEqual([200, 200, true, true])
       expect((await t.app.inject({ url: '/', headers: { cookie } })).statusCode).toBe(200)
       const shown = await t.app.inject({ url: `${url}/second-factor`, headers: { cookie: admin.cookie } })
-      expect(shown.body).toContain('Do not require it')
+      expect(shown.body).toContain('Make it optional')
     },
   )
 

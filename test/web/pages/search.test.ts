@@ -168,6 +168,11 @@ describe('GET /search for a package from an upstream', () => {
     await markMirroredPackage(t.db, name, { approvedAt: new Date(), isGone: true })
     await aMirroredArchive(t.db, name, { alarm: 'other bytes' })
     await markRemoved(t.db, { id: upstreamId })
-    expect(await badges()).toEqual(['alarm', 'gone upstream', 'upstream removed', 'approved'])
+    expect(await badges()).toEqual([
+      'changed archive',
+      'gone from the upstream',
+      'upstream removed',
+      'approved',
+    ])
   })
 })

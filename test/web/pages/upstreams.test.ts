@@ -84,7 +84,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     const guest = await anAccount(t.db)
     await aMember(t.db, guest, caller.repository, 'guest')
     const { body } = await (await onPage(guest, caller.repository)).open()
-    for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', 'approved', '1 left out']) {
+    for (const shown of ['seen/lib', 'public', 'First seen', 'Last checked', 'approved', '1 left out']) {
       expect(body).toContain(shown)
     }
     expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
@@ -290,7 +290,10 @@ describe('the alarm of a name that two upstreams have', () => {
     })
     expect((await open()).body).not.toContain('contested<')
     const again = await post(t.app, `${url}/decide`, cookie, fields[1] ?? {})
-    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('nothing is to decide')])
+    expect([again.statusCode, again.body]).toEqual([
+      400,
+      expect.stringContaining('there is nothing to decide'),
+    ])
   })
 })
 

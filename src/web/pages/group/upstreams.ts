@@ -129,7 +129,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     const again = (refused: UpstreamsVisit) => showNamesForm(refused, 'approve', { entered: packages })
     return changing(visit, again, async () => {
       if (names.length > maxApprovals) {
-        throw new Refusal(errcode.invalidArgument, `more than ${maxApprovals} packages at once`)
+        throw new Refusal(errcode.invalidArgument, `approve at most ${maxApprovals} packages at once`)
       }
       const approved = await approvePackages(db, visit.change, names)
       return approved.length > 0 ? `Approved: ${approved.join(', ')}.` : 'Nothing was left to approve.'

@@ -68,6 +68,6 @@ export async function downloadRoutes(
       return reply.headers(headers).send(endWithConnection(request, opened.bytes))
     }
     opened?.bytes.destroy()
-    throw new PageError(404, `The archive of version ${version} is no longer stored.`)
+    throw new PageError(404, `The archive of version ${version} is no longer stored. Choose another version.`)
   }
 }

@@ -203,7 +203,8 @@ export async function foundIn(
   part?: { from: number; limit: number },
 ): Promise<AtPath | null> {
   const found = await readingArchive(() => archives.look(sha256, path, part))
-  if (found === 'missing') throw new PageError(404, `The archive of version ${version} is no longer stored.`)
+  if (found === 'missing')
+    throw new PageError(404, `The archive of version ${version} is no longer stored. Choose another version.`)
   return found
 }
 

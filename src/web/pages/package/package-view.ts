@@ -74,7 +74,10 @@ export async function findShownVersion(
 /** Throws 403 for the contents of a version in quarantine, unless the reader may publish versions. */
 export function refuseQuarantined({ mayPush }: PackageView, version: ListedVersion): void {
   if (version.quarantinedAt === null || mayPush) return
-  throw new PageError(403, `Version ${version.version} is quarantined, so its files are not shown.`)
+  throw new PageError(
+    403,
+    `Version ${version.version} is quarantined, so its files are not shown. Choose another version.`,
+  )
 }
 
 /** Reads from the archive store. Throws an error page for a damaged archive and for an unreachable store. */
