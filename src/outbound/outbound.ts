@@ -117,8 +117,25 @@ export function openOutbound(
     return known
   }
 
+  /** Returns an IP of a host, if all of them may be reached. */
+  async function approve(
+    kind: OutboundKind,
+    host: string,
+    port: number,
+    rights: OutboundRights,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const isOver = once(signal, 'abort').then(() => Promise.reject(signal.reason))
+    return Promise.race([laneOf(kind, rights).guard.approve(host, port), isOver])
+  }
+
   /** Refuses http without permission. A private host is refused as one first: that needs another setting. */
-  async function requireHttps(kind: RequestKind, url: URL, rights: OutboundRights): Promise<void> {
+  async function requireHttps(
+    kind: RequestKind,
+    url: URL,
+    rights: OutboundRights,
+    signal: AbortSignal,
+  ): Promise<void> {
     if (url.protocol === 'https:') return
     const { act, isConfigured = false }: Bounds = kinds[kind]
     if (isConfigured) {
@@ -126,7 +143,7 @@ export function openOutbound(
       throw new OutboundError('insecure', `${url.origin} is not https`)
     }
     if (outbound.allowHttp && rights.reachesPrivateHosts) return
-    if (outbound.allowHttp) await laneOf(kind, rights).guard.approve(url.hostname, Number(url.port || 80))
+    if (outbound.allowHttp) await approve(kind, url.hostname, Number(url.port || 80), rights, signal)
     throw new OutboundError(
       'insecure',
       `${url.origin} is not https: an operator must allow it with OUTBOUND_HTTP=true, and ${act}`,
@@ -147,7 +164,7 @@ export function openOutbound(
     try {
       let url = readUrl(first)
       for (let hop = 0; hop <= redirects; hop += 1) {
-        await requireHttps(kind, url, rights)
+        await requireHttps(kind, url, rights, signal)
         // undici ignores credentials in a URL.
         const sent = await send(url, {
           dispatcher: agent,
@@ -217,11 +234,12 @@ export function openOutbound(
         return response
       }),
 
-    fetchBytes: (kind, url, { maxBytes = kinds[kind].maxBytes, ...options }) => {
+    fetchBytes: (kind, url, { maxBytes = Number.POSITIVE_INFINITY, ...options }) => {
+      const bound = Math.min(maxBytes, kinds[kind].maxBytes)
       const headers = { 'accept-encoding': acceptedCodings, ...options.headers }
       return client.request(kind, url, { ...options, headers }, async (response) => {
         const { body, ...about } = response
-        return { ...about, bytes: await explain(url, readBytes(response, maxBytes)) }
+        return { ...about, bytes: await explain(url, readBytes(response, bound)) }
       })
     },
 
@@ -238,11 +256,9 @@ export function openOutbound(
     },
 
     approveHost: (kind, host, port, rights) =>
-      run(kind, `https://${host}`, undefined, (signal) => {
-        const isOver = once(signal, 'abort').then(() => Promise.reject(signal.reason))
-        const approval = laneOf(kind, rights).guard.approve(host, port)
-        return explain(`https://${host}`, Promise.race([approval, isOver]))
-      }),
+      run(kind, `https://${host}`, undefined, (signal) =>
+        explain(`https://${host}`, approve(kind, host, port, rights, signal)),
+      ),
 
     async close() {
       // Not `agent.close()`: it forgets its connections, and `destroy` then aborts nothing.

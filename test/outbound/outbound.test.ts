@@ -309,6 +309,19 @@ describe.each(requestKinds)('a request of the kind %s', (kind) => {
     })
   })
 
+  it('ends the wait for a name that is not resolved in time', async () => {
+    const silent: Resolver = () => {}
+    await withOutbound(
+      http,
+      async (outbound) => {
+        const options = { rights: anybodys, milliseconds: 100 }
+        const failure = outbound.getJson(kind, 'http://localhost/', options)
+        await expect(failure).rejects.toThrow('did not respond in time')
+      },
+      silent,
+    )
+  })
+
   it('ends a response that does not come, or does not end, in time', async () => {
     handlers.set('/silent', () => {})
     handlers.set('/endless', (_request, response) => void response.write('{'))

@@ -156,6 +156,12 @@ async function explain<T>(url: string, request: Promise<T>): Promise<T> {
   }
 }
 
-function mayAuthorize({ url, usesCredentials, credentialHosts }: UpstreamRights, { host }: URL): boolean {
-  return usesCredentials && (new URL(url).host === host || credentialHosts.includes(host))
+function mayAuthorize(
+  { url, usesCredentials, credentialHosts }: UpstreamRights,
+  { host, protocol }: URL,
+): boolean {
+  const own = new URL(url)
+  // A document or a redirect must not bring the credentials of an https URL onto the network in plain text.
+  const isSafe = protocol === 'https:' || own.protocol === 'http:'
+  return usesCredentials && isSafe && (own.host === host || credentialHosts.includes(host))
 }

@@ -84,6 +84,12 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     expect(second.lastHeaders.authorization).toBe('Bearer abc')
   })
 
+  it('are not sent over http for an upstream with an https URL', async () => {
+    const auth = { bearer: { [first.host]: 'abc' } }
+    await get(`${first.url}/packages.json`, { auth }, { url: `https://${first.host}` })
+    expect(first.lastHeaders.authorization).toBeUndefined()
+  })
+
   it('are refused as a whole, without a secret in the message, when the file is wrong', async () => {
     const wrong = get(first.url, { auth: { 'http-basic': { 'a.example': 'p4ssw0rd' } } })
     await expect(wrong).rejects.toThrow(/http-basic\.a\.example/)
