@@ -3,4 +3,6 @@
 create or replace view archive_reference as
   select sha256, purged_at is null as keeps_file from package_version
   union all
-  select sha256, is_stored as keeps_file from mirrored_archive where sha256 is not null;
+  select sha256, is_stored as keeps_file from mirrored_archive where sha256 is not null
+  union all
+  select sha256, state = 'staged' as keeps_file from staged_version;

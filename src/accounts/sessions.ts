@@ -16,6 +16,9 @@ const lifetimeSeconds = 30 * 86_400
 /** How long a confirmed identity is enough for sensitive actions. */
 const proofSeconds = 15 * 60
 
+/** How long a second factor or a passkey is enough to release a version. */
+const factorProofSeconds = 5 * 60
+
 /** A signed-in browser. */
 export interface Session {
   idHash: SecretHash
@@ -24,6 +27,8 @@ export interface Session {
   csrfToken: string
   /** Whether the person has confirmed their identity in the last 15 minutes. If not, sensitive actions ask for it. */
   isConfirmed: boolean
+  /** Whether the person has given a second factor or used a passkey in the last five minutes. */
+  hasProvedFactor: boolean
   /** Whether the site or a group requires a second factor that the account does not have. */
   lacksFactor: boolean
   /** When the site or a group begins to require a second factor that the account does not have. Null for never. */
@@ -91,8 +96,10 @@ export async function insertSession(
           signed_in as (select id from account
                          where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share),
           made as (
-            insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at)
-            select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end
+            insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at,
+                                 factor_proved_at)
+            select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end,
+                   case when $10 then now() else '-infinity' end
               from signed_in
             returning id_hash)
      select insert_events(the_events => $8, the_actor => $9) from made`,
@@ -106,6 +113,7 @@ export async function insertSession(
       isConfirmed,
       JSON.stringify(event === null ? [] : [event]),
       JSON.stringify(describePrincipal(by)),
+      signIn?.proof?.method === 'passkey' || signIn?.proof?.secondFactor !== undefined,
     ],
   )
   return rowCount === 1 ? id : null
@@ -123,11 +131,11 @@ export async function findSession(
 ): Promise<Session | null> {
   const idHash = hashSecret(id)
   const { rows } = await db.query<
-    SessionAccount & Pick<Session, 'isConfirmed' | 'lacksFactor' | 'factorDueAt'>
+    SessionAccount & Pick<Session, 'isConfirmed' | 'hasProvedFactor' | 'lacksFactor' | 'factorDueAt'>
   >({
     name: 'find-session',
     text: `with running as (
-             select s.id_hash, s.last_seen_at, s.proved_at, a.id, a.username, a.display_name, a.is_admin
+             select s.id_hash, s.last_seen_at, s.proved_at, s.factor_proved_at, a.id, a.username, a.display_name, a.is_admin
                from session s
                join account a on a.id = s.account_id and a.disabled_at is null
               where s.id_hash = $1 and s.expires_at > now()
@@ -139,6 +147,7 @@ export async function findSession(
            )
            select id, username, display_name as "displayName", is_admin as "isAdmin",
                   proved_at > now() - make_interval(secs => $5) as "isConfirmed",
+                  factor_proved_at > now() - interval '${factorProofSeconds} seconds' as "hasProvedFactor",
                   coalesce(lacked.since <= now(), false) as "lacksFactor",
                   case when lacked.since > now() then lacked.since end as "factorDueAt"
              from running r
@@ -153,8 +162,16 @@ export async function findSession(
   })
   const [found] = rows
   if (!found) return null
-  const { isConfirmed, lacksFactor, factorDueAt, ...account } = found
-  return { idHash, account, csrfToken: csrfTokenOf(id), isConfirmed, lacksFactor, factorDueAt }
+  const { isConfirmed, hasProvedFactor, lacksFactor, factorDueAt, ...account } = found
+  return {
+    idHash,
+    account,
+    csrfToken: csrfTokenOf(id),
+    isConfirmed,
+    hasProvedFactor,
+    lacksFactor,
+    factorDueAt,
+  }
 }
 
 /** Returns the form token of the browser with this cookie. Computing it requires the cookie. */
@@ -162,9 +179,17 @@ export function csrfTokenOf(cookie: string): string {
   return createHmac('sha256', cookie).update('csrf').digest('base64url')
 }
 
-/** Stores that the person of a session has just confirmed their identity. */
-export async function confirmSession(db: Queryable, idHash: SecretHash): Promise<void> {
-  await db.query('update session set proved_at = now() where id_hash = $1', [idHash])
+/** Stores that the person of a session has just confirmed their identity, and whether with a second factor or passkey. */
+export async function confirmSession(
+  db: Queryable,
+  idHash: SecretHash,
+  { isFactor }: { isFactor: boolean },
+): Promise<void> {
+  await db.query(
+    `update session set proved_at = now(), factor_proved_at = case when $2 then now() else factor_proved_at end
+      where id_hash = $1`,
+    [idHash, isFactor],
+  )
 }
 
 /**

@@ -76,10 +76,11 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
   const count = (outcome: Imported['outcome']) => items.filter((item) => item.outcome === outcome).length
   const counts = {
     imported: count('imported'),
+    staged: count('staged'),
     already_there: count('already there'),
     refused: count('refused'),
   }
-  const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, already there ${counts.already_there}, refused ${counts.refused}.`
+  const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, ${counts.staged > 0 ? `staged ${counts.staged}, ` : ''}already there ${counts.already_there}, refused ${counts.refused}.`
   printResult(options, { ...counts, dry_run: isDryRun, items }, text)
   if (failure !== null) throw failure
   const { unread, missing } = leftOut

@@ -23,6 +23,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['version', async () => (await import('./version.ts')).versionCommand()],
   ['advisory', async () => (await import('./advisory.ts')).advisoryCommand()],
   ['upstream', async () => (await import('./upstream.ts')).upstreamCommand()],
+  ['stage', async () => (await import('./stage.ts')).stageCommand()],
   ['import', async () => (await import('./import.ts')).importCommand()],
   ['vendor', async () => (await import('./vendor.ts')).vendorCommand()],
   ['collect-garbage', async () => (await import('./archives.ts')).collectGarbageCommand()],

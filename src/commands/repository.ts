@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander'
 import type { Queryable } from '../database/database.ts'
-import { type Visibility, visibilities } from '../domain/permissions.ts'
+import { type ReleaseRule, releaseRules, type Visibility, visibilities } from '../domain/permissions.ts'
 import { operator } from '../domain/principal.ts'
 import {
   type DeletedRepository,
@@ -117,20 +117,35 @@ function printDeleted(db: Queryable, groupId: string | null, options: SearchOpti
 interface SetOptions extends ForceOptions {
   visibility?: Visibility
   description?: string
+  release?: ReleaseRule
+  twoPeople?: 'yes' | 'no'
 }
 
 function setCommand(): Command {
   return new Command('set')
-    .description('Change the description or the visibility of a repository.')
+    .description('Change the settings of a repository.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(new Option('--visibility <visibility>', 'who may pull').choices(visibilities))
     .option('--description <text>', 'at most 350 characters')
+    .addOption(
+      new Option('--release <rule>', 'reviewed: uploads are staged until somebody releases them').choices(
+        releaseRules,
+      ),
+    )
+    .addOption(
+      new Option('--two-people <yes|no>', 'whether nobody releases what they staged themselves').choices([
+        'yes',
+        'no',
+      ]),
+    )
     .addOption(forceOption())
     .addOption(jsonOption())
     .action(async (path: string, options: SetOptions) => {
-      const { visibility = null, description = null } = options
-      if (visibility === null && description === null) {
-        throw new Error('Nothing to change: use --visibility or --description.')
+      const { visibility, description, release } = options
+      const twoPeople = options.twoPeople && options.twoPeople === 'yes'
+      const changes = { visibility, description, release, twoPeople }
+      if (Object.values(changes).every((value) => value === undefined)) {
+        throw new Error('Nothing to change: use --visibility, --description, --release or --two-people.')
       }
       const changed = await withDatabase(async (db) => {
         const repository = await theRepository(db, path)
@@ -138,14 +153,20 @@ function setCommand(): Command {
           const effect = describePublication(await countPublished(db, repository.id))
           await confirmInTerminal(`This makes ${path} public. ${effect}`, path, options)
         }
-        return setRepository(db, operator, repository.id, { visibility, description })
+        return setRepository(db, operator, repository.id, changes)
       })
       if (!changed) throw new Error(`There is no repository ${JSON.stringify(path)}.`)
-      const json = { path, visibility: changed.visibility, description: changed.description }
+      const json = {
+        path,
+        visibility: changed.visibility,
+        description: changed.description,
+        release: changed.release,
+        two_people: changed.twoPeople,
+      }
       printResult(
         options,
         json,
-        `Repository ${path} is ${changed.visibility}: ${changed.description || 'no description'}`,
+        `Repository ${path} is ${changed.visibility}: ${changed.description || 'no description'}${changed.release === 'reviewed' ? '. Its releases are reviewed.' : ''}`,
       )
     })
 }

@@ -143,6 +143,8 @@ export const advisoryLocks = {
   paths: 7_382_004,
   /** With a group. Shared by deletions of its repositories. A rename in the group, or its deletion, holds it alone. */
   tenancy: 7_382_005,
+  /** With a package. Held by transactions that take or free a version number. */
+  numbers: 7_382_006,
   /** Held while downloads are counted: two processes that add totals could deadlock. */
   downloads: 7_338_002,
 } as const

@@ -8,6 +8,10 @@ export type Role = (typeof roles)[number]
 export const visibilities = ['private', 'public'] as const
 export type Visibility = (typeof visibilities)[number]
 
+/** How versions of a repository or a package are released: at once, or staged until a developer releases them. */
+export const releaseRules = ['direct', 'reviewed'] as const
+export type ReleaseRule = (typeof releaseRules)[number]
+
 /** Which repositories an application or a token may access (SPEC 2.1, Authorization Resource Scope). */
 export const resourceScopes = ['all', 'public', 'specified'] as const
 export type ResourceScope = (typeof resourceScopes)[number]
@@ -30,12 +34,18 @@ interface ActRule {
   risk?: 'deletes' | 'opens'
   /** Whether only people do it, with a token that they made for themselves: no consent page asks for it. */
   isForPeople?: true
+  /** Whether only a browser or a command does it, and no token at all. */
+  isInteractive?: true
 }
 
 const acts = {
   describe: { on: 'repository', scope: 'repo-basic-info:r', role: 'guest' },
   pull: { on: 'repository', scope: 'registry-package:r', role: 'guest' },
   push: { on: 'repository', scope: 'registry-package:rw', role: 'developer' },
+  // Also to see what is staged. Who may push may do this too.
+  stage: { on: 'repository', scope: 'registry-package:rw', role: 'developer' },
+  // Nobody releases with a stolen token. Pages ask for a second factor.
+  decideStage: { on: 'repository', scope: 'registry-package:rw', role: 'developer', isInteractive: true },
   deletePackage: { on: 'repository', scope: 'registry-package-delete:rw', role: 'admin', risk: 'deletes' },
   restorePackage: { on: 'repository', scope: 'registry-package-delete:rw', role: 'admin' },
   readSettings: { on: 'repository', scope: 'registry-manage:r', role: 'admin' },
@@ -45,6 +55,7 @@ const acts = {
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
   // Other upstreams may then serve these names.
   releaseNames: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  endReviews: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   forgetArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   decideContest: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
@@ -141,6 +152,8 @@ export interface TokenGrant {
   resourceScope: ResourceScope
   /** The ids of the chosen repositories. Used when the resource scope is `specified`. */
   repositoryIds: readonly string[]
+  /** Whether it may stage versions, but not publish them. */
+  isForStaging?: boolean
 }
 
 /** A credential, with the right of a site administrator or without. Of the tokens, only admin tokens carry it. */
@@ -253,9 +266,11 @@ export function decideOnSite(credential: Credential, act: SiteAct): Verdict {
   return ruleOf(act).on === 'administrator' && credential.kind === 'personal' ? 'interactive' : 'allowed'
 }
 
-/** Applies the part of the rule that is about the credential alone: its scopes and its kind. */
-function decideForToken({ scopes, kind }: TokenGrant, act: Act): Verdict {
+/** Applies the part of the rule that is about the credential alone: its scopes, its kind, and whether it only stages. */
+function decideForToken({ scopes, kind, isForStaging = false }: TokenGrant, act: Act): Verdict {
   if (!coversAll(scopes, scopesOf(act))) return 'unscoped'
+  if (isForStaging && act === 'push') return 'forbidden'
+  if (ruleOf(act).isInteractive && kind !== 'session' && kind !== 'command') return 'interactive'
   const isOfPerson = kind !== 'access' && kind !== 'deploy'
   return isOfPerson || !isForPeople(act) ? 'allowed' : 'personal'
 }

@@ -61,6 +61,10 @@ export const applicationActions = identityActions.filter((action) => action.star
 /** The actions on packages, repositories and groups, with the words that follow the name of the account on pages. */
 export const registryWords = {
   publish: 'published',
+  stage: 'staged',
+  'approve-release': 'approved the release of',
+  reject: 'rejected',
+  expire: 'let expire',
   delete: 'deleted',
   restore: 'restored',
   purge: 'purged',
@@ -79,6 +83,7 @@ export const registryWords = {
   'restore-repository': 'restored the repository',
   'change-repository': 'changed the settings of the repository',
   'rename-repository': 'renamed the repository',
+  'change-package': 'changed the settings of',
   'create-group': 'created the group',
   'rename-group': 'renamed the group',
   'set-group': 'changed the settings of the group',
@@ -119,6 +124,10 @@ export const areas = {
     actions: [
       'publish',
       'import',
+      'stage',
+      'approve-release',
+      'reject',
+      'expire',
       'delete',
       'restore',
       'purge',
@@ -156,6 +165,7 @@ export const areas = {
     actions: [
       'create-repository',
       'change-repository',
+      'change-package',
       'rename-repository',
       'delete-repository',
       'restore-repository',

@@ -116,8 +116,14 @@ export function requireAccess(
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
   if (needsFactor(access, act))
     throw notAuthorized({ status: 403, warning: describeMissingFactor(target.group, baseUrl) })
-  if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()
+  if (verdict === 'hidden') throw act === 'push' || act === 'stage' ? nowhereToPush() : noRepository()
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
+}
+
+/** Returns whether the request may do an act, for what others must not even learn of. */
+export function maySee(access: Access, act: RepositoryAct): boolean {
+  const { repositoryId: id, visibility, role } = access
+  return id !== null && decideAccess(grantOf(access), { id, visibility, role }, act) === 'allowed'
 }
 
 /** Returns whether a refused act would be allowed with the role that the account lacks without a second factor. */

@@ -91,7 +91,7 @@ const isAccessible = `(${isInResourceScope}
 export const isVisible = `(r.visibility = 'public' or ${isAccessible})`
 
 const repositoryColumns =
-  'r.id, r.group_id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
+  'r.id, r.group_id, g.name as group_name, r.name, r.visibility, r.description, r.release, r.two_people, r.created_at'
 
 /**
  * Lists the repositories on which the account has a role and that the token may access, by group and name. `search` is
@@ -127,7 +127,7 @@ export async function listAccessibleRepositories(
           join repository r on r.id = m.repository_id join repository_group g on g.id = r.group_id
          where m.account_id = $1 and not ${isSiteAdmin} and ${part})
      )
-     select id, group_name || '/' || name as path, visibility, description, created_at as "createdAt",
+     select id, group_name || '/' || name as path, visibility, description, release, two_people as "twoPeople", created_at as "createdAt",
             ${roleOn('id', 'group_id')} as role
        from part
       order by group_name, name limit $10`,
@@ -143,7 +143,7 @@ export async function listNamedRepositories(
   paths: readonly string[],
 ): Promise<(AccessibleRepository & { role: Role })[]> {
   const { rows } = await db.query<AccessibleRepository & { role: Role }>(
-    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.release, r.two_people as "twoPeople", r.created_at as "createdAt",
             own.role
        from (select distinct unnest($2::text[]) as path) as wanted
        join repository_group g on g.name = split_part(wanted.path, '/', 1)
@@ -181,7 +181,7 @@ export async function listRepositoriesOfGroup(
   { after, limit }: ListPart,
 ): Promise<AccessibleRepository[]> {
   const { rows } = await db.query<AccessibleRepository>(
-    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.release, r.two_people as "twoPeople", r.created_at as "createdAt",
             ${roleOn('r.id', 'r.group_id')} as role
        from repository_group g join repository r on r.group_id = g.id
       where g.name = $7 and ${isVisible} and r.name > $8
@@ -257,7 +257,7 @@ export async function searchRepositories(
   limit: number,
 ): Promise<AccessibleRepository[]> {
   const { rows } = await db.query<AccessibleRepository>(
-    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.release, r.two_people as "twoPeople", r.created_at as "createdAt",
             role_of($1, r.id) as role
        from repository r join repository_group g on g.id = r.group_id
       where (r.visibility = 'public' or r.id in ${memberIds} or coalesce((select is_admin from account where id = $1), false))
@@ -276,7 +276,7 @@ export async function listPublicRepositories(
 ): Promise<AccessibleRepository[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
   const { rows } = await db.query<AccessibleRepository>(
-    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.release, r.two_people as "twoPeople", r.created_at as "createdAt",
             role_of($1, r.id) as role
        from (select r.id
                from repository r join repository_group g on g.id = r.group_id

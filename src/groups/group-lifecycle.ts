@@ -3,7 +3,6 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import { markDocumentsOutdated, renderOutdated } from '../documents/outdated.ts'
-import type { Visibility } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { RegistryAction } from '../events/actions.ts'
@@ -26,6 +25,7 @@ import {
   lockRepositoriesOf,
   type NewRepository,
   type Repository,
+  type RepositoryChanges,
   renameRepository,
 } from './repositories.ts'
 
@@ -75,14 +75,14 @@ export async function addRepository(
 }
 
 /**
- * Changes description and visibility. A null value is not changed. Writes an event if something is another value then.
+ * Changes settings. A null or missing value is not changed. Writes an event if something is another value then.
  * Returns null when the repository does not exist.
  */
 export async function setRepository(
   db: pg.Pool,
   by: Principal,
   repositoryId: string,
-  changes: { description: string | null; visibility: Visibility | null },
+  changes: RepositoryChanges,
 ): Promise<(Repository & { createdAt: Date }) | null> {
   return transaction(db, async (tx) => {
     const changed = await changeRepository(tx, repositoryId, changes)

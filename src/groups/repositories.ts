@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
-import type { Role, Visibility } from '../domain/permissions.ts'
+import type { ReleaseRule, Role, Visibility } from '../domain/permissions.ts'
 import { changePaths, shareTenancy } from './path-locks.ts'
 
 /** A repository with its one Composer registry (CONTRACT 1.2). */
@@ -11,9 +11,13 @@ export interface Repository {
   path: string
   visibility: Visibility
   description: string
+  release: ReleaseRule
+  /** Whether nobody releases alone what they staged themselves. */
+  twoPeople: boolean
 }
 
-const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description`
+const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.release,
+  r.two_people as "twoPeople"`
 const tables = 'repository r join repository_group g on g.id = r.group_id'
 
 /** Returns `{registry_url}` (CONTRACT 4.6): the URL of a repository's registry, with a slash at the end. */
@@ -46,23 +50,31 @@ export async function findRepository(
 }
 
 /** The settings of a repository. */
-export type RepositorySettings = Pick<Repository, 'description' | 'visibility'>
+export type RepositorySettings = Pick<Repository, 'description' | 'visibility' | 'release' | 'twoPeople'>
+
+/** Changes of settings. What is null or missing keeps its value. */
+export type RepositoryChanges = {
+  [Name in keyof RepositorySettings]?: RepositorySettings[Name] | null | undefined
+}
 
 /** Changes the values that are not null. Returns the settings before, too. Null when the repository was deleted. */
 export async function changeRepository(
   db: Queryable,
   id: string,
-  { description, visibility }: { [Name in keyof RepositorySettings]: RepositorySettings[Name] | null },
+  { description = null, visibility = null, release = null, twoPeople = null }: RepositoryChanges,
 ): Promise<{ repository: Repository & { createdAt: Date }; former: RepositorySettings } | null> {
   const { rows } = await db.query<Repository & { createdAt: Date; former: RepositorySettings }>(
     `update repository r
-        set description = coalesce($2, r.description), visibility = coalesce($3, r.visibility)
+        set description = coalesce($2, r.description), visibility = coalesce($3, r.visibility),
+            release = coalesce($4, r.release), two_people = coalesce($5, r.two_people)
        from repository_group g,
-            (select id, description, visibility from repository where id = $1 for no key update) former
+            (select id, description, visibility, release, two_people
+               from repository where id = $1 for no key update) former
       where r.id = former.id and g.id = r.group_id
       returning ${columns}, r.created_at as "createdAt",
-                jsonb_build_object('description', former.description, 'visibility', former.visibility) as former`,
-    [id, description, visibility],
+                jsonb_build_object('description', former.description, 'visibility', former.visibility,
+                                   'release', former.release, 'twoPeople', former.two_people) as former`,
+    [id, description, visibility, release, twoPeople],
   )
   if (!rows[0]) return null
   const { former, ...repository } = rows[0]
@@ -198,7 +210,7 @@ export async function insertRepository(db: Queryable, repository: NewRepository)
   const { rows } = await db.query<Repository>(
     `with made as (
        insert into repository (group_id, name, visibility, description) values ($1, $2, $3, $4)
-       returning id, group_id, name, visibility, description
+       returning id, group_id, name, visibility, description, release, two_people
      )
      select ${columns} from made r join repository_group g on g.id = r.group_id`,
     [groupId, name, visibility, description],
@@ -264,6 +276,8 @@ export interface VisibleRepository extends Repository {
   role: Role | null
   /** How many packages of upstreams wait for a decision. Zero for people who are not admins. */
   waiting: number
+  /** How many staged versions wait for their release. Zero for people who may not push. */
+  staged: number
 }
 
 /**
@@ -284,8 +298,11 @@ export async function findVisibleRepository(
                left join repository_group g on g.name = $1
                left join repository r on r.group_id = coalesce(g.id, 0) and r.name = $2
               cross join lateral role_in_repository($3, coalesce(g.id, 0), coalesce(r.id, 0)) own)
-           select id, path, visibility, description, role,
-                  case when role = 'admin' then count_waiting(id) else 0 end as waiting
+           select id, path, visibility, description, release, "twoPeople", role,
+                  case when role = 'admin' then count_waiting(id) else 0 end as waiting,
+                  case when role >= 'developer' then (
+                    select count(*)::int from staged_version
+                     where repository_id = found.id and state = 'staged' and expires_at > now()) else 0 end as staged
              from found
             where id is not null and (visibility = 'public' or role is not null)`,
     values: [group, name, accountId],

@@ -50,10 +50,20 @@ export interface ShownDiffs {
   left: readonly string[]
 }
 
+/** What a version is that no other one came before. */
+export interface Introduction {
+  requirements: ChangedField[] | null
+  fields: ChangedField[] | null
+  /** The names at the root of the package. */
+  names: string[]
+}
+
 /** Compares versions by their archives. It throws a Refusal for a damaged archive, and when the store does not respond. */
 export interface VersionComparer {
   /** Compares two versions. `missing` when the store does not have one of the archives. */
   compare: (from: ComparedVersion, to: ComparedVersion) => Promise<Comparison | 'missing'>
+  /** Shows a version that there is nothing to compare with. `missing` when the store does not have its archive. */
+  introduce: (to: ComparedVersion) => Promise<Introduction | 'missing'>
   /**
    * Compares the lines of files, in the order of their paths, until there is no more room for lines. If there are several
    * files, one of them gets a third of the room at most.
@@ -101,11 +111,9 @@ export function openVersionComparer({
     // A missing archive may come back, so it is not remembered.
     if (files === 'missing') return undefined
     const [before, after] = [await manifestOf(from), await manifestOf(to)]
-    const fields = before && after && compareFields(before, after)
     return {
       files,
-      requirements: fields?.filter(isRequirement).slice(0, maxFields) ?? null,
-      fields: fields?.filter((field) => !isRequirement(field)).slice(0, maxFields) ?? null,
+      ...changesOf(before, after),
       changelog: await changelogOf(from, to),
     }
   }
@@ -152,6 +160,12 @@ export function openVersionComparer({
       const key = `${from.sha256} ${to.sha256} ${from.normalized} ${to.normalized}`
       return (await comparisons.fetch(key, { context: { from, to } })) ?? 'missing'
     },
+    async introduce(to) {
+      const top = await archives.look(to.sha256, '', { from: 0, limit: maxPaths })
+      if (top === 'missing') return 'missing'
+      const names = (top?.entries ?? []).map(({ name, kind }) => (kind === 'directory' ? `${name}/` : name))
+      return { ...changesOf({}, await manifestOf(to)), names }
+    },
     async diff(from, to, paths, room) {
       const shown: ShownDiffs = { files: [], left: [] }
       const share = paths.length > 1 ? 3 : 1
@@ -177,6 +191,14 @@ export function openVersionComparer({
       }
       return shown
     },
+  }
+}
+
+function changesOf(before: JsonObject | null, after: JsonObject | null) {
+  const fields = before && after && compareFields(before, after)
+  return {
+    requirements: fields?.filter(isRequirement).slice(0, maxFields) ?? null,
+    fields: fields?.filter((field) => !isRequirement(field)).slice(0, maxFields) ?? null,
   }
 }
 

@@ -25,7 +25,8 @@ export interface Imported {
   name: string
   /** Null for the result of a whole package, or of its development versions. */
   version: string | null
-  outcome: 'imported' | 'already there' | 'refused'
+  /** `staged`: the version waits for its release, because releases are reviewed. */
+  outcome: 'imported' | 'staged' | 'already there' | 'refused'
   reason: string | null
 }
 
@@ -112,9 +113,9 @@ async function importVersion(
     const checked = await checkUpload(received.path)
     const { metadata } = readComposerJson(checked.manifest, packageName, version)
     refuseMissingAutoload(metadata, checked.tree)
-    const published = theirs.publishedAt ?? theirs.entry['time']
+    const publishedAt = pastDate(theirs.publishedAt ?? theirs.entry['time'])
     const archive = received
-    const outcome = await keepArchive(db, archives, archive, async () => {
+    const published = await keepArchive(db, archives, archive, async () => {
       const outcome = await publishVersion(db, {
         repositoryId,
         packageName,
@@ -124,12 +125,13 @@ async function importVersion(
         archive,
         by: operator,
         baseUrl,
-        publishedAt: pastDate(published),
+        publishedAt,
       })
       await keepIfMissing(archives, archive)
       return outcome
     })
-    return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }
+    if (published.outcome === 'staged' && published.isNew) return { outcome: 'staged', reason: null }
+    return { outcome: published.outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {
     if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
     if (!(error instanceof Refusal) || isStoreFailure(error)) throw error

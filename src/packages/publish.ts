@@ -9,6 +9,7 @@ import type { Json, JsonObject } from '../composer/manifest-json.ts'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
+import type { ReleaseRule } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
@@ -16,8 +17,16 @@ import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
+import { expireStages } from './stages/expire.ts'
 import { claimPackage, copyDescription } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
+import {
+  findStagedNumber,
+  insertStage,
+  isReviewed,
+  lockNumbers,
+  type Stage,
+} from './tables/staged-versions.ts'
 import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
 
 /**
@@ -56,22 +65,35 @@ export function checkManifest(
 }
 
 /**
- * Keeps a checked archive, and then stores the version in the database. The caller must check the permission before.
- * Throws 507 when the group has no room for a new archive.
+ * The outcome of an upload: the version is published, or it was published before with the same bytes, or it is staged and
+ * waits for its release.
+ */
+export type Published =
+  | { outcome: 'published' | 'repeated' }
+  | { outcome: 'staged'; stage: Stage; isNew: boolean }
+
+/**
+ * Keeps a checked archive, and then publishes or stages the version (see `publishVersion`). The caller must check the
+ * permission before. Throws 507 when the group has no room for a new archive.
  */
 export async function publishArchive(
   { config, db, changes, readmes, archives, room }: PublishContext,
   target: PublishTarget,
   received: ReceivedArchive,
-  { zip, manifest, by }: { zip: CheckedZip; manifest: Manifest; by: Principal },
-): Promise<'published' | 'repeated'> {
+  {
+    zip,
+    manifest,
+    by,
+    release = 'direct',
+  }: { zip: CheckedZip; manifest: Manifest; by: Principal; release?: ReleaseRule },
+): Promise<Published> {
   const { repositoryId, packageName, version } = target
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) {
     const outcome = settleRepeat(taken, { version, archive: received })
     // The store may have lost or damaged the archive. A repeated upload brings it back.
     await keepArchive(db, archives, received, async () => {})
-    return outcome
+    return { outcome }
   }
   return room.storing(repositoryId, received.size, () =>
     keepArchive(db, archives, received, async () => {
@@ -82,6 +104,7 @@ export async function publishArchive(
         archive: received,
         by,
         baseUrl: config.baseUrl,
+        release,
       })
       await keepIfMissing(archives, received)
       return outcome
@@ -97,55 +120,118 @@ export interface Publication {
   metadata: JsonObject
   readme: RenderedReadme
   archive: ArchiveDigest
+  /** Who publishes it. */
   by: Principal
   baseUrl: string
   /** The time of an earlier publication elsewhere. The default is now. */
   publishedAt?: Date | null
+  /** `reviewed` stages the version in any case. By default, the rules of the repository and the package decide. */
+  release?: ReleaseRule
 }
 
 /**
- * Publishes a version. One transaction stores the version, its documents and the event, so the next request sees all of
- * them. If several uploads of one version race, the first returns `published`. `settleRepeat` decides about the others.
+ * Publishes a version, or stages it where releases are reviewed. Everything that brings a version into a repository comes
+ * here. If several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error
+ * (see `settleRepeat`).
  */
-export async function publishVersion(
-  pool: pg.Pool,
+export async function publishVersion(pool: pg.Pool, publication: Publication): Promise<Published> {
+  const { repositoryId, packageName, version, release = 'direct' } = publication
+  return transaction(pool, async (tx) => {
+    await lockNumbers(tx, repositoryId, packageName)
+    const staged = await findStagedNumber(tx, repositoryId, packageName, version.normalized)
+    if (staged) return { outcome: 'staged', stage: settleStaged(staged, publication), isNew: false }
+    const isStaged = release === 'reviewed' || (await isReviewed(tx, repositoryId, packageName))
+    return isStaged ? stageVersion(tx, publication) : { outcome: await addVersion(tx, publication) }
+  })
+}
+
+/**
+ * Stages a version. It is judged by publishing it, which is then undone: so a stage is refused for what an upload would be
+ * refused for, such as a document that becomes too large.
+ */
+async function stageVersion(tx: pg.PoolClient, publication: Publication): Promise<Published> {
+  const { repositoryId, packageName, version, archive, by } = publication
+  await tx.query('savepoint judged')
+  const outcome = await addVersion(tx, publication)
+  await tx.query('rollback to savepoint judged')
+  if (outcome === 'repeated') return { outcome }
+  await expireStages(tx, 1, { repositoryId, packageName, normalized: version.normalized })
+  await insertArchive(tx, archive)
+  const stage = await insertStage(tx, publication)
+  const details = { stage: stage.id, sha256: archive.sha256, size: archive.size }
+  await insertEvent(tx, by, {
+    action: 'stage',
+    repositoryId,
+    packageName,
+    version: version.version,
+    details,
+  })
+  return { outcome: 'staged', stage, isNew: true }
+}
+
+/**
+ * Stores a version, its documents and the event in a transaction that holds the numbers of the package, so the next
+ * request sees all of them. `stage` is the stage that is released, whose uploader is not who publishes it.
+ */
+export async function addVersion(
+  tx: pg.PoolClient,
   publication: Publication,
+  stage: Pick<Stage, 'id' | 'by'> | null = null,
 ): Promise<'published' | 'repeated'> {
   const { repositoryId, packageName, version, metadata, readme, archive, by, baseUrl } = publication
-  return transaction(pool, async (tx) => {
-    await refuseMirroredVendor(tx, repositoryId, packageName)
-    const held = await claimPackage(tx, repositoryId, packageName)
-    await insertArchive(tx, archive)
-    const versionId = await insertVersion(tx, {
-      packageId: held.id,
-      version,
-      metadata,
-      sha256: archive.sha256,
-      uploaderId: by.accountId,
-      deployTokenId: by.token?.kind === 'deploy' ? by.token.tokenId : null,
-      publishedAt: publication.publishedAt ?? null,
-    })
-    if (versionId === null) {
-      const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
-      return settleRepeat(taken as TakenVersion, publication)
-    }
-    await saveReadme(tx, versionId, readme)
-    await copyDescription(tx, held)
-
-    await relinkVersion(tx, held, versionId, baseUrl)
-    const bytes = await renderDocument(tx, held, version.isDev, baseUrl)
-    if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
-    if (held.isNew) {
-      // Both documents must tell Composer that the name is taken.
-      await renderDocument(tx, held, !version.isDev, baseUrl)
-      await noteListingChange(tx, held.repositoryId)
-    }
-
-    const details = { sha256: archive.sha256, size: archive.size }
-    const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
-    await insertEvent(tx, by, event)
-    return 'published'
+  const uploader = stage?.by ?? by
+  await refuseMirroredVendor(tx, repositoryId, packageName)
+  const held = await claimPackage(tx, repositoryId, packageName)
+  await insertArchive(tx, archive)
+  const versionId = await insertVersion(tx, {
+    packageId: held.id,
+    version,
+    metadata,
+    sha256: archive.sha256,
+    uploaderId: uploader.accountId,
+    deployTokenId: uploader.token?.kind === 'deploy' ? uploader.token.tokenId : null,
+    publishedAt: publication.publishedAt ?? null,
   })
+  if (versionId === null) {
+    const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
+    return settleRepeat(taken as TakenVersion, publication)
+  }
+  await saveReadme(tx, versionId, readme)
+  await copyDescription(tx, held)
+
+  await relinkVersion(tx, held, versionId, baseUrl)
+  const bytes = await renderDocument(tx, held, version.isDev, baseUrl)
+  if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
+  if (held.isNew) {
+    // Both documents must tell Composer that the name is taken.
+    await renderDocument(tx, held, !version.isDev, baseUrl)
+    await noteListingChange(tx, held.repositoryId)
+  }
+
+  const details = { ...(stage && { stage: stage.id }), sha256: archive.sha256, size: archive.size }
+  const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
+  await insertEvent(tx, by, event)
+  return 'published'
+}
+
+/**
+ * Handles the upload of a version that is staged. The same bytes get the same stage. Throws errcode 6 for other bytes, and
+ * for another version that is equal for Composer.
+ */
+function settleStaged(staged: Stage, { version, archive }: Pick<Publication, 'version' | 'archive'>): Stage {
+  if (staged.version !== version.version) {
+    throw alreadyThere(
+      `version ${staged.version} is staged`,
+      `To Composer, ${version.version} is the same version.`,
+    )
+  }
+  if (staged.sha256 !== archive.sha256) {
+    throw alreadyThere(
+      `version ${staged.version} is staged with other content`,
+      'Reject it first, or upload another version.',
+    )
+  }
+  return staged
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest, RouteGenericInterface } from 'fastify'
+import { findFactors, hasFactor } from '../accounts/second-factor/factors.ts'
 import { findSession, type Session } from '../accounts/sessions.ts'
 import type { AppContext } from '../context.ts'
 import { networkOf } from '../domain/client-ip.ts'
@@ -6,7 +7,7 @@ import { type Act, needsProof } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { readCookie } from './cookies.ts'
 import { continueWith, holdRequest, resumedId, resumeForm } from './held-forms.ts'
-import { PageRedirect } from './page-error.ts'
+import { PageError, PageRedirect } from './page-error.ts'
 import { signAuthorizationLink, signPage } from './pages/sign-in/return-path.ts'
 import { principalOf } from './principal.ts'
 
@@ -22,6 +23,8 @@ export interface Visit {
    * page, by default the page of the form.
    */
   confirm: (page?: string) => Promise<void>
+  /** The same, for a second factor or a passkey of the last five minutes. No other proof is enough. */
+  proveFactor: (page?: string) => Promise<void>
 }
 
 interface VisitOptions<Route extends RouteGenericInterface> {
@@ -76,6 +79,7 @@ export function signedIn<Route extends RouteGenericInterface>(
       by: principalOf(request, session),
       prove: async (act, page) => (needsProof(act) ? confirm(page) : undefined),
       confirm,
+      proveFactor: (page = own) => requireFactorProof(context, request, session, page),
     }
     return handler(visit, request, reply)
   }
@@ -120,12 +124,43 @@ export async function requireConfirmation(
   session: Session,
   page = request.url,
 ): Promise<void> {
-  if (session.isConfirmed) return
-  if (request.method !== 'POST') throw await confirmationOf(context, page)
+  if (!session.isConfirmed) await askForProof(context, request, session, page)
+}
+
+/**
+ * Like `requireConfirmation`, for a second factor or a passkey of the last five minutes. Somebody who has neither is told
+ * to set one up.
+ */
+async function requireFactorProof(
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page: string,
+): Promise<void> {
+  if (session.hasProvedFactor) return
+  if (!hasFactor(await findFactors(context.db, session.account.id))) {
+    throw new PageError(
+      403,
+      'This needs a second factor, and your account has none. Set up a passkey or an authenticator app, and try again. Nothing was done yet.',
+      { next: { url: '/settings/second-factor', label: 'Set up a second factor' } },
+    )
+  }
+  await askForProof(context, request, session, page, { need: 'factor' })
+}
+
+/** Throws PageRedirect to the page that asks for a proof. The form of the request is kept, if that is possible. */
+async function askForProof(
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page: string,
+  more: { need?: 'factor' } = {},
+): Promise<never> {
+  if (request.method !== 'POST') throw await confirmationOf(context, page, more)
   const next = await holdRequest(context, request, session, page)
   throw next === null
-    ? await confirmationOf(context, page, { form: 'lost' })
-    : await confirmationOf(context, next, { form: 'held' })
+    ? await confirmationOf(context, page, { ...more, form: 'lost' })
+    : await confirmationOf(context, next, { ...more, form: 'held' })
 }
 
 /**
@@ -147,7 +182,7 @@ export async function resumeHeldForm(
 async function confirmationOf(
   { db }: AppContext,
   page: string,
-  more: { form?: 'held' | 'lost' } = {},
+  more: { form?: 'held' | 'lost'; need?: 'factor' } = {},
 ): Promise<PageRedirect> {
   return new PageRedirect(withReturn('/settings/confirm-access', (await signPage(db, page)) ?? '', more))
 }

@@ -132,6 +132,8 @@ describe('svc group, repository and member', () => {
       path: 'many/a',
       visibility: 'public',
       description: 'Open',
+      release: 'direct',
+      two_people: false,
     })
     expect(await svc.fail('group', 'delete', 'many', '--force')).toContain('many has 3 repositories (many/')
     expect(await svc.json('repository', 'delete', 'many/c', '--force')).toEqual({ path: 'many/c' })

@@ -52,10 +52,16 @@ const tokenLimits = ['all', 'public', 'this one', 'another one'] as const
  * For each act: the scopes that allow it (one is enough), the weakest role that may do it, and whether applications and
  * deploy tokens never do it.
  */
-const rules: Record<RepositoryAct, { scopes: string[]; least: Role; isForPeople?: true }> = {
+const rules: Record<
+  RepositoryAct,
+  { scopes: string[]; least: Role; isForPeople?: true; isInteractive?: true }
+> = {
   describe: { scopes: ['repo-basic-info:r'], least: 'guest' },
   pull: { scopes: ['registry-package:r', 'registry-package:rw'], least: 'guest' },
   push: { scopes: ['registry-package:rw'], least: 'developer' },
+  stage: { scopes: ['registry-package:rw'], least: 'developer' },
+  decideStage: { scopes: ['registry-package:rw'], least: 'developer', isInteractive: true },
+  endReviews: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   deletePackage: { scopes: ['registry-package-delete:rw'], least: 'admin' },
   restorePackage: { scopes: ['registry-package-delete:rw'], least: 'admin' },
   readSettings: { scopes: ['registry-manage:r', 'registry-manage:rw'], least: 'admin' },
@@ -98,6 +104,8 @@ function isAllowed(one: Case, act: RepositoryAct): boolean {
   if (act === 'pull' && one.visibility === 'public') return true
   const ownPower = Math.max(powerOf(one), one.visibility === 'public' ? power.guest : 0)
   if (rules[act].isForPeople && one.kind === 'access') return false
+  // No token does it, and all cases are tokens.
+  if (rules[act].isInteractive) return false
   return (
     rules[act].scopes.includes(one.scope) && includesRepository(one) && ownPower >= power[rules[act].least]
   )
@@ -172,7 +180,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
 })
 
 describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
-  const own = { read: ['describe', 'pull'], publish: ['describe', 'pull', 'push'] }[right]
+  const own = { read: ['describe', 'pull'], publish: ['describe', 'pull', 'push', 'stage'] }[right]
 
   it.each(visibilities)(
     'may do with a %s repository of its group what its right allows, and nothing else',

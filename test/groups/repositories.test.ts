@@ -63,6 +63,8 @@ describe('groups, repositories and their members (CONTRACT 1.2)', () => {
       path: 'bob/php',
       visibility: 'public',
       description: 'All of it.',
+      release: 'direct',
+      twoPeople: false,
     })
     expect(await findRepositoryByPath(t.db, 'bob/php')).toEqual(made)
     for (const path of ['bob/ruby', 'php', '', 'bob', 'bob/php/', '/bob/php'])

@@ -18,6 +18,8 @@ export interface Publisher {
   ask: (path: string, options?: AskOptions) => Promise<LightMyRequestResponse>
   /** Uploads a version. The default body is a valid archive. */
   push: (version: string, options?: PushOptions) => Promise<LightMyRequestResponse>
+  /** Stages a version. The default body is a valid archive. */
+  stage: (version: string, options?: PushOptions) => Promise<LightMyRequestResponse>
 }
 
 export interface AskOptions {
@@ -73,12 +75,15 @@ export async function aPublisher(
     })
   }
 
-  function push(version: string, { name = 'acme/lib', manifest, ...options }: PushOptions = {}) {
-    const payload = options.payload ?? aPackageZip(name, manifest)
-    return ask(`upload/${name}/${version}`, { method: 'PUT', ...options, payload })
+  function send(start: 'upload' | 'stage', version: string, options: PushOptions = {}) {
+    const { name = 'acme/lib', manifest, ...others } = options
+    const payload = others.payload ?? aPackageZip(name, manifest)
+    return ask(`${start}/${name}/${version}`, { method: 'PUT', ...others, payload })
   }
 
-  return { repository, account, token, path, authorization, ask, push }
+  const push = send.bind(null, 'upload')
+  const stage = send.bind(null, 'stage')
+  return { repository, account, token, path, authorization, ask, push, stage }
 }
 
 /** Returns the entries of a p2 document, expanded as Composer does it. */

@@ -1,8 +1,11 @@
 import type { Queryable } from '../../src/database/database.ts'
 
-/** Lets the last proofs of identity in all sessions be this long ago. */
+/** Lets the last proofs of identity in all sessions be this long ago, also those with a second factor. */
 export async function setProofAges(db: Queryable, ago: string): Promise<void> {
-  await db.query('update session set proved_at = now() - $1::interval', [ago])
+  await db.query(
+    'update session set proved_at = now() - $1::interval, factor_proved_at = now() - $1::interval',
+    [ago],
+  )
 }
 
 /** Counts the sessions of an account whose last proof of identity was less than a minute ago. */

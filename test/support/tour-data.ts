@@ -6,8 +6,10 @@ import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { removeRepository } from '../../src/groups/group-lifecycle.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
+import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 import { countSiteDays } from '../../src/packages/tables/site-days.ts'
+import { findStage } from '../../src/packages/tables/staged-versions.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
@@ -22,6 +24,8 @@ export interface TourData {
   pending: ApplicationActor
   /** The token of an open invitation. */
   invitation: string
+  /** The ids of staged versions: one with changes, the first of a package, and a released one. */
+  stages: { waiting: string; first: string; released: string }
 }
 
 /** The settings of a server whose pages have all parts: another way to sign in, and open sign-up. */
@@ -93,6 +97,11 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     }
   }
   await push('acme/open', 'acme/money', '2.0.0', tourZip('acme/money', '2.0.0'))
+  const stages = await addStages(
+    db,
+    (name, version, body) => push('acme/php', name, version, body, 'stage'),
+    baseUrl,
+  )
   await age(db)
   await addUpstream(db, repository.id, bob.id)
   const logo = await readFile('views/demo-logo.png')
@@ -116,34 +125,78 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     token: invitation,
     target: { groupId: group.id, role: 'developer' },
   })
-  return { application, pending, invitation }
+  return { application, pending, invitation, stages }
 }
 
 function pusher(baseUrl: string, token: string) {
-  return async (path: string, name: string, version: string, body: Buffer): Promise<void> => {
-    const response = await fetch(`${baseUrl}/${path}/-/packages/upload/${name}/${version}`, {
+  return async (
+    path: string,
+    name: string,
+    version: string,
+    body: Buffer,
+    start: 'upload' | 'stage' = 'upload',
+  ): Promise<{ id?: string }> => {
+    const response = await fetch(`${baseUrl}/${path}/-/packages/${start}/${name}/${version}`, {
       method: 'PUT',
       headers: { authorization: basic(token) },
       body: new Uint8Array(body),
     })
-    if (response.status !== 201) throw new Error(`${name} ${version}: ${response.status}`)
+    if (response.status !== 201 && response.status !== 202)
+      throw new Error(`${name} ${version}: ${response.status}`)
+    return (await response.json()) as { id?: string }
   }
 }
 
+/** A staged version in each state, and the first version of a package. Returns their ids. */
+async function addStages(
+  db: pg.Pool,
+  stage: (name: string, version: string, body: Buffer) => Promise<{ id?: string }>,
+  baseUrl: string,
+): Promise<{ waiting: string; first: string; released: string }> {
+  const plugin = {
+    type: 'composer-plugin',
+    bin: ['bin/install'],
+    require: { php: '>=8.2', 'composer-plugin-api': '^2.0', 'acme/money': '^2.0' },
+    scripts: { 'post-install-cmd': 'php bin/install --quiet' },
+    extra: { class: 'Acme\\Plugin', major: '2' },
+  }
+  const files = { 'bin/install': '#!/usr/bin/env php\n<?php\n', 'src/Plugin.php': '<?php\n' }
+  const add = async (name: string, version: string, more = {}, added = {}) =>
+    (await stage(name, version, tourZip(name, version, more, added))).id ?? ''
+  const released = await add('acme/money', '2.1.0')
+  const rejected = await add('acme/money', '2.2.0')
+  const first = await add('acme/shipping', '1.0.0', { scripts: { test: 'phpunit' } })
+  const waiting = await add('acme/billing', '2.2.0', plugin, files)
+  const decide = async (id: string) => {
+    const found = await findStage(db, id)
+    if (!found) throw new Error(`no stage ${id}`)
+    return { stage: found, by: operator, baseUrl }
+  }
+  await releaseStage(db, await decide(released))
+  await rejectStage(db, { ...(await decide(rejected)), reason: 'It has no tests.' })
+  return { waiting, first, released }
+}
+
 /** A version of a package, with a README that shows what READMEs can have. */
-export function tourZip(name: string, version: string): Buffer {
+export function tourZip(
+  name: string,
+  version: string,
+  more: object = {},
+  files: Record<string, string> = {},
+): Buffer {
   const [, short = ''] = name.split('/')
   const manifest = { ...manifests[name], name, license: 'MIT', autoload: { 'psr-4': { 'Acme\\': 'src/' } } }
   const [major] = version.split('.')
   const conflict = major === '1' ? {} : { conflict: { 'acme/money': '<2.0' } }
   return aZip({
-    'composer.json': JSON.stringify({ ...manifest, ...conflict, extra: { major } }, null, 4),
+    'composer.json': JSON.stringify({ ...manifest, ...conflict, extra: { major }, ...more }, null, 4),
     'README.md': readme(name, short),
     'logo.svg':
       '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle r="20" cx="20" cy="20" fill="#2a7fc9"/></svg>',
     'CHANGELOG.md': changelog,
     'src/Lib.php': `<?php\n\nnamespace Acme;\n\nfinal class Lib\n{\n    const VERSION = '${version}';\n    const LONG = '${'long '.repeat(40)}';\n}\n`,
     ...(major === '2' && { 'src/Money.php': '<?php\n' }),
+    ...files,
   })
 }
 

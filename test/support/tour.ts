@@ -18,7 +18,7 @@ export interface Stop {
 
 /** Every page in its main states: the pages that are checked with axe, and that `npm run screenshots` shows. */
 export function tourOf(data: TourData): Stop[] {
-  return [...signedOut(data), ...registries(), ...packages(), ...personal(data), ...administration(data)]
+  return [...signedOut(data), ...registries(data), ...packages(), ...personal(data), ...administration(data)]
 }
 
 function signedOut({ application, invitation }: TourData): Stop[] {
@@ -57,7 +57,7 @@ function signedOut({ application, invitation }: TourData): Stop[] {
   })
 }
 
-function registries(): Stop[] {
+function registries({ stages }: TourData): Stop[] {
   const own = '/acme/php/-'
   const broken = { name: 'notes.zip', mimeType: 'application/zip', buffer: Buffer.from('hello') }
   const version = tourZip('acme/billing', '3.0.0')
@@ -144,6 +144,12 @@ function registries(): Stop[] {
       ],
       'deploy-tokens': `${own}/deploy-tokens`,
       'deploy-token-new': `${own}/deploy-tokens/new`,
+      stages: `${own}/stages`,
+      'stages-empty': '/acme/empty/-/stages',
+      stage: `${own}/stages/${stages.waiting}`,
+      'stage-first': `${own}/stages/${stages.first}`,
+      'stage-released': `${own}/stages/${stages.released}`,
+      'stage-needs-factor': [`${own}/stages/${stages.first}`, (page) => press(page, 'Release')],
       upload: `${own}/upload`,
       'upload-refused': [`${own}/upload`, (page) => upload(page, broken)],
       'upload-preview': [
@@ -289,6 +295,7 @@ function personal({ application }: TourData): Stop[] {
       'consent-nothing-to-choose': consent,
     }),
     ...by('otto', {
+      'confirm-access-factor': '/settings/confirm-access?need=factor',
       'totp-new': ['/settings/second-factor', (page) => press(page, 'Set up an authenticator app')],
       'recovery-codes': [
         '/settings/second-factor/totp',

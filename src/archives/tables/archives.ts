@@ -120,6 +120,9 @@ export async function listArchivesAfter(db: Queryable, sha256: string): Promise<
                   select p.repository_id, p.name, m.version, m.id
                     from mirrored_archive m join mirrored_package p on p.id = m.package_id
                    where m.sha256 = a.sha256 and m.is_stored
+                  union all
+                  select s.repository_id, s.package_name, s.version, s.id
+                    from staged_version s where s.sha256 = a.sha256 and s.state = 'staged'
                 ) n
                 join repository r on r.id = n.repository_id
                 join repository_group g on g.id in (r.group_id, r.deleted_from_id)
@@ -142,7 +145,7 @@ export async function countArchives(db: Queryable): Promise<{ archives: number; 
   return rows[0] as { archives: number; bytes: number }
 }
 
-/** The bytes of the archives of a group: of its own versions, and of its upstreams. Equal archives count once. */
+/** The bytes of the archives of a group: of its own and staged versions, and of its upstreams. Equal archives count once. */
 export interface GroupBytes {
   stored: number
   mirrored: number
@@ -157,7 +160,11 @@ export async function measureGroup(db: Queryable, groupId: string): Promise<Grou
                                  from repositories r
                                  join package p on p.repository_id = r.id
                                  join package_version v on v.package_id = p.id
-                                where v.purged_at is null)) as stored,
+                                where v.purged_at is null
+                               union all
+                               select s.sha256
+                                 from repositories r join staged_version s on s.repository_id = r.id
+                                where s.state = 'staged')) as stored,
             (select coalesce(sum(size), 0)::float8 from archive
               where sha256 in (select m.sha256
                                  from repositories r

@@ -51,6 +51,33 @@ export function rootText(
   })
 }
 
+/**
+ * Returns the packages.json of a stage: that of its repository, whose documents of packages come from the URL of the stage.
+ * Its downloads are not counted.
+ */
+export function stagedRootText(
+  root: string,
+  stageUrl: string,
+  { packageName }: { packageName: string },
+): string {
+  const {
+    'notify-batch': _uncounted,
+    'metadata-changes-url': _unfollowed,
+    'available-packages': names,
+    'available-package-patterns': patterns,
+    ...others
+  } = JSON.parse(root) as Record<string, unknown> & {
+    'available-packages'?: string[]
+    'available-package-patterns'?: string[]
+  }
+  return JSON.stringify({
+    ...others,
+    'metadata-url': `${stageUrl}p2/%package%.json`,
+    ...(names && { 'available-packages': [...new Set([...names, packageName])] }),
+    ...(patterns && { 'available-package-patterns': [...patterns, packageName] }),
+  })
+}
+
 function availability(names: readonly string[], vendors: readonly string[] | null) {
   if (vendors) return { 'available-package-patterns': vendors.map((vendor) => `${vendor}/*`) }
   return names.length === 0 ? { 'available-package-patterns': ['-/-'] } : { 'available-packages': names }

@@ -72,21 +72,54 @@ export async function renderDocument(
   isDev: boolean,
   baseUrl: string,
 ): Promise<number> {
-  const entries = await readEntries(tx, held, isDev, baseUrl)
+  const text = await joinDocument(tx, held, await readEntries(tx, held, isDev, baseUrl), baseUrl)
+  const encoded = await encodeDocument(text)
+  await saveDocuments(tx, 'package', [{ ownerId: held.id, isDev, baseUrl, revision: null, ...encoded }])
+  return text.length
+}
+
+/**
+ * Returns a document with a staged version, as it would be after the release of the stage. It is not stored. The other
+ * versions follow it, whatever their order: Composer sorts them.
+ */
+export async function renderStagedDocument(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  staged: EntrySource,
+  { isDev, baseUrl }: { isDev: boolean; baseUrl: string },
+): Promise<Buffer> {
+  const url = registryUrl(baseUrl, held.path)
+  const first = entryOf(staged, held, url)
+  const [newest] = await listEntrySources(tx, { packageId: held.id, isDev, after: null, limit: 1 })
+  const entries: Buffer[] = [Buffer.from(JSON.stringify(first))]
+  if (newest) {
+    // The entry that was first has all keys. Now it inherits from the staged version.
+    const second = difference(entryOf(newest, held, url), first)
+    entries.push(Buffer.from(`,${JSON.stringify(second)}`))
+    const others = await joinEntries(tx, held, isDev, { baseUrl, after: newest.id, isAcceptable: () => true })
+    if (others?.[0]?.length) entries.push(Buffer.from(','), ...others)
+  }
+  return joinDocument(tx, held, entries, baseUrl)
+}
+
+/** Makes a document of its entries, with the warnings about the package. */
+async function joinDocument(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  entries: readonly Buffer[],
+  baseUrl: string,
+): Promise<Buffer> {
   const warnings = warningsOf(
     await listAdvisories(tx, held.id),
     await listQuarantined(tx, held.id),
     `${baseUrl}/${held.path}/packages/${held.name}`,
   )
   // An empty list claims the name. A 404 would send Composer to the next repository.
-  const text = Buffer.concat([
+  return Buffer.concat([
     Buffer.from(`{"packages":{${JSON.stringify(held.name)}:[`),
     ...entries,
     Buffer.from(`]},"minified":"composer/2.0",${warnings}}`),
   ])
-  const encoded = await encodeDocument(text)
-  await saveDocuments(tx, 'package', [{ ownerId: held.id, isDev, baseUrl, revision: null, ...encoded }])
-  return text.length
 }
 
 /**
@@ -99,30 +132,30 @@ async function readEntries(
   isDev: boolean,
   baseUrl: string,
 ): Promise<Buffer[]> {
-  const entries = await joinEntries(tx, held, isDev, baseUrl, isReadableJson)
+  const from = { baseUrl, after: null }
+  const entries = await joinEntries(tx, held, isDev, { ...from, isAcceptable: isReadableJson })
   if (entries) return entries
   await relinkDocument(tx, held, isDev, baseUrl)
-  return (await joinEntries(tx, held, isDev, baseUrl, () => true)) ?? []
+  return (await joinEntries(tx, held, isDev, { ...from, isAcceptable: () => true })) ?? []
 }
 
 /**
- * Joins the entries of a document to pieces, which together are the inside of a JSON array. To read and encode all
- * entries at once would block the server for a while. Null when a piece is not acceptable.
+ * Joins the entries of a document after a version to pieces, which together are the inside of a JSON array. To read and
+ * encode all entries at once would block the server for a while. Null when a piece is not acceptable.
  */
 async function joinEntries(
   tx: pg.PoolClient,
   held: LockedPackage,
   isDev: boolean,
-  baseUrl: string,
-  isAcceptable: (entries: string) => boolean,
+  from: { baseUrl: string; after: string | null; isAcceptable: (entries: string) => boolean },
 ): Promise<Buffer[] | null> {
-  const url = registryUrl(baseUrl, held.path)
+  const url = registryUrl(from.baseUrl, held.path)
   const pieces: Buffer[] = []
-  for (let after: string | null = null; ; ) {
+  for (let { after } = from; ; ) {
     const part = { packageId: held.id, isDev, after, limit: joinedAtOnce }
     const { entries, last, count } = await joinDifferences(tx, part)
-    if (!isAcceptable(entries)) return null
-    const separator = after === null || count === 0 ? '' : ','
+    if (!from.isAcceptable(entries)) return null
+    const separator = after === from.after || count === 0 ? '' : ','
     pieces.push(Buffer.from(separator + relinkArchives(entries, url)))
     if (count < joinedAtOnce) return pieces
     after = last

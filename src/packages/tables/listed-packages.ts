@@ -1,5 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
+import type { ReleaseRule } from '../../domain/permissions.ts'
 import { asCount } from './downloads.ts'
 import { findRarePackages } from './matching-packages.ts'
 
@@ -22,11 +23,13 @@ export interface ListedPackage {
   versionCount: number
   downloads: number
   createdAt: Date
+  /** The rule of the package itself. The repository can have a stricter one. */
+  release: ReleaseRule
   /** True when all versions are deleted. The name stays claimed. */
   isDeleted: boolean
 }
 
-const summaryColumns = `p.id, p.name, p.description, p.type, p.keywords, p.created_at as "createdAt",
+const summaryColumns = `p.id, p.name, p.description, p.type, p.keywords, p.created_at as "createdAt", p.release,
   p.abandoned_at is not null as "isAbandoned", p.replacement,
   latest.version as "latestVersion", latest.published_at as "latestPublishedAt",
   coalesce(is_stable(latest.is_dev, latest.normalized), false) as "isLatestStable",

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
+import type { ReleaseRule } from '../../domain/permissions.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import { claimVendorOfPackage } from '../../upstreams/tables/vendor-claims.ts'
@@ -111,6 +112,20 @@ export async function saveAbandonment(
       where id = $1`,
     [packageId, abandoned !== null, typeof abandoned === 'string' ? abandoned : null],
   )
+}
+
+/** Stores how versions of a package are released. Returns the rule before. */
+export async function saveReleaseRule(
+  tx: pg.PoolClient,
+  packageId: string,
+  release: ReleaseRule,
+): Promise<ReleaseRule> {
+  const { rows } = await tx.query<{ former: ReleaseRule }>(
+    `update package p set release = $2 from (select id, release from package where id = $1) former
+      where p.id = former.id returning former.release as former`,
+    [packageId, release],
+  )
+  return rows[0]?.former ?? release
 }
 
 /**

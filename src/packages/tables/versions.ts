@@ -200,6 +200,8 @@ export async function joinDifferences(
 export interface FoundDownload extends WithAccess {
   /** Null when the version does not exist, is purged, or has another archive. */
   size: number | null
+  /** The same for a staged version, which only people who may push get. */
+  stagedSize: number | null
   /** The reason of the version's quarantine. Null when the version is not in quarantine. */
   quarantineReason: string | null
   /** True when the repository does not have the archive, but an upstream has served the package. */
@@ -207,7 +209,7 @@ export interface FoundDownload extends WithAccess {
 }
 
 /**
- * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included. Returns one result
+ * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included, and staged ones. Returns one result
  * for each wanted archive, in their order.
  */
 export function listDownloads(db: Queryable, wanted: readonly WantedDownload[]): Promise<FoundDownload[]> {
@@ -228,6 +230,11 @@ const queryDownloads = forEachRequest<FoundDownload>({
   // no version.
   query: `
     select (select size from archive where sha256 = v.sha256)::float8 as size,
+           case when v.id is null then (
+             select (select size from archive where sha256 = s.sha256) from staged_version s
+              where s.repository_id = a.repository_id and s.package_name = call.package_name and s.version = call.version
+                and s.sha256 = decode(call.sha256, 'hex') and s.state = 'staged' and s.expires_at > now()) end::float8
+             as "stagedSize",
            case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
            v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
                                        and m.name = call.package_name) as "mayMirror"

@@ -25,6 +25,7 @@ import { type Access, describeMissingFactor, findAccess, grantOf, needsFactor } 
 import { lacksRequiredFactor } from '../../groups/factor-requirement.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
+import type { StageWatch } from '../../packages/stages/watch.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { tokenPrincipalOf } from '../principal.ts'
 import type { ServerPools } from '../server/pools.ts'
@@ -44,6 +45,7 @@ export interface ApiContext extends AppContext {
   changes: pg.Pool
   pools: ServerPools
   lastUse: LastUse
+  stageWatch: StageWatch
   upstreamClient: UpstreamClient
 }
 

@@ -1,13 +1,15 @@
 import * as z from 'zod'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
+import { releaseRules } from '../../domain/permissions.ts'
 import type { PackageChange } from '../../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../../packages/lifecycle/deletion.ts'
+import { setReleaseRule } from '../../packages/lifecycle/review.ts'
 import { setAbandoned } from '../../packages/lifecycle/warn.ts'
 import { findPackage, type ListedPackage, listPackages } from '../../packages/tables/listed-packages.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository, type RepositoryGrant } from './guards.ts'
+import { guardRepository, type RepositoryGrant, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
@@ -49,6 +51,10 @@ export const Package = z
     }),
     version_count: z.int().meta({ description: 'The number of versions that are not deleted', example: 3 }),
     downloads: z.int().meta({ description: 'All downloads of all versions', example: 1234 }),
+    release: z.enum(releaseRules).meta({
+      description:
+        '`reviewed`: its versions are staged until a developer releases them. The repository can have this for all',
+    }),
     created_at: Moment.meta({ description: 'When its first version was published' }),
   })
   .meta({ id: 'Package' })
@@ -62,6 +68,10 @@ const PackageUpdate = z
       .refine(isPackageName, { message: 'must be the name of a package, vendor/package' })
       .nullable()
       .meta({ description: 'The package to use instead', example: 'acme/greeter' }),
+    release: z.enum(releaseRules).meta({
+      description:
+        '`reviewed`: its versions are staged until a developer releases them. Only admins change this',
+    }),
   })
   .partial()
   .meta({ id: 'PackageUpdate', description: 'Missing members keep their values' })
@@ -100,17 +110,23 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
     endpoint(mayPush, {
       operationId: 'updatePackage',
       tag: 'Packages',
-      summary: 'Mark a package as abandoned',
-      description: 'Composer warns about an abandoned package and names its replacement.',
+      summary: 'Change a package',
+      description:
+        'Composer warns about an abandoned package and names its replacement. To change `release`, the token needs the scope `registry-manage:rw`, and the account is an admin. Applications cannot end the review of releases.',
       params: PackagePath,
       body: PackageUpdate,
       response: { 200: Package },
     }),
     async (request) => {
-      const change = packageChangeOf(mayPush.granted(request), request.params)
+      const grant = mayPush.granted(request)
+      const change = packageChangeOf(grant, request.params)
       const known = await findPackage(db, change.repositoryId, change.packageName)
       if (!known) throw notFound('package not found')
-      await setAbandoned(changes, change, abandonmentOf(request.body, known))
+      const { release, ...abandonment } = request.body
+      if (release !== undefined) requireOnRepository(grant, release === 'direct' ? 'endReviews' : 'manage')
+      const isAbandonment = release === undefined || Object.keys(abandonment).length > 0
+      if (isAbandonment) await setAbandoned(changes, change, abandonmentOf(abandonment, known))
+      if (release !== undefined) await setReleaseRule(changes, change, release)
       return formatPackage(await packageOf(change))
     },
   )
@@ -171,7 +187,7 @@ export function packageChangeOf(
 
 /** Returns the new value of Composer's `abandoned`. Throws errcode 3 when the two members contradict each other. */
 function abandonmentOf(
-  { abandoned, replacement }: z.output<typeof PackageUpdate>,
+  { abandoned, replacement }: Pick<z.output<typeof PackageUpdate>, 'abandoned' | 'replacement'>,
   known: ListedPackage,
 ): true | string | null {
   if (abandoned === false && typeof replacement === 'string') {
@@ -185,7 +201,7 @@ function abandonmentOf(
 /** Formats a package for a response. */
 export function formatPackage(listed: ListedPackage): z.input<typeof Package> {
   const { name, description, type, keywords, isAbandoned, replacement } = listed
-  const { latestVersion, versionCount, downloads, createdAt } = listed
+  const { latestVersion, versionCount, downloads, release, createdAt } = listed
   return {
     name,
     description,
@@ -196,6 +212,7 @@ export function formatPackage(listed: ListedPackage): z.input<typeof Package> {
     latest_version: latestVersion,
     version_count: versionCount,
     downloads,
+    release,
     created_at: createdAt.toISOString(),
   }
 }

@@ -21,6 +21,7 @@ import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
 import { repositoryRoutes } from './repositories.ts'
+import { stageRoutes } from './stages.ts'
 import { upstreamRoutes } from './upstreams.ts'
 import { userRoutes } from './user.ts'
 import { versionRoutes } from './versions.ts'
@@ -41,6 +42,7 @@ const everyRoute = [
   packageRoutes,
   advisoryRoutes,
   versionRoutes,
+  stageRoutes,
   archiveRoutes,
   upstreamRoutes,
 ]

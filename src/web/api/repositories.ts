@@ -1,7 +1,7 @@
 import * as z from 'zod'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
-import { roles, visibilities } from '../../domain/permissions.ts'
+import { releaseRules, roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode } from '../../domain/refusal.ts'
@@ -30,6 +30,12 @@ export const RepositoryBody = z
     description: z
       .string()
       .meta({ description: 'What its packages are for', example: 'PHP libraries of Acme' }),
+    release: z.enum(releaseRules).meta({
+      description: '`reviewed`: uploaded versions are staged until a developer releases them',
+    }),
+    two_people: z.boolean().meta({
+      description: 'Whether nobody releases alone what they staged themselves',
+    }),
     role: z.enum(roles).nullable().meta({ description: 'Role of the account; null without membership' }),
     registry_url: z.url().meta({
       description: 'The URL for Composer and for uploads',
@@ -64,6 +70,12 @@ const RepositoryUpdate = z
       example: 'PHP libraries of Acme',
     }),
     visibility: z.enum(visibilities).meta({ description: 'Anyone can pull from a public repository' }),
+    release: z.enum(releaseRules).meta({
+      description: '`reviewed`: uploaded versions are staged until a developer releases them',
+    }),
+    two_people: z.boolean().meta({
+      description: 'Whether nobody releases alone what they staged themselves',
+    }),
   })
   .partial()
   .meta({ id: 'RepositoryUpdate', description: 'Missing members keep their values' })
@@ -119,8 +131,8 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     endpoint(mayManage, {
       operationId: 'updateRepository',
       tag: 'Repositories',
-      summary: 'Change the name, the description or the visibility',
-      description: 'Applications cannot make a private repository public.',
+      summary: 'Change the name or the settings',
+      description: 'Applications cannot make a private repository public, or end the review of releases.',
       params: RepositoryPath,
       body: RepositoryUpdate,
       response: { 200: RepositoryBody },
@@ -128,14 +140,17 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     async (request) => {
       const grant = mayManage.granted(request)
       const { repositoryId, by, access } = grant
-      const { name, description = null, visibility = null } = request.body
+      const { name, two_people: twoPeople, ...others } = request.body
+      const settings = { ...others, ...(twoPeople !== undefined && { twoPeople }) }
+      const { visibility, release } = settings
       if (visibility === 'public' && access.visibility !== 'public') requireOnRepository(grant, 'makePublic')
+      if (release === 'direct' || twoPeople === false) requireOnRepository(grant, 'endReviews')
       // Rename first: if the name is rejected, nothing else may change.
       if (name !== undefined) await rename(by, repositoryId, name)
-      const isRenameOnly = name !== undefined && description === null && visibility === null
+      const isRenameOnly = name !== undefined && Object.keys(settings).length === 0
       const repository = isRenameOnly
         ? await findRepository(db, repositoryId)
-        : await setRepository(db, by, repositoryId, { description, visibility })
+        : await setRepository(db, by, repositoryId, settings)
       if (!repository) throw notFound('repository not found')
       return describeRepository({ ...repository, role: access.role }, config.baseUrl)
     },
@@ -218,13 +233,15 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
 
 /** Formats a repository for a response. */
 export function describeRepository(
-  { path, visibility, description, role, createdAt }: Omit<AccessibleRepository, 'id'>,
+  { path, visibility, description, release, twoPeople, role, createdAt }: Omit<AccessibleRepository, 'id'>,
   baseUrl: string,
 ): z.input<typeof RepositoryBody> {
   return {
     path,
     visibility,
     description,
+    release,
+    two_people: twoPeople,
     role,
     registry_url: registryUrl(baseUrl, path),
     created_at: createdAt.toISOString(),

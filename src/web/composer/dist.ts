@@ -1,16 +1,17 @@
-import { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OpenArchive } from '../../archives/archive-store.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
+import { maySee } from '../../groups/access.ts'
 import type { SentArchive } from '../../packages/download-counter.ts'
 import type { Downloader } from '../../packages/tables/recorded-downloads.ts'
 import { listDownloads } from '../../packages/tables/versions.ts'
 import { patienceMilliseconds } from '../../upstreams/archive-mirror.ts'
 import type { WantedDownload } from '../../upstreams/tables/mirrored-archives.ts'
 import { listMirroredDownloads, type MirroredArchive } from '../../upstreams/tables/mirrored-archives.ts'
+import { allowSilence } from '../allow-silence.ts'
 import { hasTag, rangeHeader, readRange } from '../conditional-requests.ts'
 import { noteDownload } from '../note-download.ts'
 import { openSendingLimit } from '../sending-limit.ts'
@@ -64,10 +65,16 @@ export async function distRoute(
     if (reference.length !== 64 || type !== 'zip') return downloadMirrored(request, reply, wanted)
     const found = await findDownload(wanted)
     const { repositoryId, by } = requireAccess(target, found.access, 'pull')
-    const { size, quarantineReason } = found
+    const { size, stagedSize, quarantineReason } = found
     const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
-    if (found.mayMirror) return sendMirrored(request, reply, { wanted, sent })
     const sha256 = reference
+    if (stagedSize !== null && maySee(found.access, 'stage')) {
+      setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
+      // To everybody else it is 404.
+      reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization')
+      return sendStored(request, reply, { sha256, size: stagedSize, bytes: null }, null)
+    }
+    if (found.mayMirror) return sendMirrored(request, reply, { wanted, sent })
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
@@ -93,7 +100,7 @@ export async function distRoute(
     request: FastifyRequest,
     reply: FastifyReply,
     { sha256, size, bytes }: { sha256: string; size: number; bytes: Buffer | null },
-    sent: SentArchive,
+    sent: SentArchive | null,
   ): Promise<FastifyReply> {
     if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
     if (archives.isLinked) return redirect(request, reply, sha256, sent)
@@ -119,7 +126,7 @@ export async function distRoute(
     const { packageName, version, reference, type } = about.wanted
     const wanted = { repositoryId: sent.repositoryId, packageName, versionPath: version, reference, type }
     const isHead = request.method === 'HEAD'
-    if (!found?.isStored) allowSilence(request)
+    if (!found?.isStored) allowSilence(request, patienceMilliseconds)
     const served = await (isHead ? archiveMirror.peek(wanted, found) : archiveMirror.serve(wanted, found))
     if (!served) throw registryNotFound('archive not found')
     setArchiveCaching(reply, 'private')
@@ -140,7 +147,7 @@ export async function distRoute(
     request: FastifyRequest,
     reply: FastifyReply,
     sha256: string,
-    sent: SentArchive,
+    sent: SentArchive | null,
   ): Promise<FastifyReply> {
     const method = request.method === 'HEAD' ? 'HEAD' : 'GET'
     const fileName =
@@ -168,7 +175,7 @@ export async function distRoute(
     request: FastifyRequest,
     reply: FastifyReply,
     { sha256, size }: { sha256: string; size: number },
-    sent: SentArchive,
+    sent: SentArchive | null,
   ): Promise<FastifyReply> {
     const range = readRange(rangeHeader(request.headers, `"${sha256}"`), size)
     if (range === 'unsatisfiable') {
@@ -223,15 +230,6 @@ export async function distRoute(
 function downloaderOf({ token, accountId }: Principal): Downloader {
   if (token === null) return { kind: 'anonymous', id: '0', accountId: null }
   return { kind: token.kind, id: token.authorizationId ?? token.tokenId, accountId }
-}
-
-/**
- * Keeps the connection open while a request waits for an archive. A connection without traffic is closed after a minute,
- * also when its request still runs. Node sets the usual time again at the next request.
- */
-function allowSilence({ raw: { socket } }: FastifyRequest): void {
-  // The socket of `app.inject` is not a real one.
-  if (socket instanceof Socket) socket.setTimeout(patienceMilliseconds + 30_000)
 }
 
 function missing(sha256: string): Refusal {

@@ -117,11 +117,11 @@ export function sendRegistryJson(reply: FastifyReply, status: number, body: obje
 }
 
 /** Sends JSON that is a text already. */
-export function sendRegistryText(reply: FastifyReply, json: string): FastifyReply {
+export function sendRegistryText(reply: FastifyReply, json: string | Buffer): FastifyReply {
   return reply
     .code(200)
     .headers({ 'content-type': jsonType, 'cache-control': 'private, no-cache' })
-    .send(Buffer.from(json))
+    .send(typeof json === 'string' ? Buffer.from(json) : json)
 }
 
 /** Returns a Buffer, because Fastify appends a charset to the content type of a string. */

@@ -10,7 +10,7 @@ import {
 import type { Visibility } from '../../domain/permissions.ts'
 import { errcode } from '../../domain/refusal.ts'
 import { singleFlight } from '../../domain/single-flight.ts'
-import type { RegistryRequest } from '../../groups/access.ts'
+import { findAccess, maySee, type RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import {
   type FoundPackageDocument,
@@ -18,9 +18,12 @@ import {
   openDocumentFinder,
   type WantedDocument,
 } from '../../packages/documents/find-documents.ts'
-import { emptyFilterText, emptyRootText } from '../../packages/documents/packages-json.ts'
+import { emptyFilterText, emptyRootText, stagedRootText } from '../../packages/documents/packages-json.ts'
 import { refreshRoot } from '../../packages/documents/render.ts'
 import { rerenderPackage, rerenderRoot } from '../../packages/documents/rerender.ts'
+import { stageRegistryUrl } from '../../packages/stages/describe.ts'
+import { renderStage } from '../../packages/stages/document.ts'
+import { findStageOf, type Stage } from '../../packages/tables/staged-versions.ts'
 import { withWarning } from '../../upstreams/documents/offer.ts'
 import type { HiddenDocument, MirrorDocument } from '../../upstreams/mirror.ts'
 import { isUnchanged, tagOf } from '../conditional-requests.ts'
@@ -29,7 +32,9 @@ import {
   param,
   type RegistryContext,
   readRegistryRequest,
+  registryNotFound,
   sendRegistryJson,
+  sendRegistryText,
   setDocumentCaching,
 } from './http.ts'
 
@@ -74,9 +79,49 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     })
   })
 
-  app.get('/p2/:vendor/:file', async (request, reply) => {
-    const target = readRegistryRequest(request)
-    const wanted = { target, ...readDocumentName(param(request, 'vendor'), param(request, 'file')) }
+  app.get('/p2/:vendor/:file', async (request, reply) => sendPackage(request, reply, wantedBy(request)))
+
+  // The Composer repository of a stage: the staged version, and everything that the repository offers.
+  for (const url of ['/stages/:id/', '/stages/:id/packages.json']) {
+    app.get(url, async (request, reply) => {
+      const target = readRegistryRequest(request)
+      const stage = await stageOf(request, target)
+      const { document } = await findCurrentRoot(target)
+      const path = `${target.group}/${target.name}`
+      const stored = document && (await cache.read(document, 'identity'))
+      const text = stored?.bytes.toString() ?? emptyRootText(registryUrl(baseUrl, path))
+      return sendRegistryText(reply, stagedRootText(text, stageRegistryUrl(baseUrl, path, stage), stage))
+    })
+  }
+
+  app.get('/stages/:id/p2/:vendor/:file', async (request, reply) => {
+    const wanted = wantedBy(request)
+    const stage = await stageOf(request, wanted.target)
+    const { packageName, isDev } = wanted
+    const isWaiting = stage.state === 'staged'
+    if (!isWaiting || packageName !== stage.packageName || isDev !== stage.isDev)
+      return sendPackage(request, reply, wanted, 'private')
+    const path = `${wanted.target.group}/${wanted.target.name}`
+    return sendRegistryText(reply, await renderStage(changes, stage, { path, baseUrl }))
+  })
+
+  /** Returns the stage of the URL. Throws 404 for everybody who may not push, in a public repository, too. */
+  async function stageOf(request: FastifyRequest, target: RegistryRequest): Promise<Stage> {
+    const access = await findAccess(db, target)
+    const { repositoryId } = requireAccess(target, access, 'pull')
+    const stage = maySee(access, 'stage') ? await findStageOf(db, repositoryId, param(request, 'id')) : null
+    if (!stage || stage.state === 'rejected' || stage.state === 'expired') throw registryNotFound()
+    return stage
+  }
+
+  /** Sends the document of a package. `caching` says which caches may store it, if that is not for all who may pull. */
+  async function sendPackage(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    wanted: WantedDocument,
+    caching?: 'private',
+  ): Promise<FastifyReply> {
+    const { target } = wanted
     const found = await finder.findPackage(wanted)
     const { repositoryId, by } = requireAccess(target, found.access, 'pull')
     if (found.mirror) {
@@ -85,8 +130,10 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
       return sendMirrored(request, reply, mirrored, packageName)
     }
     const document = found.isMisdirected ? await rerendered(request, wanted, found) : found.document
-    return document ? sendDocument(request, reply, document, found.access.visibility) : sendNoPackage(reply)
-  })
+    return document
+      ? sendDocument(request, reply, document, caching ?? found.access.visibility)
+      : sendNoPackage(reply)
+  }
 
   /** Finds packages.json. If names or BASE_URL have changed after it was stored, it is rendered again first. */
   async function findCurrentRoot(target: RegistryRequest): Promise<FoundRoot> {
@@ -189,6 +236,12 @@ function sendText(
   setValidators(reply, current)
   if (isUnchanged(request.headers, current)) return reply.code(304).send()
   return reply.header('content-type', jsonType).send(bytes)
+}
+
+/** Reads the document that a URL names. */
+function wantedBy(request: FastifyRequest): WantedDocument {
+  const target = readRegistryRequest(request)
+  return { target, ...readDocumentName(param(request, 'vendor'), param(request, 'file')) }
 }
 
 /** Reads a file name such as `lib.json` or `lib~dev.json`. An invalid name gets the same response as an unknown one. */

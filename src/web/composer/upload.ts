@@ -12,13 +12,18 @@ import { findAccess, type RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import { checkManifest, publishArchive } from '../../packages/publish.ts'
+import { describeStaged } from '../../packages/stages/describe.ts'
 import { refuseMirroredVendor } from '../../upstreams/claims.ts'
 import { requireUploadRate } from '../client-errors.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 import { isMultipart, receiveMultipart } from './multipart.ts'
 
+/** Publishing a version, or staging it until a developer releases it. */
+type UploadAct = 'push' | 'stage'
+
 /** An upload whose checks have passed. Its body may be read. */
 interface AdmittedUpload {
+  act: UploadAct
   target: RegistryRequest
   packageName: string
   version: PublishedVersion
@@ -33,16 +38,20 @@ interface AdmittedUpload {
 const formBytes = 64 * 1024
 
 /**
- * The URLs of an upload. curl appends the file name to a URL that ends with a slash. The push plugins append
- * `packages/upload/…` to the registry URL.
+ * The URLs of an upload, and what each does. curl appends the file name to a URL that ends with a slash. The push plugins
+ * append `packages/upload/…` to the registry URL.
  */
-const uploadUrls = ['/upload', '/packages/upload'].flatMap((start) => [
-  `${start}/:vendor/:package/:version`,
-  `${start}/:vendor/:package/:version/:fileName`,
-])
+const uploadUrls = [
+  { start: '/upload', act: 'push' },
+  { start: '/packages/upload', act: 'push' },
+  { start: '/stage', act: 'stage' },
+].flatMap(({ start, act }) => [
+  { url: `${start}/:vendor/:package/:version`, act } as const,
+  { url: `${start}/:vendor/:package/:version/:fileName`, act } as const,
+]) as { url: string; act: UploadAct }[]
 
 /**
- * Package upload (SPEC 4.4). svc accepts POST, and PUT because curl -T sends it.
+ * Package upload (SPEC 4.4), and staging a version. svc accepts POST, and PUT because curl -T sends it.
  * Credentials, permission, name and version are checked in onRequest, before the client sends its archive.
  */
 export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {
@@ -51,21 +60,29 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
   const check = openChecks()
-  for (const url of uploadUrls) {
+  for (const { url, act } of uploadUrls) {
     app.route({
       method: ['PUT', 'POST'],
       url,
-      onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, context)),
+      onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, act, context)),
       handler: async (request, reply) => {
         const upload = request.getDecorator<AdmittedUpload>('upload')
         requireUploadRate(request.raw)
         const archive = await receive(request, upload, context)
         try {
           const zip = await check(upload.ip, archive.path)
-          const { outcome, warnings } = await publish(upload, archive, zip, context)
+          const { published, warnings } = await publish(upload, archive, zip, context)
+          const { outcome } = published
           const { version } = upload.version
           const { baseUrl } = context.config
           const path = `${upload.target.group}/${upload.target.name}`
+          if (outcome === 'staged') {
+            const staged = describeStaged(published.stage, path, baseUrl)
+            return sendRegistryJson(reply, 202, {
+              ...staged,
+              ...(warnings.length > 0 && { details: warnings }),
+            })
+          }
           const query = new URLSearchParams({ version })
           return sendRegistryJson(reply, outcome === 'published' ? 201 : 200, {
             errcode: 0,
@@ -89,11 +106,12 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
 
 async function admitUpload(
   request: FastifyRequest,
+  act: UploadAct,
   { config, db, room, requireAccess }: RegistryContext,
 ): Promise<AdmittedUpload> {
   const target = readRegistryRequest(request)
   const { ip } = request
-  const { repositoryId } = requireAccess(target, await findAccess(db, target), 'push')
+  const { repositoryId } = requireAccess(target, await findAccess(db, target), act)
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
   await refuseMirroredVendor(db, repositoryId, packageName)
@@ -112,7 +130,7 @@ async function admitUpload(
   readSource(sourceParts)
   // Fastify would refuse an unknown content type. For an upload, only the content type of a form matters.
   delete request.raw.headers['content-type']
-  return { target, packageName, version, contentType, sourceParts, ip }
+  return { act, target, packageName, version, contentType, sourceParts, ip }
 }
 
 function receive(
@@ -132,9 +150,9 @@ function receive(
   )
 }
 
-/** Reads the manifest and publishes the version. */
+/** Reads the manifest and publishes or stages the version. */
 async function publish(
-  { target, packageName, version, sourceParts }: AdmittedUpload,
+  { act, target, packageName, version, sourceParts }: AdmittedUpload,
   archive: ReceivedArchive,
   zip: CheckedZip,
   context: RegistryContext,
@@ -143,9 +161,11 @@ async function publish(
   const manifest = checkManifest(zip, { packageName, version })
   if (source !== null) manifest.metadata = { ...manifest.metadata, source }
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
-  const { repositoryId, by } = context.requireAccess(target, await findAccess(context.db, target), 'push')
-  const published = { repositoryId, packageName, version }
-  const outcome = await publishArchive(context, published, archive, { zip, manifest, by })
+  const { repositoryId, by } = context.requireAccess(target, await findAccess(context.db, target), act)
+  const wanted = { repositoryId, packageName, version }
+  const release = act === 'stage' ? 'reviewed' : 'direct'
+  const published = await publishArchive(context, wanted, archive, { zip, manifest, by, release })
   // A client that repeats an upload has already seen the warnings.
-  return { outcome, warnings: outcome === 'published' ? manifest.warnings : [] }
+  const isNew = published.outcome === 'staged' ? published.isNew : published.outcome === 'published'
+  return { published, warnings: isNew ? manifest.warnings : [] }
 }

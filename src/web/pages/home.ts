@@ -23,6 +23,7 @@ import {
   type PackageEvent,
   type RepositoryContent,
 } from '../../packages/tables/dashboard.ts'
+import { listWaitingStages, type WaitingStages } from '../../packages/tables/staged-versions.ts'
 import { listWaitingDecisions } from '../../upstreams/tables/waiting-decisions.ts'
 import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
@@ -123,6 +124,7 @@ async function showDashboard(
     events,
     decisions,
     unprotected,
+    staged,
     expiring,
     expiringDeployTokens,
     hasToken,
@@ -137,6 +139,7 @@ async function showDashboard(
     listRecentPackageEvents(db, id, maxEvents),
     listWaitingDecisions(db, id, maxNeeds),
     listGroupsOfUnprotected(db, id, maxNeeds),
+    listWaitingStages(db, id, maxNeeds),
     listExpiringTokens(db, id, expiryDays, maxTokens),
     listExpiringDeployTokens(db, id, expiryDays, maxTokens),
     hasLiveToken(db, id),
@@ -151,7 +154,10 @@ async function showDashboard(
     events: latestOfPackages(events)
       .slice(0, maxPackages)
       .map((event) => ({ ...event, sentence: putIntoWords(event).said })),
-    needs: [...decisions.flatMap(needsOf), ...unprotected.map(needOf)].slice(0, maxNeeds),
+    needs: [...staged.map(needOfStages), ...decisions.flatMap(needsOf), ...unprotected.map(needOf)].slice(
+      0,
+      maxNeeds,
+    ),
     expiring,
     expiringDeployTokens,
     hasToken,
@@ -175,6 +181,14 @@ function needOf({ group, members, isDue }: GroupOfUnprotected): Need {
   return {
     words: `${formatCount(members, 'member')} of ${group} ${have} ${lack}`,
     url: `/${group}/-/settings/second-factor`,
+  }
+}
+
+function needOfStages({ path, count, isMore }: WaitingStages): Need {
+  const counted = isMore ? `More than ${count} staged versions` : formatCount(count, 'staged version')
+  return {
+    words: `${counted} of ${path} ${count === 1 ? 'waits' : 'wait'} for release`,
+    url: `/${path}/-/stages`,
   }
 }
 

@@ -2,6 +2,7 @@ import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
 import { openArchiveBrowser } from '../../archives/archive-files.ts'
 import { openArchiveStore } from '../../archives/store-owner.ts'
 import { findCurrentPath } from '../../groups/repositories.ts'
+import { openVersionComparer } from '../../packages/compare-versions.ts'
 import { openHeavyPages } from '../network-turns.ts'
 import { PageError, pageNotFound, wrongMethod } from '../page-error.ts'
 import { pagePolicy, servePages, showError } from '../page-scope.ts'
@@ -31,6 +32,7 @@ import { compareRoutes } from './package/package-compare.ts'
 import { dependencyRoutes } from './package/package-dependencies.ts'
 import { downloadRoutes } from './package/package-download.ts'
 import { fileRoutes } from './package/package-files.ts'
+import { stagePageRoutes } from './package/stages.ts'
 import { uploadPageRoutes } from './package/upload.ts'
 import type { PagesContext } from './permit.ts'
 import { searchPageRoutes } from './search.ts'
@@ -44,6 +46,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   })
   const store = await openArchiveStore(context.config)
   const archives = openArchiveBrowser(store)
+  const comparer = openVersionComparer({ archives, readmes: context.readmes })
   const heavy = openHeavyPages()
   const mirrors = openMirrorPages({ ...context, archives, heavy })
   app.addHook('onRequest', async (request) => {
@@ -73,7 +76,8 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await packageAdvisoryRoutes(app, { ...context, mirrors })
     await dependencyRoutes(app, { ...context, heavy })
     await fileRoutes(app, { ...context, archives, heavy })
-    await compareRoutes(app, { ...context, archives, heavy })
+    await compareRoutes(app, { ...context, archives, comparer, heavy })
+    await stagePageRoutes(app, { ...context, archives, comparer, heavy })
     await packageActivityRoutes(app, context)
     await mirrorFetchRoute(app, context)
     await badgeRoutes(app, context)

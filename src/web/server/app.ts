@@ -19,6 +19,7 @@ import { type RunningJobs, runJobs } from '../../jobs/run-jobs.ts'
 import { openOutbound } from '../../outbound/outbound.ts'
 import { openDownloadCounter } from '../../packages/download-counter.ts'
 import { openReadmeRenderer } from '../../packages/readmes/render-readme.ts'
+import { openStageWatch } from '../../packages/stages/watch.ts'
 import { openArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { AuthFileEvents } from '../../upstreams/client/auth-file.ts'
 import { openUpstreamClient } from '../../upstreams/client/fetch.ts'
@@ -94,6 +95,11 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   })
   admitRequests(app)
   warnOfUntrustedProxies(app)
+  const stageWatch = openStageWatch(context.db, (err) =>
+    log.warn({ err }, 'the states of staged versions could not be read'),
+  )
+  // Before the drain, which waits for running requests.
+  app.addHook('preClose', async () => stageWatch.close())
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
@@ -156,7 +162,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.close()
     await archiveMirror.settle()
   })
-  await app.register(api, { ...context, pools, changes: pools.change, lastUse, upstreamClient })
+  await app.register(api, { ...context, pools, changes: pools.change, lastUse, stageWatch, upstreamClient })
   await app.register(administration, context)
   await app.register(peoplesPages, {
     ...context,

@@ -41,11 +41,13 @@ import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/t
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
 import { finishUpgradeJob } from '../../packages/finish-upgrade.ts'
 import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
+import { expireStagesJob } from '../../packages/stages/expire.ts'
 import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../../packages/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../../packages/tables/downloads.ts'
 import { deleteOldDownloads } from '../../packages/tables/recorded-downloads.ts'
 import { countSiteDaysJob } from '../../packages/tables/site-days.ts'
+import { deleteDecidedStages } from '../../packages/tables/staged-versions.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -84,6 +86,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredMisses,
     deleteOldDownloads,
     deleteExpiredUploads,
+    deleteDecidedStages,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,
@@ -97,6 +100,7 @@ export const jobs: readonly Job[] = [
   listDependenciesJob,
   finishUpgradeJob as Job,
   renderReadmesJob,
+  expireStagesJob,
   followFeeds,
   followUpstream as Job,
   followSlowUpstream as Job,

@@ -180,6 +180,8 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
       visibility: 'private',
       description: 'mine',
       role: 'developer',
+      release: 'direct',
+      two_people: false,
       registry_url: `http://svc.test/${mine.path}/-/packages/`,
       created_at: expect.any(String),
     })

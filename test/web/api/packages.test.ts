@@ -49,6 +49,7 @@ describe('GET …/packages', () => {
         latest_version: '1.1.0',
         version_count: 2,
         downloads: expect.any(Number),
+        release: 'direct',
         created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
       },
       expect.objectContaining({ name: 'acme/b' }),

@@ -31,7 +31,7 @@ import { useApp } from '../../support/app.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../../support/oauth-actors.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
-import { setProofAges } from '../../support/session-rows.ts'
+import { aStoredFactor, setProofAges } from '../../support/session-rows.ts'
 
 /*
  * Pages, API and commands have one rule for each act. This file states it independently of src/domain/permissions.ts, and
@@ -46,9 +46,10 @@ const t = useApp({ BASE_URL: 'http://localhost' })
  * - `people`: no application;
  * - `opens`: no application, and a page needs a proof;
  * - `site`: site administrators, of their tokens only admin tokens, and a page needs a proof;
- * - `administrator`: site administrators without any token, and a page needs a proof.
+ * - `administrator`: site administrators without any token, and a page needs a proof;
+ * - `factor`: no token, and a page needs a second factor.
  */
-type Kind = 'anyone' | 'deletes' | 'people' | 'opens' | 'site' | 'administrator'
+type Kind = 'anyone' | 'deletes' | 'people' | 'opens' | 'site' | 'administrator' | 'factor'
 
 interface Twin {
   kind: Kind
@@ -76,6 +77,28 @@ const twins: Record<Act, Twin> = {
     api: ['POST', `${R}/packages/acme/none/advisories`, { title: 'x', affected_versions: '*' }],
     page: ['POST', `${P}/versions/quarantine`, { version: '9.9.9' }],
     command: 'version quarantine',
+  },
+  stage: {
+    kind: 'anyone',
+    api: ['GET', `${R}/stages`],
+    page: ['GET', '/{group}/{name}/-/stages'],
+    command: 'stage list',
+  },
+  decideStage: {
+    kind: 'factor',
+    api: null,
+    page: ['POST', '/{group}/{name}/-/stages/{stage}/release'],
+    command: 'stage release',
+  },
+  endReviews: {
+    kind: 'opens',
+    api: ['PATCH', R, { release: 'direct' }],
+    page: [
+      'POST',
+      '/{group}/{name}/-/settings',
+      { visibility: 'private', description: '', release: 'direct' },
+    ],
+    command: 'repository set',
   },
   deletePackage: {
     kind: 'deletes',
@@ -122,7 +145,11 @@ const twins: Record<Act, Twin> = {
   makePublic: {
     kind: 'opens',
     api: ['PATCH', R, { visibility: 'public' }],
-    page: ['POST', '/{group}/{name}/-/settings', { visibility: 'public', description: '', is_sure: 'yes' }],
+    page: [
+      'POST',
+      '/{group}/{name}/-/settings',
+      { visibility: 'public', description: '', release: 'direct', two_people: 'yes', is_sure: 'yes' },
+    ],
     command: 'repository set',
   },
   forgetArchives: {
@@ -332,7 +359,7 @@ let tokens: Record<'application' | 'owner' | 'administrator' | 'admin token', st
 let browsers: Record<'owner' | 'administrator', { cookie: string; csrf_token: string }>
 
 beforeAll(async () => {
-  const { repository, account: owner, push } = await aPublisher(t, { role: 'admin' })
+  const { repository, account: owner, push, stage } = await aPublisher(t, { role: 'admin' })
   await push('1.0.0')
   const [group = '', name = ''] = repository.path.split('/')
   const { id: groupId } = await groupOf(t.db, repository)
@@ -349,6 +376,7 @@ beforeAll(async () => {
     groupId,
     application: application.clientId,
     administrator: other.username,
+    stage: (await stage('2.0.0')).json().id,
   }
   tokens = {
     application: await anAccessToken(t.db, await anAuthorization(t.db, owner, application, { scopes })),
@@ -364,6 +392,7 @@ beforeAll(async () => {
     }
   }
   browsers = { owner: await browse(owner), administrator: await browse(administrator) }
+  await aStoredFactor(t.db, owner)
 })
 
 const filled = (text: string) => text.replace(/\{(\w+)\}/g, (_all, name: string) => place[name] ?? name)
@@ -400,7 +429,7 @@ async function byPage(
 /** Undoes what the calls that are allowed change. */
 async function reset() {
   const { id = '' } = (await findRepositoryByPath(t.db, `${place['group']}/${place['name']}`)) ?? {}
-  await changeRepository(t.db, id, { visibility: 'private', description: null })
+  await changeRepository(t.db, id, { visibility: 'private', twoPeople: true })
   await dropRows(t.db, 'repository', { name: ['doomed', 'gone'] })
   const group = { id: place['groupId'] as string, name: place['group'] as string }
   await aRepository(t.db, { group, name: 'doomed' })
@@ -408,7 +437,8 @@ async function reset() {
 }
 
 const isOnSite = (kind: Kind) => kind === 'site' || kind === 'administrator'
-const asksProof = (kind: Kind) => kind === 'deletes' || kind === 'opens' || isOnSite(kind)
+const asksProof = (kind: Kind) =>
+  kind === 'deletes' || kind === 'opens' || kind === 'factor' || isOnSite(kind)
 const byPeople = (kind: Kind) => kind !== 'anyone' && kind !== 'deletes'
 const cases = Object.entries(twins) as [Act, Twin][]
 

@@ -41,6 +41,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/upstreams/decide',
     '/:group/:name/packages/:vendor/:package/-/advisories/withdraw',
     '/:group/:name/packages/:vendor/:package/-/versions/release',
+    '/:group/:name/packages/:vendor/:package/-/versions/end-review',
     '/settings/tokens',
     '/settings/tokens/new',
     '/:group/-/deploy-tokens',
@@ -57,6 +58,9 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/confirm-access/send-link',
     '/settings/confirm-access/link',
     '/login/oidc/:provider/confirm',
+    // These ask for a second factor: see the tests of their page.
+    '/:group/:name/-/stages/:id/release',
+    '/:group/:name/-/stages/:id/reject',
   ],
   plain: [
     '/:group/-/deploy-tokens/revoke',
@@ -88,6 +92,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/versions/abandon',
     '/:group/:name/packages/:vendor/:package/-/versions/quarantine',
     '/:group/:name/packages/:vendor/:package/-/versions/restore',
+    '/:group/:name/packages/:vendor/:package/-/versions/review',
     '/invitations',
     '/invitations/account',
     '/login',

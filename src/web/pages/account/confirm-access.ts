@@ -34,6 +34,9 @@ import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
  */
 type FromForm = '' | 'held' | 'lost'
 
+/** The proof that the next step needs: `factor` is a second factor or a passkey, '' any. */
+type NeededProof = '' | 'factor'
+
 const continuePage = page<{ action: string; page: string }>('accounts/continue')
 const confirmPage = page<{
   factors: FactorSummary
@@ -42,6 +45,7 @@ const confirmPage = page<{
   providers: readonly { name: string; label: string }[]
   returnId: string
   form: FromForm
+  need: NeededProof
   /** The options for the browser's passkey API, as JSON. Null for an account without a passkey. */
   options: string | null
   /** The address to which a link can be sent. Null when the account has better proofs, or mails are not sent. */
@@ -50,14 +54,16 @@ const confirmPage = page<{
 }>('accounts/confirm-access')
 
 const fromForm = z.enum(['', 'held', 'lost']).default('')
+const neededProof = z.enum(['', 'factor']).default('')
 const ConfirmForm = z.object({
   return: text,
   form: fromForm,
+  need: neededProof,
   current_password: text,
   code: text,
   credential: text,
 })
-const ConfirmQuery = z.object({ return: text, form: fromForm, unproven: text })
+const ConfirmQuery = z.object({ return: text, form: fromForm, need: neededProof, unproven: text })
 const MailForm = z.object({ return: text, form: fromForm })
 const HeldQuery = z.object({ form: text })
 const TokenForm = z.object({ token: text })
@@ -77,12 +83,12 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
   app.get(
     '/settings/confirm-access',
     signedIn(context, { mayLackFactor: true }, async ({ session }, request, reply) => {
-      const { return: returnId, form, unproven } = readQuery(ConfirmQuery, request)
+      const { return: returnId, form, need, unproven } = readQuery(ConfirmQuery, request)
       const provider = config.providers.find(({ name }) => name === unproven)
       const problem = provider
         ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.`
         : null
-      return show(reply, session, { returnId, form, problem })
+      return show(reply, session, { returnId, form, need, problem })
     }),
   )
 
@@ -106,7 +112,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
         const returnId = (await findReturn(db, sent)) === null ? '' : sent
         const { id } = session.account
         const email = config.mail && (await findConfirmationEmail(db, id))
-        const again = (problem: string) => show(reply, session, { returnId, form, problem })
+        const again = (problem: string) => show(reply, session, { returnId, form, need: '', problem })
         if (email === null) {
           reply.code(409)
           return again('No link can be sent to you. Confirm in another way.')
@@ -173,13 +179,15 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       context,
       { form: '/settings/confirm-access', mayLackFactor: true },
       async ({ session, by }, request, reply) => {
-        const { return: returnId, form, ...typed } = readForm(ConfirmForm, request)
-        const refused = await refuseProof(request, { session, by }, typed)
+        const { return: returnId, form, need, ...typed } = readForm(ConfirmForm, request)
+        const isFactor = typed.credential !== '' || typed.code !== ''
+        const refused =
+          need === 'factor' && !isFactor ? noFactor : await refuseProof(request, { session, by }, typed)
         if (refused) {
           reply.code(refused.status).headers(refused.headers)
-          return show(reply, session, { returnId, form, problem: refused.problem })
+          return show(reply, session, { returnId, form, need, problem: refused.problem })
         }
-        await confirmSession(db, session.idHash)
+        await confirmSession(db, session.idHash, { isFactor })
         if (form === 'lost') {
           leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
         }
@@ -191,7 +199,11 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
   async function refuseProof(
     request: FastifyRequest,
     { session, by }: Pick<Visit, 'session' | 'by'>,
-    { code, credential, current_password: password }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form'>,
+    {
+      code,
+      credential,
+      current_password: password,
+    }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form' | 'need'>,
   ) {
     if (credential !== '') {
       const checked = await checkPasskey(
@@ -215,17 +227,27 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
   async function show(
     reply: FastifyReply,
     session: Session,
-    shown: { returnId: string; form: FromForm; problem: string | null },
+    shown: { returnId: string; form: FromForm; need: NeededProof; problem: string | null },
   ): Promise<FastifyReply> {
     const { id } = session.account
     const factors = await findFactors(db, id)
     const asksPasskey = factors.passkeys > 0 && allowsPasskeys(config)
     const options = asksPasskey ? await startUse(context, ownerOf(session)) : null
+    if (shown.need === 'factor') {
+      const others = { hasPassword: false, providers: [], email: null }
+      return confirmPage(reply, session, { ...shown, factors, options, ...others })
+    }
     const { hasPassword, issuers } = await findConfirmationWays(db, id)
     const providers = config.providers.filter(({ issuer }) => issuers.includes(issuer))
     const email = config.mail && (await findConfirmationEmail(db, id))
     return confirmPage(reply, session, { ...shown, factors, options, hasPassword, providers, email })
   }
+}
+
+const noFactor = {
+  status: 403,
+  headers: {},
+  problem: 'This needs a passkey, or a code of your authenticator app.',
 }
 
 function ownerOf({ account, csrfToken }: Session): ChallengeOwner {

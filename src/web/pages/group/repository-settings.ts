@@ -3,7 +3,7 @@ import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
-import { type Visibility, visibilities } from '../../../domain/permissions.ts'
+import { type ReleaseRule, releaseRules, type Visibility, visibilities } from '../../../domain/permissions.ts'
 import { restorableDays } from '../../../groups/deleted-repositories.ts'
 import { changeRepositoryName, removeRepository, setRepository } from '../../../groups/group-lifecycle.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
@@ -31,6 +31,9 @@ const settingsPage = page<{ repository: VisibleRepository; refused: Refused | nu
 const SettingsForm = z.object({
   description: text.transform((description) => description.trim()),
   visibility: z.enum(visibilities),
+  /** A form without it changes no rule of releases. */
+  release: z.enum(releaseRules).optional(),
+  two_people: z.literal('yes').optional(),
   /** What the page of the question sends, which names what becomes visible. */
   is_sure: z.literal('yes').optional(),
 })
@@ -41,7 +44,7 @@ interface Route {
   Params: { group: string; name: string }
 }
 
-/** `/<group>/<name>/-/settings`: description, visibility, name, and deleting the repository. */
+/** `/<group>/<name>/-/settings`: description, visibility, releases, name, and deleting the repository. */
 export async function repositorySettingsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
   const url = '/:group/:name/-/settings'
@@ -61,11 +64,18 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
       { form: (request) => settingsUrl(request.params) },
       async ({ session, prove, by }, request, reply) => {
         const repository = await permittedRepository(db, request.params, session, 'manage')
-        const { is_sure: isSure, ...form } = readForm(SettingsForm, request)
+        const { is_sure: isSure, two_people: twoPeople, ...others } = readForm(SettingsForm, request)
+        const { release = repository.release } = others
+        const isTwoPeople = others.release === undefined ? repository.twoPeople : twoPeople !== undefined
+        const form = { ...others, release, twoPeople: isTwoPeople }
         if (form.visibility === 'public' && repository.visibility !== 'public') {
           if (!isSure) return askToPublish(reply, session, repository, form)
           await prove('makePublic')
         }
+        const endsReviews =
+          (repository.release === 'reviewed' && form.release === 'direct') ||
+          (repository.twoPeople && !form.twoPeople)
+        if (endsReviews) await prove('endReviews')
         try {
           const changed = await setRepository(db, by, repository.id, form)
           if (!changed) throw pageNotFound()
@@ -136,7 +146,10 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     reply: FastifyReply,
     session: Session,
     { id, path }: VisibleRepository,
-    form: { description: string; visibility: Visibility },
+    {
+      twoPeople,
+      ...form
+    }: { description: string; visibility: Visibility; release: ReleaseRule; twoPeople: boolean },
   ): Promise<FastifyReply> {
     const [group = '', name = ''] = path.split('/')
     const back = settingsUrl({ group, name })
@@ -144,7 +157,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
       title: `Make ${path} public?`,
       explanation: describePublication(await countPublished(db, id)),
       action: back,
-      fields: { ...form, is_sure: 'yes' },
+      fields: { ...form, ...(twoPeople && { two_people: 'yes' }), is_sure: 'yes' },
       button: 'Make it public',
       ask: null,
       back,

@@ -13,10 +13,12 @@ import {
 } from '../../../packages/lifecycle/advisory-draft.ts'
 import type { VersionChange } from '../../../packages/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../../../packages/lifecycle/deletion.ts'
+import { setReleaseRule } from '../../../packages/lifecycle/review.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../../../packages/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
 import { listAdvisories } from '../../../packages/tables/package-warnings.ts'
+import { isReviewed } from '../../../packages/tables/staged-versions.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
@@ -101,6 +103,28 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
   },
 }
 
+/** Changes of how the versions of a package are released. */
+const reviewQuestions = {
+  review: {
+    act: 'manage',
+    release: 'reviewed',
+    title: (name: string) => `Review the releases of ${name}?`,
+    explanation:
+      'An uploaded version is staged then. A developer releases it with a second factor, on the page Staged of the repository.',
+    button: 'Review releases',
+    done: (name: string) => `Releases of ${name} are reviewed.`,
+  },
+  'end-review': {
+    act: 'endReviews',
+    release: 'direct',
+    title: (name: string) => `Publish versions of ${name} without a review?`,
+    explanation:
+      'An upload publishes the version at once, if releases of the repository are not reviewed. Versions that are staged stay so.',
+    button: 'End the review',
+    done: (name: string) => `Releases of ${name} are no longer reviewed.`,
+  },
+} as const
+
 const VersionsQuery = z.object({ after: text })
 const VersionForm = z.object({ version: text, reason: text.transform((reason) => reason.trim()) })
 const AbandonForm = z.object({
@@ -143,13 +167,14 @@ export async function packageChangeRoutes(
   for (const [name, known] of Object.entries(versionActs)) {
     app.get<Route>(
       `${url}/${name}`,
-      signedIn(context, async ({ session, prove }, request, reply) => {
-        const { about } = await packageOf(request, session, known.act)
+      signedIn(context, async ({ session, prove, proveFactor }, request, reply) => {
+        const { about, repository } = await packageOf(request, session, known.act)
         const { version } = readQuery(VersionForm, request)
         const found = await findVersion(db, about.id, version)
         if (!found) throw pageNotFound()
         const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
         await prove(known.act)
+        if (await needsFactor(known, repository, about)) await proveFactor()
         return confirmationPage(reply, session, {
           title: known.title(version),
           explanation,
@@ -173,11 +198,12 @@ export async function packageChangeRoutes(
       signedIn(
         context,
         { form: (request) => versionsUrl(request.params) },
-        async ({ session, by, prove }, request, reply) => {
+        async ({ session, by, prove, proveFactor }, request, reply) => {
           const back = versionsUrl(request.params)
           const { repository, about } = await packageOf(request, session, known.act)
           const { version, reason } = readForm(VersionForm, request)
           await prove(known.act)
+          if (await needsFactor(known, repository, about)) await proveFactor()
           if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
             throw new PageError(
               400,
@@ -234,6 +260,45 @@ export async function packageChangeRoutes(
       },
     ),
   )
+
+  for (const [name, question] of Object.entries(reviewQuestions)) {
+    app.get<Route>(
+      `${url}/${name}`,
+      signedIn(context, async ({ session, prove }, request, reply) => {
+        const { about } = await packageOf(request, session, question.act)
+        await prove(question.act)
+        return confirmationPage(reply, session, {
+          title: question.title(about.name),
+          explanation: question.explanation,
+          action: `${versionsUrl(request.params)}/${name}`,
+          fields: {},
+          button: question.button,
+          ask: null,
+          back: versionsUrl(request.params),
+        })
+      }),
+    )
+
+    app.post<Route>(
+      `${url}/${name}`,
+      signedIn(
+        context,
+        { form: (request) => versionsUrl(request.params) },
+        async ({ session, by, prove }, request, reply) => {
+          const { repository, about } = await packageOf(request, session, question.act)
+          await prove(question.act)
+          await changing(() => setReleaseRule(changes, changeOf(by, repository, about), question.release))
+          leaveNotice(request, reply, config, question.done(about.name))
+          return reply.redirect(versionsUrl(request.params), 303)
+        },
+      ),
+    )
+  }
+
+  /** Returns whether an act brings a version into a repository without the review that others need. */
+  async function needsFactor(known: VersionAct, { id }: VisibleRepository, { name }: PackageSummary) {
+    return known === versionActs.restore && (await isReviewed(db, id, name))
+  }
 
   async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: RepositoryAct) {
     const repository = await permittedRepository(db, params, session, act)

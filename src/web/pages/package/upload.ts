@@ -203,15 +203,24 @@ export async function uploadPageRoutes(
           }
           try {
             await refuseMirroredVendor(db, repository.id, target.packageName)
-            const outcome = await publishArchive(context, target, received, {
+            const published = await publishArchive(context, target, received, {
               zip: checked,
               manifest,
               by,
             })
             await deleteUpload(db, upload.id)
             const name = `${target.packageName} ${target.version.version}`
-            const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
-            leaveNotice(request, reply, config, notice)
+            if (published.outcome === 'staged') {
+              leaveNotice(request, reply, config, `${name} is staged. It is published when it is released.`)
+              return reply.redirect(`/${repository.path}/-/stages/${published.stage.id}`, 303)
+            }
+            const isNew = published.outcome === 'published'
+            leaveNotice(
+              request,
+              reply,
+              config,
+              isNew ? `${name} is published.` : `${name} was published before.`,
+            )
           } catch (error) {
             if (!(error instanceof Refusal)) throw error
             return show(reply.code(error.status), session, repository, upload, { ...preview, problem: error })

@@ -254,7 +254,7 @@ async function confirm(
   if (!person.hasJustSignedIn) {
     return reply.redirect(withReturn('/settings/confirm-access', returnId, { unproven: name }), 303)
   }
-  await confirmSession(context.db, session.idHash)
+  await confirmSession(context.db, session.idHash, { isFactor: false })
   return redirectBack(context, reply, returnId)
 }
 

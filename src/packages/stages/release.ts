@@ -1,0 +1,93 @@
+import type pg from 'pg'
+import { transaction } from '../../database/database.ts'
+import type { Principal } from '../../domain/principal.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
+import { insertEvent } from '../../events/events.ts'
+import { requireLivePrincipal } from '../../groups/live-principal.ts'
+import { notNow } from '../lifecycle/change.ts'
+import { addVersion } from '../publish.ts'
+import {
+  findStage,
+  findStagedReadme,
+  lockNumbers,
+  markRejected,
+  markReleased,
+  type Stage,
+} from '../tables/staged-versions.ts'
+
+/** A decision about a stage: who makes it, and the base URL of links. */
+interface Decision {
+  stage: Pick<Stage, 'id' | 'repositoryId' | 'packageName'>
+  by: Principal
+  baseUrl: string
+}
+
+/**
+ * Releases a stage: one transaction ends the stage, publishes the version and writes the events. Of several decisions that
+ * race, one succeeds. Returns `approved` when another developer must release it, too. The caller checks the role and the
+ * proof of identity. Throws errcode 9 with 409 when the stage does not wait any more, or when somebody else must decide.
+ */
+export async function releaseStage(
+  pool: pg.Pool,
+  { stage: { id, repositoryId, packageName }, by, baseUrl }: Decision,
+): Promise<'released' | 'approved'> {
+  return transaction(pool, async (tx) => {
+    await requireLivePrincipal(tx, by)
+    await lockNumbers(tx, repositoryId, packageName)
+    const outcome = await markReleased(tx, id, by.accountId)
+    const stage = await findStage(tx, id)
+    if (!stage) throw noStage()
+    if (outcome === null) throw whyNot(stage, by)
+    const { version, composerVersion, normalized, isDev, metadata, sha256, sha1, size } = stage
+    const event = { repositoryId, packageName, version, details: { stage: id, sha256 } }
+    if (outcome === 'approved') {
+      await insertEvent(tx, by, { ...event, action: 'approve-release' })
+      return outcome
+    }
+    const publication = {
+      repositoryId,
+      packageName,
+      version: { version, composerVersion, normalized, isDev },
+      metadata,
+      readme: await findStagedReadme(tx, id),
+      archive: { sha256, sha1, size },
+      by,
+      baseUrl,
+    }
+    const published = await addVersion(tx, publication, stage)
+    // The number was reserved. Only a process of an earlier release, which knows no stages, can have taken it.
+    if (published === 'repeated') throw notNow(`version ${version} is published already: reject the stage`)
+    await insertEvent(tx, by, { ...event, action: 'release' })
+    return outcome
+  })
+}
+
+/** Rejects a stage, which frees its number. Writes the event. Throws as `releaseStage` does. */
+export async function rejectStage(
+  pool: pg.Pool,
+  { stage: { id, repositoryId, packageName }, by, reason }: Omit<Decision, 'baseUrl'> & { reason: string },
+): Promise<void> {
+  await transaction(pool, async (tx) => {
+    await requireLivePrincipal(tx, by)
+    await lockNumbers(tx, repositoryId, packageName)
+    const isRejected = await markRejected(tx, id, by.accountId)
+    const stage = await findStage(tx, id)
+    if (!stage) throw noStage()
+    if (!isRejected) throw whyNot(stage, by)
+    const { version, sha256 } = stage
+    const details = { stage: id, sha256, ...(reason !== '' && { reason }) }
+    await insertEvent(tx, by, { action: 'reject', repositoryId, packageName, version, details })
+  })
+}
+
+/** Returns the error for a stage that does not exist. */
+export function noStage(): Refusal {
+  return new Refusal(errcode.notFound, 'staged version not found')
+}
+
+function whyNot({ state, version, stager, approverId }: Stage, { accountId }: Principal): Refusal {
+  if (state !== 'staged') return notNow(`version ${version} is ${state} already`)
+  return approverId !== null && approverId === accountId
+    ? notNow('you have approved this release: another developer must release it, too')
+    : notNow(`${stager ?? 'the one who'} staged it: another developer must release it`)
+}

@@ -1,0 +1,196 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import * as z from 'zod'
+import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
+import { pageOf } from '../../../domain/paging.ts'
+import { cleanLine } from '../../../domain/plain-text.ts'
+import type { VisibleRepository } from '../../../groups/repositories.ts'
+import type { VersionComparer } from '../../../packages/compare-versions.ts'
+import { stageRegistryUrl } from '../../../packages/stages/describe.ts'
+import { rejectStage, releaseStage } from '../../../packages/stages/release.ts'
+import { orderFields, type ReviewedFields } from '../../../packages/stages/review.ts'
+import {
+  findStageOf,
+  findVersionBefore,
+  listStages,
+  type Stage,
+  stageDays,
+} from '../../../packages/tables/staged-versions.ts'
+import { readForm, readQuery, text } from '../../forms.ts'
+import type { HeavyPages } from '../../network-turns.ts'
+import { leaveNotice } from '../../notice.ts'
+import { pageNotFound } from '../../page-error.ts'
+import { page } from '../../pages.ts'
+import { signedIn } from '../../visit.ts'
+import { changing, type PagesContext, permittedRepository } from '../permit.ts'
+import { type Compared, compareShown } from './compared.ts'
+import { readingArchive } from './package-view.ts'
+
+const stagesPerPage = 50
+const maxReasonCharacters = 500
+
+const stagesPage = page<{
+  repository: VisibleRepository
+  stages: Stage[]
+  stageDays: number
+  isContinued: boolean
+  next: string | null
+}>('pages/stages')
+
+const reviewPage = page<{
+  repository: VisibleRepository
+  stage: Stage
+  /** The Composer repository with the staged version. */
+  registryUrl: string
+  /** Where the uploader says that the version comes from. */
+  source: { url: string; reference: string } | null
+  /** The published version that it is compared with. Null for the first one. */
+  before: { version: string } | null
+  fields: ReviewedFields | null
+  requirements: Compared['requirements']
+  /** Null for the first version. */
+  compared: Compared | null
+  /** The names at the root of the first version. */
+  names: readonly string[]
+  /** Whether an archive is not stored. Then nothing is compared. */
+  isMissing: boolean
+  filePath: string
+  /** Why the person cannot release it. Null if possible. */
+  obstacle: string | null
+  /** Whether another developer must release it, too. */
+  needsSecond: boolean
+}>('pages/stage')
+
+const StagesQuery = z.object({ after: text })
+const ReviewQuery = z.object({ path: text })
+const RejectForm = z.object({
+  reason: text.transform((reason) => cleanLine(reason).trim().slice(0, maxReasonCharacters)),
+})
+
+interface Route {
+  Params: { group: string; name: string; id: string }
+}
+
+/**
+ * `/<group>/<name>/-/stages`: versions that wait for their release, and `…/<id>`: what a staged version changes, for the
+ * developers who release or reject it. Both need a second factor or a passkey of the last five minutes.
+ */
+export async function stagePageRoutes(
+  app: FastifyInstance,
+  context: PagesContext & { archives: ArchiveBrowser; comparer: VersionComparer; heavy: HeavyPages },
+): Promise<void> {
+  const { config, db, changes, comparer, heavy } = context
+  const url = '/:group/:name/-/stages'
+
+  app.get<Route>(
+    url,
+    signedIn(context, async ({ session }, request, reply) => {
+      const repository = await permittedRepository(db, request.params, session, 'stage')
+      const { after } = readQuery(StagesQuery, request)
+      const { rows: stages, next } = await pageOf(
+        (part) => listStages(db, repository.id, part),
+        { after, limit: stagesPerPage },
+        ({ id }) => id,
+      )
+      return stagesPage(reply, session, { repository, stages, stageDays, isContinued: after !== '', next })
+    }),
+  )
+
+  const showReview = signedIn<Route>(context, async ({ session }, request, reply) => {
+    const repository = await permittedRepository(db, request.params, session, 'stage')
+    const stage = await stageOf(repository, request.params.id)
+    const { path: filePath } = readQuery(ReviewQuery, request)
+    const before = await findVersionBefore(db, stage)
+    const compared = before && (await readingArchive(() => compareShown(comparer, before, stage, filePath)))
+    const introduction = before ? null : await readingArchive(() => comparer.introduce(stage))
+    const isMissing = compared === 'missing' || introduction === 'missing'
+    const changed = isMissing ? null : (compared ?? introduction)
+    if (filePath !== '' && !isMissing && !compared?.files.length) throw pageNotFound()
+    return reviewPage(reply, session, {
+      repository,
+      stage,
+      registryUrl: stageRegistryUrl(config.baseUrl, repository.path, stage),
+      source: sourceOf(stage),
+      before,
+      fields: orderFields(changed?.fields ?? null),
+      requirements: changed?.requirements ?? null,
+      compared: isMissing ? null : compared,
+      names: isMissing ? [] : (introduction?.names ?? []),
+      isMissing,
+      filePath,
+      obstacle: obstacleFor(stage, repository, session.account.id),
+      needsSecond: repository.twoPeople && stage.by.accountId === null && stage.approverId === null,
+    })
+  })
+  app.get<Route>(
+    `${url}/:id`,
+    heavy<Route>(async (request, reply) => (await showReview(request, reply)) as FastifyReply),
+  )
+
+  app.post<Route>(
+    `${url}/:id/release`,
+    signedIn(
+      context,
+      { form: (request) => stageUrl(request.params) },
+      async ({ session, by, proveFactor }, request, reply) => {
+        const repository = await permittedRepository(db, request.params, session, 'decideStage')
+        const stage = await stageOf(repository, request.params.id)
+        await proveFactor()
+        const { baseUrl } = config
+        const outcome = await changing(() => releaseStage(changes, { stage, by, baseUrl }))
+        const name = `${stage.packageName} ${stage.version}`
+        if (outcome === 'approved') {
+          leaveNotice(request, reply, config, `You approved ${name}. Another developer must release it, too.`)
+          return reply.redirect(stageUrl(request.params), 303)
+        }
+        leaveNotice(request, reply, config, `${name} is released.`)
+        const query = new URLSearchParams({ version: stage.version })
+        return reply.redirect(`/${repository.path}/packages/${stage.packageName}?${query}`, 303)
+      },
+    ),
+  )
+
+  app.post<Route>(
+    `${url}/:id/reject`,
+    signedIn(
+      context,
+      { form: (request) => stageUrl(request.params) },
+      async ({ session, by, proveFactor }, request, reply) => {
+        const repository = await permittedRepository(db, request.params, session, 'decideStage')
+        const stage = await stageOf(repository, request.params.id)
+        const { reason } = readForm(RejectForm, request)
+        await proveFactor()
+        await changing(() => rejectStage(changes, { stage, by, reason }))
+        leaveNotice(request, reply, config, `${stage.packageName} ${stage.version} is rejected.`)
+        return reply.redirect(`/${repository.path}/-/stages`, 303)
+      },
+    ),
+  )
+
+  async function stageOf({ id: repositoryId }: VisibleRepository, id: string): Promise<Stage> {
+    const stage = await findStageOf(db, repositoryId, id)
+    if (!stage) throw pageNotFound()
+    return stage
+  }
+}
+
+/** Returns why an account cannot release a stage, by the rule of `markReleased`, which decides. Null if it can. */
+function obstacleFor(
+  { by, approverId }: Stage,
+  { twoPeople }: VisibleRepository,
+  accountId: string,
+): string | null {
+  if (!twoPeople) return null
+  if (by.accountId === accountId) return 'You staged it. Another developer must release it.'
+  return approverId === accountId ? 'You approved it. Another developer must release it, too.' : null
+}
+
+function sourceOf({ metadata }: Stage): { url: string; reference: string } | null {
+  const { source } = metadata
+  if (typeof source !== 'object' || source === null || Array.isArray(source)) return null
+  const { url, reference } = source
+  return typeof url === 'string' && typeof reference === 'string' ? { url, reference } : null
+}
+
+function stageUrl({ group, name, id }: Route['Params']): string {
+  return `/${group}/${name}/-/stages/${id}`
+}

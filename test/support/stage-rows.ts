@@ -1,0 +1,37 @@
+import type pg from 'pg'
+import { transaction } from '../../src/database/database.ts'
+import type { ReleaseRule } from '../../src/domain/permissions.ts'
+import { operator, type Principal } from '../../src/domain/principal.ts'
+import { changeRepository } from '../../src/groups/repositories.ts'
+import { expireStages } from '../../src/packages/stages/expire.ts'
+import type { TestApp } from './app.ts'
+
+/** Ends the time of a stage. The job has not run yet. */
+export async function endStageTime(db: pg.Pool, id: string): Promise<void> {
+  await db.query(`update staged_version set expires_at = now() where id = $1`, [id])
+}
+
+/** Does the work of the job that expires stages. Returns how many expired. */
+export async function runExpiry(db: pg.Pool): Promise<number> {
+  return transaction(db, (tx) => expireStages(tx, 100))
+}
+
+/** The state of a stage in the database. */
+export async function storedStateOf(db: pg.Pool, id: string): Promise<string | undefined> {
+  const { rows } = await db.query<{ state: string }>('select state from staged_version where id = $1', [id])
+  return rows[0]?.state
+}
+
+/** Changes how versions of a repository are released. */
+export async function setReleaseRule(
+  { db }: Pick<TestApp, 'db'>,
+  { id }: { id: string },
+  { release = 'reviewed' as ReleaseRule, twoPeople = false } = {},
+): Promise<void> {
+  await changeRepository(db, id, { release, twoPeople })
+}
+
+/** Somebody at a command, as a principal with an account: for verbs whose pages check more. */
+export function asAccount({ id }: { id: string }): Principal {
+  return { ...operator, accountId: id, via: 'browser' }
+}
