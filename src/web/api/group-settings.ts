@@ -3,6 +3,7 @@ import { findAccountByUsername } from '../../accounts/accounts.ts'
 import { maxGraceDays } from '../../domain/grace-period.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
+import type { Refusal } from '../../domain/refusal.ts'
 import {
   listMembersWithoutFactor,
   type MemberWithoutFactor,
@@ -15,7 +16,7 @@ import { findGroupMember, type GroupMember, listGroupMembers } from '../../group
 import { changeMember } from '../../groups/membership.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { type ApiError, conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
+import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import {
   type ApiContext,
@@ -359,11 +360,11 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
 }
 
 /** The same for a group that does not exist: nobody learns from it which groups there are. */
-function notAMember(): ApiError {
+function notAMember(): Refusal {
   return notFound('the account is not a member of the group')
 }
 
-function lastAdmin(): ApiError {
+function lastAdmin(): Refusal {
   return conflict('the group would have no admin: make another member admin first')
 }
 

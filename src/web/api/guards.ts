@@ -18,7 +18,7 @@ import {
   type Verdict,
 } from '../../domain/permissions.ts'
 import type { Principal } from '../../domain/principal.ts'
-import { errcode } from '../../domain/refusal.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
 import { type Access, describeMissingFactor, findAccess, grantOf, needsFactor } from '../../groups/access.ts'
@@ -29,14 +29,7 @@ import type { StageWatch } from '../../packages/stages/watch.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { tokenPrincipalOf } from '../principal.ts'
 import type { ServerPools } from '../server/pools.ts'
-import {
-  ApiError,
-  insufficientScope,
-  invalidToken,
-  noCredentials,
-  notFound,
-  unreadableCredentials,
-} from './errors.ts'
+import { insufficientScope, invalidToken, noCredentials, notFound, unreadableCredentials } from './errors.ts'
 import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 
 /** The context of the API's endpoints. */
@@ -292,17 +285,17 @@ export async function requireFactorIn(
     throw lacksFactor(group, config)
 }
 
-function lacksFactor(group: string, { baseUrl }: { baseUrl: string }): ApiError {
+function lacksFactor(group: string, { baseUrl }: { baseUrl: string }): Refusal {
   return forbidden(describeMissingFactor(group, baseUrl))
 }
 
 /** Returns the error for a token whose role does not allow the request, or that does not include the repository. */
-function roleForbids(): ApiError {
+function roleForbids(): Refusal {
   return forbidden(
     'the role of the account or deploy token, or the repositories that the token was made for, do not allow this',
   )
 }
 
-function forbidden(errmsg: string): ApiError {
-  return new ApiError(403, errcode.permissionDenied, errmsg)
+function forbidden(errmsg: string): Refusal {
+  return new Refusal(errcode.permissionDenied, errmsg)
 }

@@ -3,10 +3,10 @@ import { type ListedInvitation, listInvitations, withdrawInvitation } from '../.
 import { countInvitation, explainNoNewAccounts, invite } from '../../accounts/invite.ts'
 import { isEmail } from '../../domain/email.ts'
 import { roles } from '../../domain/permissions.ts'
-import { errcode } from '../../domain/refusal.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { rowId } from '../../domain/row-id.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, conflict, notFound } from './errors.ts'
+import { conflict, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, guardAdministrator, guardGroup } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
@@ -208,8 +208,8 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
   async function refuseMany(accountId: string): Promise<void> {
     const blockedSeconds = await countInvitation(db, accountId)
     if (blockedSeconds === 0) return
-    const headers = { 'retry-after': `${blockedSeconds}` }
-    throw new ApiError(429, errcode.resourceExhausted, 'too many invitations today', headers)
+    const options = { retryAfterSeconds: blockedSeconds }
+    throw new Refusal(errcode.resourceExhausted, 'too many invitations today', options)
   }
 }
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
-import { errcode } from '../../domain/refusal.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { accountAccessEndpoints } from './account-access.ts'
@@ -12,7 +12,7 @@ import { archiveRoutes } from './archives.ts'
 import { deployTokenRoutes } from './deploy-tokens.ts'
 import { describeApi } from './description.ts'
 import type { ApiScope } from './endpoint.ts'
-import { ApiError, notFound, sendApiError } from './errors.ts'
+import { notFound, sendApiError } from './errors.ts'
 import { eventRoutes } from './events.ts'
 import { groupSettingsEndpoints } from './group-settings.ts'
 import { groupRoutes } from './groups.ts'
@@ -87,11 +87,11 @@ function acceptEmptyBodies(scope: FastifyInstance): void {
   )
 }
 
-function methodNotAllowed(allow: string): ApiError {
-  return new ApiError(405, errcode.unimplemented, `the method must be one of ${allow}`)
+function methodNotAllowed(allow: string): Refusal {
+  return new Refusal(errcode.unimplemented, `the method must be one of ${allow}`, { status: 405 })
 }
 
 /** Returns the error for every URL under /api without a route. */
-export function noSuchApiEndpoint(): ApiError {
+export function noSuchApiEndpoint(): Refusal {
   return notFound('there is no such endpoint')
 }

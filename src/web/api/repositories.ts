@@ -1,10 +1,6 @@
 import * as z from 'zod'
-import { brokenConstraint } from '../../database/errors.ts'
-import { describeRule } from '../../database/rules.ts'
 import { releaseRules, roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
-import type { Principal } from '../../domain/principal.ts'
-import { errcode } from '../../domain/refusal.ts'
 import {
   type AccessibleRepository,
   listAccessibleRepositories,
@@ -18,7 +14,7 @@ import {
 } from '../../groups/group-lifecycle.ts'
 import { findRepository, findRepositoryByPath, registryUrl } from '../../groups/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, invalidArgument, notFound } from './errors.ts'
+import { keepingRules, notFound } from './errors.ts'
 import { type ApiContext, guardGroup, guardRepository, guardToken, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
@@ -146,7 +142,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       if (visibility === 'public' && access.visibility !== 'public') requireOnRepository(grant, 'makePublic')
       if (release === 'direct' || twoPeople === false) requireOnRepository(grant, 'endReviews')
       // Rename first: if the name is rejected, nothing else may change.
-      if (name !== undefined) await rename(by, repositoryId, name)
+      if (name !== undefined) await keepingRules(() => changeRepositoryName(db, by, repositoryId, name))
       const isRenameOnly = name !== undefined && Object.keys(settings).length === 0
       const repository = isRenameOnly
         ? await findRepository(db, repositoryId)
@@ -218,17 +214,6 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
         }),
       ),
   )
-
-  async function rename(by: Principal, repositoryId: string, name: string): Promise<void> {
-    try {
-      await changeRepositoryName(db, by, repositoryId, name)
-    } catch (error) {
-      const constraint = brokenConstraint(error)
-      if (constraint === null) throw error
-      if (constraint === 'repository_name_is_well_formed') throw invalidArgument(describeRule(constraint))
-      throw new ApiError(409, errcode.alreadyExists, describeRule(constraint))
-    }
-  }
 }
 
 /** Formats a repository for a response. */
