@@ -14,12 +14,6 @@ import { type Identity, listIdentities } from '../accounts/single-sign-on/identi
 import { operator } from '../domain/principal.ts'
 import { listAuthorizations } from '../oauth/authorizations.ts'
 import {
-  removePasskeyCommand,
-  resetFactorsCommand,
-  revokeAllCommand,
-  withdrawCommand,
-} from './account-access.ts'
-import {
   deleteCommand,
   disableCommand,
   enableCommand,
@@ -40,6 +34,12 @@ import {
   tellPassword,
   verificationLinkCommand,
 } from './account-password.ts'
+import {
+  removePasskeyCommand,
+  resetFactorsCommand,
+  revokeAllCommand,
+  withdrawCommand,
+} from './account-revocations.ts'
 import { inviteAccountCommand } from './invitation.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { formatValue, printList, printResult, theAccount, withDatabase } from './run.ts'

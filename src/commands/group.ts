@@ -3,7 +3,7 @@ import { formatTime } from '../domain/formats.ts'
 import { maxGraceDays } from '../domain/grace-period.ts'
 import { operator } from '../domain/principal.ts'
 import { countMembersWithoutFactor, requireFactorOfMembers } from '../groups/factor-requirement.ts'
-import { addGroup, changeGroupName, removeGroup } from '../groups/group-lifecycle.ts'
+import { addGroup, changeGroupName, deleteGroup } from '../groups/group-lifecycle.ts'
 import { findGroupSettings, type ListedGroup, listGroups } from '../groups/groups.ts'
 import { rerenderDocuments } from '../packages/documents/rerender.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
@@ -162,7 +162,7 @@ function deleteCommand(): Command {
         const group = await theGroup(db, name)
         const more = withRepositories ? ', its repositories and all packages in them' : ''
         await confirm(`This deletes the group ${name}${more} for good.`, name, options)
-        return removeGroup(db, operator, group, { withRepositories })
+        return deleteGroup(db, operator, group, { withRepositories })
       })
       if (!isDeleted) {
         const some = repositories.slice(0, 5).join(', ')

@@ -10,7 +10,7 @@ import {
 import {
   addRepository,
   changeRepositoryName,
-  removeRepository,
+  deleteRepository,
   restoreRepository,
   setRepository,
 } from '../groups/group-lifecycle.ts'
@@ -203,7 +203,7 @@ function deleteCommand(): Command {
       await withDatabase(async (db) => {
         const repository = await theRepository(db, path)
         await confirm(`This deletes ${path} and all packages in it.`, path, options)
-        await removeRepository(db, operator, repository)
+        await deleteRepository(db, operator, repository)
       })
       const text = `Repository ${path} deleted. To undo it in the next ${restorableDays} days: svc repository restore ${path}`
       printResult(options, { path }, text)

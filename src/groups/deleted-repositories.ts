@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { changePaths, shareTenancy } from './path-locks.ts'
-import { deleteRepository, findGroupId } from './repositories.ts'
+import { findGroupId, purgeRepository } from './repositories.ts'
 
 /*
  * A deleted repository is in no group, so that no statement finds it by a path or through the members of its group. Its
@@ -106,7 +106,7 @@ export async function listExpiredRepositories(db: Queryable): Promise<string[]> 
 }
 
 /** Removes a repository for good, unless it was restored at the last moment. */
-export async function removeExpiredRepository(tx: pg.PoolClient, id: string): Promise<void> {
+export async function purgeExpiredRepository(tx: pg.PoolClient, id: string): Promise<void> {
   const { rows } = await tx.query<{ groupId: string }>(
     'select deleted_from_id as "groupId" from repository where id = $1 and deleted_from_id is not null',
     [id],
@@ -114,5 +114,5 @@ export async function removeExpiredRepository(tx: pg.PoolClient, id: string): Pr
   if (!rows[0]) return
   // A restoration holds this lock alone, so the next statement sees what it has done.
   await shareTenancy(tx, rows[0].groupId)
-  if ((await listExpiredRepositories(tx)).includes(id)) await deleteRepository(tx, id)
+  if ((await listExpiredRepositories(tx)).includes(id)) await purgeRepository(tx, id)
 }

@@ -11,19 +11,19 @@ import { enqueue, type Job } from '../jobs/job.ts'
 import {
   hideRepository,
   listExpiredRepositories,
-  removeExpiredRepository,
+  purgeExpiredRepository,
   unhideRepository,
 } from './deleted-repositories.ts'
-import { deleteGroup, type Group, insertGroup, releaseGroupName, renameGroup } from './groups.ts'
+import { type Group, insertGroup, purgeGroup, releaseGroupName, renameGroup } from './groups.ts'
 import { requireBelowLimit } from './limits.ts'
 import { isOperator } from './operators.ts'
 import { changePaths, lockTenancy } from './path-locks.ts'
 import {
   changeRepository,
-  deleteRepository,
   insertRepository,
   lockRepositoriesOf,
   type NewRepository,
+  purgeRepository,
   type Repository,
   type RepositoryChanges,
   renameRepository,
@@ -119,7 +119,7 @@ export async function changeRepositoryName(
  * Deletes a repository. It disappears at once, and can be restored for `restorableDays`. Writes the event. Returns false
  * when it does not exist.
  */
-export async function removeRepository(
+export async function deleteRepository(
   db: pg.Pool,
   by: Principal,
   { id, path }: Pick<Repository, 'id' | 'path'>,
@@ -162,7 +162,7 @@ export const removeExpiredRepositoriesJob: Job = {
   async run({ db }, _data, signal) {
     for (const id of await listExpiredRepositories(db)) {
       signal.throwIfAborted()
-      await retriedTransaction(db, (tx) => removeExpiredRepository(tx, id))
+      await retriedTransaction(db, (tx) => purgeExpiredRepository(tx, id))
     }
   },
 }
@@ -193,35 +193,35 @@ export async function changeGroupName(
 }
 
 /**
- * The result of `removeGroup`, with the paths of the repositories. A group that has repositories is deleted only
+ * The result of `deleteGroup`, with the paths of the repositories. A group that has repositories is deleted only
  * `withRepositories`. Those count that can be restored.
  */
-export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
+export type GroupDeletion = { isDeleted: boolean; repositories: string[] }
 
 /**
  * Permanently deletes a group. With `withRepositories` it also deletes its repositories and everything in them. Its name
  * stays reserved. Writes the events.
  */
-export async function removeGroup(
+export async function deleteGroup(
   db: pg.Pool,
   by: Principal,
   group: Group,
   { withRepositories = false } = {},
-): Promise<GroupRemoval> {
+): Promise<GroupDeletion> {
   return retriedTransaction(db, async (tx) => {
     await lockTenancy(tx, group.id)
     const repositories: string[] = []
     for (const { id, path, isDeleted } of await lockRepositoriesOf(tx, group.id)) {
       repositories.push(path)
       if (!withRepositories) continue
-      await deleteRepository(tx, id)
+      await purgeRepository(tx, id)
       if (!isDeleted) {
         const place = { repositoryId: id, inGroupId: group.id }
         await note(tx, by, place, 'delete-repository', { path })
       }
     }
     if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
-    await deleteGroup(tx, group.id)
+    await purgeGroup(tx, group.id)
     await note(tx, by, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }
   })

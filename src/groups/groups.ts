@@ -156,7 +156,7 @@ export async function renameGroup(tx: pg.PoolClient, id: string, newName: string
 }
 
 /** Deletes a group. It must have no repositories. Its name stays reserved. */
-export async function deleteGroup(tx: pg.PoolClient, id: string): Promise<void> {
+export async function purgeGroup(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query('delete from repository_group where id = $1', [id])
 }
 

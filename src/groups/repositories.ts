@@ -148,7 +148,7 @@ export async function findCurrentPath(
  * Removes a repository with its packages for good, also one that can be restored. Garbage collection removes their
  * archives. Returns false when it was removed before.
  */
-export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
+export async function purgeRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
   const { rows: found } = await tx.query<{ groupId: string }>(
     'select coalesce(group_id, deleted_from_id) as "groupId" from repository where id = $1',
     [id],

@@ -12,11 +12,10 @@ import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { leaveKeeper, storedArchiveRows } from '../support/archive-rows.ts'
-import { countWaiting } from '../support/locks.ts'
+import { countWaiting, whileLocked } from '../support/locks.ts'
 import { packageIdOf } from '../support/package-rows.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { countRows, dropRows } from '../support/rows.ts'
-import { whileLocked } from '../support/table-locks.ts'
 import { discardUploads } from '../support/upload-rows.ts'
 
 const t = useApp()

@@ -22,12 +22,12 @@ import {
   setUnusedDays,
 } from '../support/archive-rows.ts'
 import { ageUnusedArchives, collectAgedGarbage } from '../support/garbage.ts'
+import { canShareLock } from '../support/locks.ts'
 import { aMirroredArchive, aMirroredPackage, forgetFiles, rememberFiles } from '../support/mirrored-rows.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { dropRows } from '../support/rows.ts'
 import { listReferringTables, viewDefinition } from '../support/schema.ts'
-import { canShareLock } from '../support/table-locks.ts'
 
 const t = useApp()
 let volume: ArchiveStore

@@ -31,8 +31,8 @@ import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embe
 import { builtInMigrations } from '../../src/database/migrate.ts'
 import { operator } from '../../src/domain/principal.ts'
 import {
+  deleteRepository,
   removeExpiredRepositoriesJob,
-  removeRepository,
   restoreRepository,
 } from '../../src/groups/group-lifecycle.ts'
 import { findGroup } from '../../src/groups/groups.ts'
@@ -46,6 +46,7 @@ import { onServer } from '../support/database.ts'
 import { countEvents } from '../support/event-rows.ts'
 import { anOlderGroup } from '../support/group-rows.ts'
 import { addLargeJobs } from '../support/job-rows.ts'
+import { isLoading, whileLocked } from '../support/locks.ts'
 import { lastWork, noteMigration } from '../support/maintenance-rows.ts'
 import { versionRows } from '../support/package-rows.ts'
 import { fastSettings, makeDataDir, removeDataDir } from '../support/postgres.ts'
@@ -54,7 +55,6 @@ import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { setDeletionDays } from '../support/repository-rows.ts'
 import { countRows, dropRows, textOf } from '../support/rows.ts'
 import { describeSchema, listTables, nextId } from '../support/schema.ts'
-import { isLoading, whileLocked } from '../support/table-locks.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
 
 const t = useApp()
@@ -78,7 +78,7 @@ beforeAll(async () => {
   await caller.call('DELETE', '/packages/acme/lib/3.0.0')
   deleted = await aCaller(t)
   await deleted.push('1.0.0', { name: 'acme/kept', manifest: { description: 'in a deleted repository' } })
-  await removeRepository(t.db, operator, deleted.repository)
+  await deleteRepository(t.db, operator, deleted.repository)
   // The last use is written a few seconds later. It would differ between the backup and the comparison.
   const unused = () => countRows(t.db, 'personal_token', { lastUsedAt: null })
   await vi.waitFor(async () => expect(await unused()).toBe(0), 60_000)
@@ -739,7 +739,7 @@ describe('svc restore', () => {
     expect(await statuses()).toEqual([200, 200])
 
     const repository = await findRepositoryByPath(db, 'demo/php')
-    await removeRepository(db, operator, { id: repository?.id ?? '', path: 'demo/php' })
+    await deleteRepository(db, operator, { id: repository?.id ?? '', path: 'demo/php' })
     await setDeletionDays(db, 14)
     await removeExpiredRepositoriesJob.run({ db } as unknown as JobContext, {}, new AbortController().signal)
     expect([await countRows(db, 'repository'), await countRows(db, 'package')]).toEqual([0, 0])

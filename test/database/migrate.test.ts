@@ -20,9 +20,8 @@ import {
 import { lockBudgetMilliseconds } from '../../src/database/table-locks.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { useDatabase } from '../support/database.ts'
-import { openTransaction } from '../support/locks.ts'
+import { lockTables, openTransaction, touchTable, untilTableIsAwaited } from '../support/locks.ts'
 import { countRows, readRows, rewriteRows } from '../support/rows.ts'
-import { lockTables, touchTable, untilTableIsAwaited } from '../support/table-locks.ts'
 
 describe('migrate', () => {
   const database = useDatabase()

@@ -6,8 +6,7 @@ import { openDatabase } from '../../src/database/database.ts'
 import { builtInMigrations, migrate, pendingMigrations, readSchema } from '../../src/database/migrate.ts'
 import { planMigrations } from '../../src/database/migration-plan.ts'
 import { useDatabase } from '../support/database.ts'
-import { lockRows, openTransaction } from '../support/locks.ts'
-import { touchTable } from '../support/table-locks.ts'
+import { lockRows, openTransaction, touchTable } from '../support/locks.ts'
 
 describe('SQL functions and views below migrations/functions', () => {
   const database = useDatabase('template1')

@@ -5,12 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
 import { aStoredJob, listJobKinds } from '../support/job-rows.ts'
+import { countAdvisoryLocks } from '../support/locks.ts'
 import { type PgBouncer, startPgBouncer } from '../support/pgbouncer.ts'
 import { type Environment, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
 import { aRemoteUser, type IssuedTokens } from '../support/remote-user.ts'
 import { has } from '../support/requires.ts'
 import { countRows } from '../support/rows.ts'
-import { countAdvisoryLocks } from '../support/table-locks.ts'
 import { useUpstream } from '../support/upstream.ts'
 
 describe.skipIf(!has('pgbouncer'))(

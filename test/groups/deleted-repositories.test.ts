@@ -12,9 +12,9 @@ import {
   addRepository,
   changeGroupName,
   changeRepositoryName,
+  deleteGroup,
+  deleteRepository,
   removeExpiredRepositoriesJob,
-  removeGroup,
-  removeRepository,
   restoreRepository,
 } from '../../src/groups/group-lifecycle.ts'
 import { findGroup } from '../../src/groups/groups.ts'
@@ -66,7 +66,7 @@ async function aPublished() {
     name,
     admin,
     document: `p2/${group.name}/lib.json`,
-    remove: () => removeRepository(t.db, operator, repository),
+    remove: () => deleteRepository(t.db, operator, repository),
     restore: () => restoreRepository(t.db, operator, group, name),
     expire: () => ageDeletion(t.db, repository, 14),
   }
@@ -264,9 +264,9 @@ describe('a deleted repository', () => {
     const { group, repository, remove } = await aPublished()
     await remove()
     const repositories = [repository.path]
-    expect(await removeGroup(t.db, operator, group)).toEqual({ isDeleted: false, repositories })
+    expect(await deleteGroup(t.db, operator, group)).toEqual({ isDeleted: false, repositories })
     const options = { withRepositories: true }
-    expect(await removeGroup(t.db, operator, group, options)).toEqual({ isDeleted: true, repositories })
+    expect(await deleteGroup(t.db, operator, group, options)).toEqual({ isDeleted: true, repositories })
     expect(await findGroup(t.db, group.name)).toBeNull()
     expect(await countRows(t.db, 'package', { repositoryId: repository.id })).toBe(0)
   })

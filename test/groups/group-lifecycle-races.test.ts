@@ -7,8 +7,8 @@ import { operator } from '../../src/domain/principal.ts'
 import {
   changeGroupName,
   changeRepositoryName,
-  removeGroup,
-  removeRepository,
+  deleteGroup,
+  deleteRepository,
 } from '../../src/groups/group-lifecycle.ts'
 import { changePaths } from '../../src/groups/path-locks.ts'
 import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
@@ -119,8 +119,8 @@ describe('the first publication of a package', () => {
     'a rename of the group': (repository: Tested) => rename('the group', repository),
     'a rename of the repository': (repository: Tested) => rename('the repository', repository),
     'a deletion of the group': (repository: Tested) =>
-      removeGroup(t.db, operator, repository.group, { withRepositories: true }),
-    'a deletion of the repository': (repository: Tested) => removeRepository(t.db, operator, repository),
+      deleteGroup(t.db, operator, repository.group, { withRepositories: true }),
+    'a deletion of the repository': (repository: Tested) => deleteRepository(t.db, operator, repository),
   }
   const blockers = {
     'a document that is stored': shareUpstreams,
@@ -196,7 +196,7 @@ describe('renames and deletions of a group and of its repository', () => {
           }),
         () => rename('the repository', repository),
         () => rename('the group', repository),
-        () => removeRepository(t.db, operator, repository),
+        () => deleteRepository(t.db, operator, repository),
       ])
     }
   })

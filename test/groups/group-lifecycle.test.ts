@@ -5,11 +5,11 @@ import {
   addGroup,
   changeGroupName,
   changeRepositoryName,
-  removeGroup,
-  removeRepository,
+  deleteGroup,
+  deleteRepository,
 } from '../../src/groups/group-lifecycle.ts'
 import { findGroup } from '../../src/groups/groups.ts'
-import { deleteRepository } from '../../src/groups/repositories.ts'
+import { purgeRepository } from '../../src/groups/repositories.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -38,8 +38,8 @@ describe('a group', () => {
     expect(url).toContain(below)
     expect((await read(new URL(url).pathname)).statusCode).toBe(200)
 
-    expect(await removeGroup(t.db, operator, group)).toMatchObject({ isDeleted: false })
-    expect(await removeGroup(t.db, operator, group, { withRepositories: true })).toEqual({
+    expect(await deleteGroup(t.db, operator, group)).toMatchObject({ isDeleted: false })
+    expect(await deleteGroup(t.db, operator, group, { withRepositories: true })).toEqual({
       isDeleted: true,
       repositories: [`${newName}/${name}`],
     })
@@ -68,7 +68,7 @@ describe('a group', () => {
     expect((await push('1.1.0')).statusCode).toBe(201)
     expect((await t.app.inject({ url: new URL(url).pathname })).statusCode).toBe(401)
 
-    await removeGroup(t.db, operator, { ...group, name: third }, { withRepositories: true })
+    await deleteGroup(t.db, operator, { ...group, name: third }, { withRepositories: true })
     expect((await t.app.inject({ url: new URL(url).pathname, headers })).statusCode).toBe(404)
   })
 
@@ -113,7 +113,7 @@ describe('the name of a renamed or deleted group', () => {
 
     await rename({ ...group, name: second }, group.name)
     await expect(addGroup(t, operator, second, owner)).rejects.toMatchObject(reserved)
-    await removeGroup(t.db, operator, group)
+    await deleteGroup(t.db, operator, group)
     await expect(addGroup(t, operator, group.name, owner)).rejects.toMatchObject(reserved)
     await expect(rename(other, second)).rejects.toMatchObject(reserved)
 
@@ -132,9 +132,9 @@ describe('the name of a renamed or deleted group', () => {
       const owner = await anAccount(t.db)
       const group = await findGroup(t.db, repository.path.split('/')[0] ?? '')
       if (!group) throw new Error('no group')
-      if (end === 'emptied before it is deleted') await removeRepository(t.db, operator, repository)
+      if (end === 'emptied before it is deleted') await deleteRepository(t.db, operator, repository)
       if (end === 'renamed') await rename(group, aName('renamed'))
-      else await removeGroup(t.db, operator, group, { withRepositories: true })
+      else await deleteGroup(t.db, operator, group, { withRepositories: true })
       await ageReservation(t.db, group, 90)
       await expect(addGroup(t, operator, group.name, owner)).rejects.toMatchObject(reserved)
       await addGroup(t, operator, group.name, owner, { force: true })
@@ -145,7 +145,7 @@ describe('the name of a renamed or deleted group', () => {
     const [first, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
     await rename(first, aName('renamed'))
     const made = await addGroup(t, operator, first.name, owner, { force: true })
-    await removeGroup(t.db, operator, made)
+    await deleteGroup(t.db, operator, made)
     await expect(rename(first, first.name)).rejects.toMatchObject(reserved)
     await rename(other, first.name, { force: true })
     await expect(addGroup(t, operator, other.name, owner)).rejects.toMatchObject(reserved)
@@ -155,7 +155,7 @@ describe('the name of a renamed or deleted group', () => {
     const owner = await anAccount(t.db)
     for (let round = 0; round < 20; round += 1) {
       const group = await aGroup(t.db)
-      const end = round % 2 === 0 ? rename(group, aName('renamed')) : removeGroup(t.db, operator, group)
+      const end = round % 2 === 0 ? rename(group, aName('renamed')) : deleteGroup(t.db, operator, group)
       const [ended, ...made] = await Promise.allSettled([
         end,
         ...Array.from({ length: 4 }, () => addGroup(t, operator, group.name, owner)),
@@ -213,11 +213,11 @@ describe('a renamed repository', () => {
     await rename(repository.id, 'first')
     // The name is free in another group, and after the repository with that name was removed for good.
     await aRepository(t.db, { name: 'second' })
-    await removeRepository(t.db, operator, repository)
+    await deleteRepository(t.db, operator, repository)
     await expect(rename(other.id, 'second')).rejects.toMatchObject({
       constraint: 'repository_name_is_reserved',
     })
-    await transaction(t.db, (tx) => deleteRepository(tx, repository.id))
+    await transaction(t.db, (tx) => purgeRepository(tx, repository.id))
     await rename(other.id, 'second')
   })
 

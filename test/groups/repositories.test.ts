@@ -16,10 +16,10 @@ import {
   setRepositoryMember,
 } from '../../src/groups/members.ts'
 import {
-  deleteRepository,
   findRepositoryByPath,
   findVisibleRepository,
   insertRepository,
+  purgeRepository,
   registryUrl,
 } from '../../src/groups/repositories.ts'
 import { aName, anAccount, aRepository } from '../support/actors.ts'
@@ -191,9 +191,9 @@ describe('deleting a repository', () => {
     const names = Array.from({ length: 4500 }, (_, i) => `acme/lib${i}`)
     await addPackages(t.db, { id }, names)
     await refuseLargeDeletions(t.db, 'package', 2000)
-    expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(true)
+    expect(await transaction(t.db, (tx) => purgeRepository(tx, id))).toBe(true)
     expect(await countRows(t.db, 'package', { repositoryId: id })).toBe(0)
-    expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(false)
+    expect(await transaction(t.db, (tx) => purgeRepository(tx, id))).toBe(false)
   })
 })
 

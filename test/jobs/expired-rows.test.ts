@@ -8,9 +8,8 @@ import { signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { addConsentPages, addEndedFailures } from '../support/expiring-rows.ts'
 import { aStoredJob, listStoredJobs } from '../support/job-rows.ts'
-import { openTransaction } from '../support/locks.ts'
+import { lockAllRows, openTransaction } from '../support/locks.ts'
 import { countRows, dropRows, expire } from '../support/rows.ts'
-import { lockAllRows } from '../support/table-locks.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
 
 describe('the sweep of expired rows', () => {

@@ -3,9 +3,8 @@ import { maxPerNetworkAndHour, openDownloadCounter } from '../../src/packages/do
 import { openLog } from '../../src/web/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { downloadDays } from '../support/download-rows.ts'
-import { countWaiting } from '../support/locks.ts'
+import { countWaiting, whileLocked, whileTableIsGone } from '../support/locks.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
-import { whileLocked, whileTableIsGone } from '../support/table-locks.ts'
 
 const t = useApp()
 

@@ -4,7 +4,7 @@ import { insertInvitation } from '../../src/accounts/invitations.ts'
 import type { JsonObject } from '../../src/composer/manifest-json.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
-import { removeRepository } from '../../src/groups/group-lifecycle.ts'
+import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
@@ -67,7 +67,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   const otto = await anAccount(db, { username: 'otto' })
   const group = await aGroup(db, 'acme')
   const repository = await aRepository(db, { group, name: 'php', description: 'Packages of all teams' })
-  await removeRepository(db, operator, await aRepository(db, { group, name: 'old-libraries' }))
+  await deleteRepository(db, operator, await aRepository(db, { group, name: 'old-libraries' }))
   await aRepository(db, { group, name: 'open', visibility: 'public', description: 'What everybody may use' })
   await aRepository(db, { group, name: 'empty' })
   const long = await aGroup(db, 'a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars')

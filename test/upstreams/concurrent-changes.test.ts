@@ -9,7 +9,7 @@ import { saveSummaryFlags } from '../../src/upstreams/tables/mirrored-documents.
 import { aName, aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { countWaiting, lockRow, openTransaction } from '../support/locks.ts'
+import { countWaiting, limitLockWaits, lockRow, openTransaction } from '../support/locks.ts'
 import {
   aMirroredArchive,
   aMirroredDocument,
@@ -19,7 +19,6 @@ import {
   mirroredPackages,
 } from '../support/mirrored-rows.ts'
 import { expand } from '../support/registry-actors.ts'
-import { limitLockWaits } from '../support/table-locks.ts'
 import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
 import {
   ageDocuments,

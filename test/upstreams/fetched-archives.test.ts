@@ -4,7 +4,7 @@ import { transaction } from '../../src/database/database.ts'
 import { saveFetchedArchives } from '../../src/upstreams/tables/mirrored-archives.ts'
 import { aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
-import { countWaiting } from '../support/locks.ts'
+import { countWaiting, takeAdvisoryLock } from '../support/locks.ts'
 import {
   aMirroredArchive,
   aMirroredPackage,
@@ -13,7 +13,6 @@ import {
   moveArchive,
   noteUse,
 } from '../support/mirrored-rows.ts'
-import { takeAdvisoryLock } from '../support/table-locks.ts'
 import { anUpstream } from '../support/upstream-rows.ts'
 
 const t = useDatabase()

@@ -4,10 +4,9 @@ import { connect, type Socket } from 'node:net'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { signIn } from '../support/actors.ts'
 import { useListeningApp } from '../support/listening.ts'
-import { openTransaction } from '../support/locks.ts'
+import { lockTables, openTransaction, waitingFor } from '../support/locks.ts'
 import { freePort } from '../support/program.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
-import { lockTables, waitingFor } from '../support/table-locks.ts'
 import { craftZip } from '../support/zip.ts'
 
 const port = await freePort()

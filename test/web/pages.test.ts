@@ -1,8 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { openTransaction } from '../support/locks.ts'
-import { cancelWaiting, lockTables } from '../support/table-locks.ts'
+import { cancelWaiting, lockTables, openTransaction } from '../support/locks.ts'
 
 describe('a URL that does not exist', () => {
   const t = useApp()

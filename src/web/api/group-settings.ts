@@ -10,7 +10,7 @@ import {
   requireFactorOfMembers,
   requireOwnFactor,
 } from '../../groups/factor-requirement.ts'
-import { addGroup, addRepository, changeGroupName, removeGroup } from '../../groups/group-lifecycle.ts'
+import { addGroup, addRepository, changeGroupName, deleteGroup } from '../../groups/group-lifecycle.ts'
 import { findGroup, findGroupSettings, type GroupSettings } from '../../groups/groups.ts'
 import { findGroupMember, type GroupMember, listGroupMembers } from '../../groups/members.ts'
 import { changeMember } from '../../groups/membership.ts'
@@ -204,7 +204,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       const group = await findGroup(db, request.params.group)
       if (!group) throw notFound('group not found')
       const withRepositories = request.query.with_repositories === 'true'
-      const { isDeleted, repositories } = await removeGroup(db, by, group, { withRepositories })
+      const { isDeleted, repositories } = await deleteGroup(db, by, group, { withRepositories })
       if (!isDeleted) {
         throw conflict(
           `the group has ${repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`}, those that can be restored included: pass with_repositories=true to delete them too`,

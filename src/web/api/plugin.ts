@@ -3,7 +3,7 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
-import { accountAccessEndpoints } from './account-access.ts'
+import { accountCredentialEndpoints } from './account-credentials.ts'
 import { accountSessionEndpoints } from './account-sessions.ts'
 import { accountEndpoints } from './accounts.ts'
 import { advisoryRoutes } from './advisories.ts'
@@ -29,7 +29,7 @@ import { versionRoutes } from './versions.ts'
 const everyRoute = [
   userRoutes,
   accountEndpoints,
-  accountAccessEndpoints,
+  accountCredentialEndpoints,
   accountSessionEndpoints,
   applicationEndpoints,
   groupRoutes,

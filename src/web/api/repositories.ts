@@ -8,7 +8,7 @@ import {
 import { listDeletedRepositories, restorableDays } from '../../groups/deleted-repositories.ts'
 import {
   changeRepositoryName,
-  removeRepository,
+  deleteRepository,
   restoreRepository,
   setRepository,
 } from '../../groups/group-lifecycle.ts'
@@ -166,7 +166,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       const { repositoryId, by } = mayDelete.granted(request)
       // The URL may have a former name of the repository.
       const repository = await findRepository(db, repositoryId)
-      const isDeleted = repository !== null && (await removeRepository(db, by, repository))
+      const isDeleted = repository !== null && (await deleteRepository(db, by, repository))
       if (!isDeleted) throw notFound('repository not found')
       return reply.code(204).send()
     },

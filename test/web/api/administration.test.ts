@@ -7,6 +7,8 @@ import { isPassword } from '../../../src/accounts/passwords.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { listEvents } from '../../../src/events/event-list.ts'
+import { deleteRepository } from '../../../src/groups/group-lifecycle.ts'
+import { findRepositoryByPath } from '../../../src/groups/repositories.ts'
 import { listUsernames, setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import {
   aGroup,
@@ -334,6 +336,19 @@ describe('/api/invitations', () => {
 })
 
 describe('/api/groups', () => {
+  it('makes no repository with the name of a deleted one, which can be restored', async () => {
+    const { call } = await aCaller({ isAdmin: false })
+    const group = aName('group')
+    expect((await call('POST', '/groups', { name: group })).statusCode).toBe(201)
+    const create = (name: string) => call('POST', `/groups/${group}/repositories`, { name })
+    expect((await create('gone')).statusCode).toBe(201)
+    const path = `${group}/gone`
+    const gone = await findRepositoryByPath(t.db, path)
+    await deleteRepository(t.db, operator, { id: gone?.id ?? '', path })
+    const refused = await create('gone')
+    expect([refused.statusCode, refused.json().errcode]).toEqual([409, 6])
+  })
+
   it('makes groups and repositories, and requires a second factor of the members', async () => {
     const { account, call } = await aCaller({ isAdmin: false })
     const name = aName('made')

@@ -12,12 +12,11 @@ import { aMember } from '../../support/actors.ts'
 import { eventsOf } from '../../support/event-rows.ts'
 import { revokePersonalTokens } from '../../support/last-use-rows.ts'
 import { useListeningApp } from '../../support/listening.ts'
-import { countWaiting } from '../../support/locks.ts'
+import { countWaiting, lockTables } from '../../support/locks.ts'
 import { aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher, basic, type Publisher } from '../../support/registry-actors.ts'
 import { countRows } from '../../support/rows.ts'
-import { lockTables } from '../../support/table-locks.ts'
 import { anUpstream } from '../../support/upstream-rows.ts'
 
 const maxBytes = 1024 * 1024

@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../../src/database/database.ts'
-import { deleteRepository } from '../../../src/groups/repositories.ts'
+import { purgeRepository } from '../../../src/groups/repositories.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
@@ -43,7 +43,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     const { push, repository } = await aPublisher(t)
     let pushing: ReturnType<typeof push> | undefined
     await transaction(t.db, async (tx) => {
-      expect(await deleteRepository(tx, repository.id)).toBe(true)
+      expect(await purgeRepository(tx, repository.id)).toBe(true)
       pushing = push('1.0.0')
       // The request of a test is sent only when somebody waits for it.
       void pushing.then(() => {})

@@ -13,7 +13,7 @@ import {
 } from '../../../src/domain/permissions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
-import { removeRepository } from '../../../src/groups/group-lifecycle.ts'
+import { deleteRepository } from '../../../src/groups/group-lifecycle.ts'
 import { changeRepository, findRepositoryByPath } from '../../../src/groups/repositories.ts'
 import {
   aGroupMember,
@@ -433,7 +433,7 @@ async function reset() {
   await dropRows(t.db, 'repository', { name: ['doomed', 'gone'] })
   const group = { id: place['groupId'] as string, name: place['group'] as string }
   await aRepository(t.db, { group, name: 'doomed' })
-  await removeRepository(t.db, operator, await aRepository(t.db, { group, name: 'gone' }))
+  await deleteRepository(t.db, operator, await aRepository(t.db, { group, name: 'gone' }))
 }
 
 const isOnSite = (kind: Kind) => kind === 'site' || kind === 'administrator'

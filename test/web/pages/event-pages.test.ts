@@ -3,9 +3,9 @@ import { invite } from '../../../src/accounts/invite.ts'
 import { transaction } from '../../../src/database/database.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { insertEvents } from '../../../src/events/events.ts'
-import { removeRepository, restoreRepository, setRepository } from '../../../src/groups/group-lifecycle.ts'
+import { deleteRepository, restoreRepository, setRepository } from '../../../src/groups/group-lifecycle.ts'
 import { changeMember } from '../../../src/groups/membership.ts'
-import { deleteRepository } from '../../../src/groups/repositories.ts'
+import { purgeRepository } from '../../../src/groups/repositories.ts'
 import {
   aGroup,
   aGroupMember,
@@ -53,7 +53,7 @@ describe('/<group>/-/activity', () => {
     await setRepository(t.db, by, repository.id, { visibility: 'public', description: null })
     await changeMember(t.db, by, { place: { groupId: group.id }, account: bob, role: 'guest' })
     await changeMember(t.db, by, { place: { groupId: group.id }, account: bob, role: 'developer' })
-    await removeRepository(t.db, by, repository)
+    await deleteRepository(t.db, by, repository)
     // The events of another group are on another page.
     const other = await aRepository(t.db)
     await setRepository(t.db, operator, other.id, { visibility: 'public', description: null })
@@ -71,10 +71,10 @@ describe('/<group>/-/activity', () => {
   it('keeps the events of a repository that was removed for good', async () => {
     const repository = await aRepository(t.db)
     const { look } = await anAdmin(repository.group)
-    await removeRepository(t.db, operator, repository)
+    await deleteRepository(t.db, operator, repository)
     await restoreRepository(t.db, operator, repository.group, repository.path.split('/')[1] ?? '')
-    await removeRepository(t.db, operator, repository)
-    await transaction(t.db, (tx) => deleteRepository(tx, repository.id))
+    await deleteRepository(t.db, operator, repository)
+    await transaction(t.db, (tx) => purgeRepository(tx, repository.id))
     const { body } = await look(`/${repository.group.name}/-/activity?repository=${repository.path}`)
     expect(rowsOf(body).map((row) => row.split(' ', 3).join(' '))).toEqual([
       'Deleted the repository',
@@ -151,7 +151,7 @@ describe('/admin/events', () => {
     const cookie = await signIn(t.app, admin)
     const by = { ...operator, accountId: admin.id, via: 'browser' } as const
     await setRepository(t.db, by, repository.id, { visibility: 'public', description: null })
-    await removeRepository(t.db, by, repository)
+    await deleteRepository(t.db, by, repository)
     const rows = async (query: string) =>
       rowsOf((await open(t, `/admin/events?${query}`, cookie)).body).map(
         (row) => row.split(` ${admin.username}`)[0],

@@ -4,7 +4,7 @@ import { makeVerificationToken } from '../../../src/accounts/email-verifications
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { removeRepository } from '../../../src/groups/group-lifecycle.ts'
+import { deleteRepository } from '../../../src/groups/group-lifecycle.ts'
 import { anIdentity, aStoredPasskey, removePassword, verifyEmail } from '../../support/account-rows.ts'
 import {
   aDeployToken,
@@ -181,7 +181,7 @@ const forms: Record<string, Case[] | string> = {
     ...membersAndTokens(({ ofGroup }) => ofGroup),
     restore: [
       leavesNotice('restored.', async ({ send, group, repository }) => {
-        await removeRepository(t.db, operator, repository)
+        await deleteRepository(t.db, operator, repository)
         return send(`/${group.name}/-/restore`, { name: repository.path.split('/')[1] ?? '' })
       }),
     ],

@@ -6,10 +6,10 @@ import { aMember, anAccount, aPersonalToken, aRepository, password } from '../..
 import { useDatabase } from '../../support/database.ts'
 import { countEvents } from '../../support/event-rows.ts'
 import { ageUnusedArchives } from '../../support/garbage.ts'
+import { endConnections, waitingFor, whileLocked } from '../../support/locks.ts'
 import { runSvc, type Server } from '../../support/program.ts'
 import { aPackageZip, basic } from '../../support/registry-actors.ts'
 import { useServers } from '../../support/servers.ts'
-import { endConnections, waitingFor, whileLocked } from '../../support/table-locks.ts'
 import { expireUploads } from '../../support/upload-rows.ts'
 
 describe('an upload in the browser whose server is killed (kill -9)', () => {

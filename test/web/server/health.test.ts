@@ -9,10 +9,10 @@ import { buildApp } from '../../../src/web/server/app.ts'
 import { openLog } from '../../../src/web/server/log.ts'
 import { anAccount, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { whileLocked } from '../../support/locks.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
 import { canMount, mountSmallDisk, remount } from '../../support/small-disk.ts'
-import { whileLocked } from '../../support/table-locks.ts'
 
 describe('GET /healthz and /readyz', () => {
   const t = useApp()

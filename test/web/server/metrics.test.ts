@@ -15,10 +15,10 @@ import { type TestApp, useApp } from '../../support/app.ts'
 import { aStoredFile } from '../../support/archive-rows.ts'
 import { aJobKind, aStoredJob } from '../../support/job-rows.ts'
 import { useListeningApp } from '../../support/listening.ts'
+import { whileLocked } from '../../support/locks.ts'
 import { noteWork } from '../../support/maintenance-rows.ts'
 import { freePort } from '../../support/program.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
-import { whileLocked } from '../../support/table-locks.ts'
 
 const t = useApp()
 const port = await freePort()

@@ -8,10 +8,9 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { useDatabase } from '../../support/database.ts'
-import { openTransaction } from '../../support/locks.ts'
+import { countStatements, openTransaction, takeAdvisoryLock } from '../../support/locks.ts'
 import { databaseUrl, freePort, program, stopServer } from '../../support/program.ts'
 import { useServers } from '../../support/servers.ts'
-import { countStatements, takeAdvisoryLock } from '../../support/table-locks.ts'
 
 /** The response of a server that has begun with a request (RFC 9110 §10.1.1). */
 const invitation = 'HTTP/1.1 100 Continue\r\n\r\n'

@@ -17,7 +17,7 @@ import { makePassword } from '../../../domain/secrets.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
-import { type AccountAccess, readAccountAccess } from './account-access.ts'
+import { readSessionsAndTokens, type SessionsAndTokens } from './account-sessions.ts'
 import { type AdminContext, accountOfPage, endEverythingChoice, goOn, orProblem } from './administrator.ts'
 
 const accountsPerPage = 50
@@ -51,7 +51,7 @@ const accountPage = page<{
   about: AccountDetails
   factors: FactorSummary
   identities: Identity[]
-  access: AccountAccess
+  access: SessionsAndTokens
   /** The key of the administrator's own session. */
   currentKey: string
   isOneself: boolean
@@ -124,7 +124,7 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
       about,
       factors: await findFactors(db, about.id),
       identities: await listIdentities(db, about.id),
-      access: await readAccountAccess(db, about.id),
+      access: await readSessionsAndTokens(db, about.id),
       currentKey: session.idHash.toString('hex'),
       isOneself: about.id === session.account.id,
     })

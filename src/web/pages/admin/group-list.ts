@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { pageOf } from '../../../domain/paging.ts'
-import { changeGroupName, removeGroup } from '../../../groups/group-lifecycle.ts'
+import { changeGroupName, deleteGroup } from '../../../groups/group-lifecycle.ts'
 import { findGroup, type Group, type ListedGroup, listGroups } from '../../../groups/groups.ts'
 import { type CountedRepository, listRepositories } from '../../../groups/repositories.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -90,7 +90,7 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     if (confirmed !== name) return refuse(400, `Nothing was deleted: type ${name} to delete it.`)
     const by = byOf(request)
     const withRepositories = with_repositories !== ''
-    const { isDeleted, repositories } = await removeGroup(db, by, group, { withRepositories })
+    const { isDeleted, repositories } = await deleteGroup(db, by, group, { withRepositories })
     if (!isDeleted) {
       const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
       return refuse(

@@ -6,9 +6,9 @@ import { wrongMethod } from '../../page-error.ts'
 import { pagePolicy, servePages } from '../../page-scope.ts'
 import { refuseOtherMethods } from '../../unmatched-requests.ts'
 import { siteInvitationRoutes } from '../group/invitations.ts'
-import { accountAccessRoutes } from './account-access.ts'
 import { accountActRoutes } from './account-acts.ts'
 import { accountEditingRoutes } from './account-editing.ts'
+import { accountSessionRoutes } from './account-sessions.ts'
 import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
 import { applicationEditingRoutes } from './application-editing.ts'
@@ -27,7 +27,7 @@ export async function administration(app: FastifyInstance, context: AppContext):
     await adminAccountRoutes(app, admin)
     await accountActRoutes(app, admin)
     await accountEditingRoutes(app, admin)
-    await accountAccessRoutes(app, admin)
+    await accountSessionRoutes(app, admin)
     await siteInvitationRoutes(app, admin)
     await adminApplicationRoutes(app, admin)
     await applicationEditingRoutes(app, admin)

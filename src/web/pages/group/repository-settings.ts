@@ -5,7 +5,7 @@ import { brokenConstraint } from '../../../database/errors.ts'
 import { describeRule } from '../../../database/rules.ts'
 import { type ReleaseRule, releaseRules, type Visibility, visibilities } from '../../../domain/permissions.ts'
 import { restorableDays } from '../../../groups/deleted-repositories.ts'
-import { changeRepositoryName, removeRepository, setRepository } from '../../../groups/group-lifecycle.ts'
+import { changeRepositoryName, deleteRepository, setRepository } from '../../../groups/group-lifecycle.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import { countPublished, describePublication } from '../../../packages/tables/published-content.ts'
 import { readForm, text } from '../../forms.ts'
@@ -132,7 +132,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
           const problem = `Nothing was deleted: type ${repository.path} to delete it.`
           return refuse(reply, session, repository, { form: 'delete', problem })
         }
-        const isDeleted = await removeRepository(db, by, repository)
+        const isDeleted = await deleteRepository(db, by, repository)
         if (!isDeleted) throw pageNotFound()
         const restoring = `An admin of the group can restore it for ${restorableDays} days, on the page of the group.`
         leaveNotice(request, reply, config, `Repository ${repository.path} deleted. ${restoring}`)

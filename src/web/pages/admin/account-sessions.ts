@@ -23,7 +23,7 @@ const SessionForm = z.object({ session: z.string().regex(/^[0-9a-f]{64}$/) })
 const TokenForm = z.object({ id: rowId })
 
 /** The sessions and the personal access tokens of an account. */
-export interface AccountAccess {
+export interface SessionsAndTokens {
   sessions: (ListedSession & { browser: string })[]
   tokens: PersonalToken[]
 }
@@ -36,13 +36,13 @@ interface Route {
  * `/admin/accounts/<username>/{sessions/end,tokens/revoke}`: ends one session and revokes one token of an account, as
  * `svc session revoke` and `svc token revoke` do.
  */
-export async function accountAccessRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+export async function accountSessionRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, byOf, sessionOf } = context
 
   app.get<Route>('/admin/accounts/:username/sessions/end', async (request, reply) => {
     const { session: key } = readQuery(SessionForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
-    const found = (await readAccountAccess(db, id)).sessions.find((one) => one.key === key)
+    const found = (await readSessionsAndTokens(db, id)).sessions.find((one) => one.key === key)
     if (!found) throw pageNotFound()
     const url = `/admin/accounts/${username}`
     return confirmationPage(reply, sessionOf(request), {
@@ -94,7 +94,7 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
 }
 
 /** Reads the sessions of an account, last seen first, and its personal access tokens, at most 50 each. */
-export async function readAccountAccess(db: Queryable, accountId: string): Promise<AccountAccess> {
+export async function readSessionsAndTokens(db: Queryable, accountId: string): Promise<SessionsAndTokens> {
   const sessions = await listLatestSessions(db, accountId, maxShown)
   return {
     sessions: sessions.map((one) => ({ ...one, browser: describeBrowser(one.userAgent) })),
