@@ -9,6 +9,14 @@ export function nameRange(patterns: readonly string[]): { start: string; likePat
   return { start, likePatterns: patterns.map(toLikePattern) }
 }
 
+/**
+ * SQL: whether a column with a name matches the patterns of `nameRange`, and comes after the name `$2`. `$3` is `start`, and
+ * `$4` are `likePatterns`.
+ */
+export const isInNameRange = (name: string) =>
+  `${name} collate "C" > $2 and ${name} collate "C" >= $3 and ${name} collate "C" < $3 || '{'
+   and ${name} like all ($4::text[])`
+
 function toLikePattern(pattern: string): string {
   return pattern.replace(/[\\%_]/g, '\\$&').replaceAll('*', '%')
 }

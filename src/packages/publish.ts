@@ -2,7 +2,6 @@ import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import type { CheckedZip } from '../archives/check-zip.ts'
 import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
-import type { ArchiveDigest } from '../archives/tables/archives.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import type { PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
@@ -19,12 +18,13 @@ import { relinkVersion, renderDocument } from './documents/render.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { expireStages } from './stages/expire.ts'
 import { claimPackage, copyDescription } from './tables/packages.ts'
-import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
+import { saveReadme } from './tables/readmes.ts'
 import {
   findStagedNumber,
   insertStage,
   isReviewed,
   lockNumbers,
+  type NewStage,
   type Stage,
 } from './tables/staged-versions.ts'
 import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
@@ -112,16 +112,8 @@ export async function publishArchive(
   )
 }
 
-/** A checked upload. Its archive is already stored. */
-export interface Publication {
-  repositoryId: string
-  packageName: string
-  version: PublishedVersion
-  metadata: JsonObject
-  readme: RenderedReadme
-  archive: ArchiveDigest
-  /** Who publishes it. */
-  by: Principal
+/** A checked upload with what decides about its publication. */
+export interface Publication extends NewStage {
   baseUrl: string
   /** The time of an earlier publication elsewhere. The default is now. */
   publishedAt?: Date | null

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
-import { nameRange } from '../../database/name-range.ts'
+import { isInNameRange, nameRange } from '../../database/name-range.ts'
 import { asCount } from './downloads.ts'
 import { indexedPatterns, matchesAll } from './text-index.ts'
 
@@ -140,9 +140,7 @@ export async function listPackageNames(
   const { start, likePatterns } = nameRange(patterns)
   const { rows } = await db.query<{ name: string }>(
     `select p.name from package p
-      where p.repository_id = $1 and p.name collate "C" > $2
-        and p.name collate "C" >= $3 and p.name collate "C" < $3 || '{'
-        and p.name like all ($4::text[]) and ${isListed}
+      where p.repository_id = $1 and ${isInNameRange('p.name')} and ${isListed}
       order by p.name collate "C" limit $5`,
     [repositoryId, after, start, likePatterns, limit],
   )

@@ -117,7 +117,7 @@ export async function findStagedNumber(
   return rows[0] ? stageOf(rows[0]) : null
 }
 
-/** A version to stage. */
+/** A checked upload, which may be staged. Its archive is already stored. */
 export interface NewStage {
   repositoryId: string
   packageName: string
@@ -125,6 +125,7 @@ export interface NewStage {
   metadata: JsonObject
   readme: RenderedReadme
   archive: ArchiveDigest
+  /** Who uploads it. */
   by: Principal
 }
 

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
-import { nameRange } from '../../database/name-range.ts'
+import { isInNameRange, nameRange } from '../../database/name-range.ts'
 import { renderFilter } from '../../documents/filter-document.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
@@ -54,8 +54,7 @@ export async function listKnownNames(
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const { start, likePatterns } = nameRange(patterns)
-  const isWanted = `k.name collate "C" > $2 and k.name collate "C" >= $3 and k.name collate "C" < $3 || '{'
-                    and k.name like all ($4::text[])`
+  const isWanted = isInNameRange('k.name')
   const { rows } = await db.query<{ name: string }>({
     name: 'list-known-names',
     // The names are sorted before their origin is looked up, so that no more of them are looked up than necessary.

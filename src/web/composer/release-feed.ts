@@ -5,6 +5,7 @@ import { findAccess } from '../../groups/access.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import { listReleases, listReleasesOf, type Release } from '../../packages/tables/releases.ts'
 import { hasTag } from '../conditional-requests.ts'
+import { escapeMarkup } from '../escape-markup.ts'
 import { param, type RegistryContext, readRegistryRequest, registryNotFound } from './http.ts'
 
 /** The maximum number of releases in a feed. Feed readers request a feed often, so it has only the latest releases. */
@@ -102,10 +103,5 @@ ${entries.join('')}</feed>
 
 /** Escapes a text for XML. Removes the characters that XML 1.0 does not allow. */
 function escapeXml(text: string): string {
-  return cleanLine(text)
-    .replace(/[\ufffe\uffff]/g, '')
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
+  return escapeMarkup(cleanLine(text).replace(/[\ufffe\uffff]/g, ''))
 }

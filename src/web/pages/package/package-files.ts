@@ -8,6 +8,7 @@ import { imageTypeOf } from '../../../domain/image-type.ts'
 import { revealText } from '../../../domain/plain-text.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
 import type { ListedVersion } from '../../../packages/tables/listed-versions.ts'
+import { escapeMarkup } from '../../escape-markup.ts'
 import { readQuery, text } from '../../forms.ts'
 import type { HeavyPages } from '../../network-turns.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
@@ -187,7 +188,7 @@ export async function fileRoutes(
     const language = kind === 'file' ? languageOf(path) : null
     const key = `${sha256} ${path}`
     const code = language && (await coloured.fetch(key, { context: { content, language } }))
-    const part = code ? partOf(code.lines, line) : partOf(content.split('\n'), line, escapeHtml)
+    const part = code ? partOf(code.lines, line) : partOf(content.split('\n'), line, escapeMarkup)
     return { size, kind, isImage, line, ...part }
   }
 }
@@ -237,18 +238,6 @@ function partOf(
 function cutLine(html: string): string {
   const text = html.replaceAll(/<[^>]*>/g, '').slice(0, maxShownBytes / 4)
   return `${text.replace(/&[^;]*$/, '')}…`
-}
-
-const entities: Record<string, string> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-
-function escapeHtml(line: string): string {
-  return line.replaceAll(/[&<>"']/g, (character) => entities[character] ?? character)
 }
 
 /** The extensions of files that get colours, by language. */
