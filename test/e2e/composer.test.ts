@@ -3,6 +3,9 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterEach, describe, expect, it } from 'vitest'
+import { operator } from '../../src/domain/principal.ts'
+import { releaseStage } from '../../src/packages/stages/release.ts'
+import { findStage } from '../../src/packages/tables/staged-versions.ts'
 import fragments from '../fixtures/composer-manifests.json' with { type: 'json' }
 import { aMember, signIn } from '../support/actors.ts'
 import {
@@ -52,6 +55,32 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     expect([code, output]).toEqual([0, output])
     return output
   }
+
+  it('installs a staged version with the token of a developer, and from the same lock file after its release', async () => {
+    const publisher = await aPublisher(t)
+    await publisher.push('1.0.0')
+    await publisher.push('1.0.0', { name: 'acme/other' })
+    const manifest = { require: { 'acme/other': '^1.0' } }
+    const { id, repository_url: url } = (await publisher.stage('2.0.0', { manifest })).json()
+    const project = await aProject(publisher)
+    await run(project, 'config', 'repositories.svc0', 'composer', url)
+    await run(project, 'require', 'acme/lib:^2.0', '--no-progress')
+    const lock = JSON.parse(await project.read('composer.lock')) as {
+      packages: { name: string; version: string; dist: { url: string } }[]
+    }
+    expect(lock.packages.map(({ name, version }) => `${name} ${version}`)).toEqual([
+      'acme/lib 2.0.0',
+      'acme/other 1.0.0',
+    ])
+    expect(lock.packages[0]?.dist.url).not.toContain('/stages/')
+    const stage = await findStage(t.db, id)
+    if (!stage) throw new Error('no stage')
+    await releaseStage(t.db, { stage, by: operator, baseUrl })
+    await project.forget('cache', 'vendor')
+    await useRegistries(project, baseUrl, publisher.token, publisher.repository.path)
+    await project.write('composer.lock', JSON.stringify(lock))
+    await run(project, 'install', '--no-progress')
+  }, 120_000)
 
   it('archives, curl uploads, Composer requires, PHP runs (SPEC 4.4, 4.5, 4.6)', async () => {
     const publisher = await aPublisher(t)

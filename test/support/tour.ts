@@ -295,7 +295,7 @@ function personal({ application }: TourData): Stop[] {
       'consent-nothing-to-choose': consent,
     }),
     ...by('otto', {
-      'confirm-access-factor': '/settings/confirm-access?need=factor',
+      'confirm-access-no-factor': '/settings/confirm-access?need=factor',
       'totp-new': ['/settings/second-factor', (page) => press(page, 'Set up an authenticator app')],
       'recovery-codes': [
         '/settings/second-factor/totp',
@@ -306,6 +306,7 @@ function personal({ application }: TourData): Stop[] {
           await page.locator('#codes').waitFor()
         },
       ],
+      'confirm-access-factor': '/settings/confirm-access?need=factor',
       'second-factor-on': '/settings/second-factor',
       'totp-remove': '/settings/second-factor/totp/remove',
       'group-second-factor-choice': `${longGroup}/-/settings/second-factor`,

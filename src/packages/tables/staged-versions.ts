@@ -261,8 +261,8 @@ export async function markExpired(
 }
 
 /**
- * Finds the published version with which a review compares a stage: the next lower one, or else the highest. Null when the
- * package has no other version.
+ * Finds the published version with which a review compares a stage: the next lower one, a stable one if possible, or else
+ * the highest. Null when the package has no other version.
  */
 export async function findVersionBefore(
   db: Queryable,
@@ -272,7 +272,8 @@ export async function findVersionBefore(
     `select v.version, v.normalized, encode(v.sha256, 'hex') as sha256
        from package p join package_version v on v.package_id = p.id
       where p.repository_id = $1 and p.name = $2 and v.is_listed and v.normalized <> $5
-      order by (v.is_dev = $3 and v.sort_key < $4) desc, v.is_dev, v.sort_key desc limit 1`,
+      order by (v.is_dev = $3 and v.sort_key < $4) desc, is_stable(v.is_dev, v.normalized) desc, v.is_dev,
+               v.sort_key desc limit 1`,
     [repositoryId, packageName, isDev, versionSortKey(normalized), normalized],
   )
   return rows[0] ?? null

@@ -1,0 +1,131 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { expect, it } from 'vitest'
+import { measureGroup } from '../../src/archives/tables/archives.ts'
+import { groupOf } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { useCommands } from '../support/commands.ts'
+import { eventsOf } from '../support/event-rows.ts'
+import { countWaiting, whileLocked } from '../support/locks.ts'
+import { program, runSvc } from '../support/program.ts'
+import { aPackageZip, aPublisher, expand } from '../support/registry-actors.ts'
+import { storedStateOf } from '../support/stage-rows.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+
+const t = useApp()
+const upstream = useUpstream()
+const svc = useCommands(t)
+
+async function aStage() {
+  const publisher = await aPublisher(t)
+  const manifest = { description: publisher.repository.path }
+  const { id, sha256 } = (await publisher.stage('1.0.0', { manifest })).json() as {
+    id: string
+    sha256: string
+  }
+  const actions = async () =>
+    (await eventsOf(t.db, { repositoryId: publisher.repository.id }, ['action', 'via'])).map(
+      ({ action, via }) => `${action} ${via}`,
+    )
+  return { ...publisher, id, sha256, actions, path: publisher.repository.path }
+}
+
+it('svc stage lists, shows, releases and rejects, and the events say that it was the command line', async () => {
+  const { id, path, sha256, actions, stage, ask, account } = await aStage()
+  const second = (await stage('2.0.0')).json().id as string
+  expect(
+    (await svc.json<{ items: { id: string }[] }>('stage', 'list', path)).items.map((one) => one.id),
+  ).toEqual([second, id])
+  expect(await svc.json('stage', 'show', id)).toMatchObject({
+    id,
+    status: 'staged',
+    sha256,
+    stager: account.username,
+  })
+  expect(await svc.json('stage', 'release', id)).toMatchObject({ id, path, status: 'released' })
+  expect(await svc.fail('stage', 'release', id)).toContain('released already')
+  expect(await svc.json('stage', 'reject', second, '--reason', 'broken')).toMatchObject({
+    status: 'rejected',
+  })
+  expect(await svc.fail('stage', 'show', '999999')).toContain('There is no staged version "999999".')
+  expect(await actions()).toEqual([
+    'stage api',
+    'stage api',
+    'publish command',
+    'release command',
+    'reject command',
+  ])
+  expect(expand((await ask('p2/acme/lib.json')).body)).toMatchObject([{ version: '1.0.0' }])
+})
+
+it.each([
+  ['the version was named and not yet shown', 'package_document'],
+  ['all was done but the commit', 'event'],
+])(
+  'a release that is killed (kill -9) when %s publishes nothing, and the next one publishes once',
+  async (_, table) => {
+    const { id, ask, actions } = await aStage()
+    await whileLocked(
+      t.db,
+      table,
+      async () => {
+        const env = { PATH: process.env['PATH'], ...svc.environment }
+        const child = spawn(process.execPath, [program, 'stage', 'release', id], { env, stdio: 'ignore' })
+        const ended = once(child, 'close')
+        await expect.poll(() => countWaiting(t.db), { timeout: 20_000 }).toBeGreaterThan(0)
+        child.kill('SIGKILL')
+        expect(await ended).toEqual([null, 'SIGKILL'])
+      },
+      'exclusive',
+    )
+    expect(await storedStateOf(t.db, id)).toBe('staged')
+    expect((await ask('p2/acme/lib.json')).statusCode).toBe(404)
+    await svc.json('stage', 'release', id)
+    expect(expand((await ask('p2/acme/lib.json')).body)).toHaveLength(1)
+    expect(await actions()).toEqual(['stage api', 'publish command', 'release command'])
+  },
+)
+
+it('svc repository set makes releases reviewed, and svc import then stages, with the event old → new', async () => {
+  const { path, actions, repository, ask } = await aStage()
+  const set = await svc.json('repository', 'set', path, '--release', 'reviewed', '--two-people', 'yes')
+  expect(set).toMatchObject({ release: 'reviewed', two_people: true })
+  const [event] = await eventsOf(t.db, { repositoryId: repository.id, action: 'change-repository' }, [
+    'details',
+  ])
+  expect(event?.details).toEqual({
+    release: 'reviewed',
+    twoPeople: true,
+    from: { release: 'direct', twoPeople: false },
+  })
+  upstream.put('/archives/acme/tool/1.0.0.zip', aPackageZip('acme/tool'))
+  upstream.offer('acme/tool', ['1.0.0'])
+  const words = ['import', upstream.url, 'acme/tool', '--into', path, '--json']
+  const imported = await runSvc(words, { ...svc.environment, ...upstreamsHere })
+  expect(JSON.parse(imported.stdout)).toMatchObject({ imported: 0, staged: 1, refused: 0 })
+  expect((await ask('p2/acme/tool.json')).statusCode).toBe(404)
+  expect(await actions()).toContain('stage command')
+})
+
+it('a staged archive counts for its group, and no garbage collection or deletion of the repository takes it', async () => {
+  const { id, sha256, repository, path, ask } = await aStage()
+  const group = await groupOf(t.db, repository)
+  expect((await measureGroup(t.db, group.id)).stored).toBeGreaterThan(0)
+  const { rows } = await t.db.query(
+    `select keeps_file from archive_reference where sha256 = decode($1, 'hex')`,
+    [sha256],
+  )
+  expect(rows).toEqual([{ keeps_file: true }])
+  const [groupName] = path.split('/')
+  await svc.json('repository', 'rename', path, 'renamed')
+  await svc.json('repository', 'delete', `${groupName}/renamed`, '--force')
+  expect(await svc.fail('stage', 'release', id)).toContain('There is no staged version')
+  expect((await measureGroup(t.db, group.id)).stored).toBeGreaterThan(0)
+  await svc.json('repository', 'restore', `${groupName}/renamed`)
+  expect(await svc.json('stage', 'show', id)).toMatchObject({
+    review_url: expect.stringContaining(`/${groupName}/renamed/-/stages/${id}`),
+  })
+  expect(ask).toBeDefined()
+  await svc.json('stage', 'reject', id)
+  expect((await measureGroup(t.db, group.id)).stored).toBe(0)
+})
