@@ -1,8 +1,8 @@
 -- Returns the RFC 7662 response for a live token. An application sees its own tokens. A resource server also sees all
 -- access, personal and deploy tokens, but no refresh token of another client, because clients never send it one. A
 -- deploy token belongs to a group. The response always lists the repositories of a deploy token, because `all` would
--- look like more than the group. No row when the client's authentication fails. A null token when the client may see no
--- such token.
+-- look like more than the group. Tokens of trusted publishers are for the registry alone: the response could not tell for which
+-- packages they are. No row when the client's authentication fails. A null token when the client may see no such token.
 create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
 returns table (token jsonb)
 language sql stable as $$
@@ -28,7 +28,7 @@ language sql stable as $$
       from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids,
                    group_id
               from live_token
-             where token_hash = the_token_hash
+             where token_hash = the_token_hash and kind <> 'publisher'
                and (asker.is_resource_server or application_id = asker.application_id)
              union all
             select 'refresh', refresh_scopes, account_id, application_id, created_at, refresh_expires_at, resource_scope,

@@ -1,6 +1,7 @@
--- All live access tokens, personal access tokens and deploy tokens. Only this view decides whether a token is valid,
--- whose it is, and what it may do. A deploy token has no account. It has a group, and a role in the group's
--- repositories. is_admin: the token carries the right of a site administrator.
+-- All live access tokens, personal access tokens, deploy tokens and tokens of trusted publishers. Only this view decides
+-- whether a token is valid, whose it is, and what it may do. A deploy token has no account. It has a group, and a role in the
+-- group's repositories. A token of a trusted publisher is the same for one repository. Its rights for single packages are in
+-- publisher_token. is_admin: the token carries the right of a site administrator.
 create or replace view live_token as
   select p.access_hash as token_hash, 'access' as kind, p.id as token_id, p.account_id, p.authorization_id,
          p.application_id, p.access_scopes as scopes, p.resource_scope, p.created_at, p.access_expires_at as expires_at,
@@ -20,4 +21,10 @@ create or replace view live_token as
          array(select repository_id from deploy_token_repository where deploy_token_id = d.id), d.group_id, d.role,
          false
     from deploy_token d
-   where d.expires_at > now() and d.revoked_at is null;
+   where d.expires_at > now() and d.revoked_at is null
+  union all
+  select p.token_hash, 'publisher', p.id, null, null, null, p.scopes, 'specified', p.created_at, p.expires_at,
+         array[p.repository_id], r.group_id, p.role, false
+    from publisher_token p
+    join repository r on r.id = p.repository_id and r.group_id is not null
+   where p.expires_at > now();

@@ -214,6 +214,8 @@ function describeDownloader({ kind, username, tokenId, tokenName, clientId }: Li
       return `${username} with token ${tokenName ?? tokenId}`
     case 'deploy':
       return `deploy token ${tokenName ?? tokenId}`
+    case 'publisher':
+      return `trusted publisher ${tokenName ?? tokenId}`
   }
 }
 

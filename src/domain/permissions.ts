@@ -1,3 +1,4 @@
+import { coversPackage, type PublisherRight } from './publisher.ts'
 import { allScopes, coversAll } from './scopes.ts'
 import type { TokenKind } from './secrets.ts'
 
@@ -152,8 +153,8 @@ export interface TokenGrant {
   resourceScope: ResourceScope
   /** The ids of the chosen repositories. Used when the resource scope is `specified`. */
   repositoryIds: readonly string[]
-  /** Whether it may stage versions, but not publish them. */
-  isForStaging?: boolean
+  /** What a token of a trusted publisher may do with which packages. Other tokens have none. */
+  rights?: readonly PublisherRight[]
 }
 
 /** A credential, with the right of a site administrator or without. Of the tokens, only admin tokens carry it. */
@@ -179,7 +180,8 @@ export interface RepositoryForAccount {
  * - `hidden`: the response must be the same as for a missing repository (404);
  * - `unscoped`: the token's scope does not cover the act;
  * - `forbidden`: the account's role, or the token's resource scope, does not allow it;
- * - `personal`: only people do it, not applications and deploy tokens;
+ * - `uncovered`: the trusted publisher of the token does not have the right for the package;
+ * - `personal`: only people do it, not applications, deploy tokens and trusted publishers;
  * - `administrator`: only site administrators do it, and of their tokens only admin tokens;
  * - `interactive`: no token does it, only browsers and commands.
  */
@@ -188,6 +190,7 @@ export type Verdict =
   | 'hidden'
   | 'unscoped'
   | 'forbidden'
+  | 'uncovered'
   | 'personal'
   | 'administrator'
   | 'interactive'
@@ -211,7 +214,7 @@ export function needsProof(act: Act): boolean {
   return ruleOf(act).risk !== undefined || isOnSite(act)
 }
 
-/** Returns whether only people do an act, and no application or deploy token. */
+/** Returns whether only people do an act, and no application, deploy token or trusted publisher. */
 export function isForPeople(act: Act): boolean {
   const { risk, isForPeople = false } = ruleOf(act)
   return isForPeople || risk === 'opens' || isOnSite(act)
@@ -225,12 +228,14 @@ export function isOnSite(act: Act): boolean {
 /**
  * Applies the permission rule to an act on a repository (CONTRACT 1.10): the token's scope covers the act, its resource
  * scope includes the repository, and the account's role allows the act. `token` is null for a request without
- * credentials. Anyone may pull from a public repository, with any token or none.
+ * credentials. Anyone may pull from a public repository, with any token or none. A token of a trusted publisher needs the
+ * right for the package, too.
  */
 export function decideAccess(
   token: TokenGrant | null,
   repository: RepositoryForAccount,
   act: RepositoryAct,
+  about: ActDetails = {},
 ): Verdict {
   const isPublic = repository.visibility === 'public'
   const role = repository.role ?? (isPublic ? 'guest' : null)
@@ -239,7 +244,19 @@ export function decideAccess(
   if (!isPublic && !(role && isInResourceScope(token, repository))) return 'hidden'
   const own = decideForToken(token, act)
   if (own !== 'allowed') return own
-  return isInResourceScope(token, repository) && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
+  if (!isInResourceScope(token, repository) || !isAtLeast(role, acts[act].role)) return 'forbidden'
+  return token.kind === 'publisher' && !isCovered(token, act, about) ? 'uncovered' : 'allowed'
+}
+
+/** Details of an act in a repository that decide what a token of a trusted publisher may do. */
+export interface ActDetails {
+  /** Missing for an act that is not about one package, such as a search. */
+  packageName?: string
+}
+
+function isCovered({ rights = [] }: TokenGrant, act: RepositoryAct, about: ActDetails): boolean {
+  const needed = act === 'push' ? 'publish' : act === 'stage' ? 'stage' : 'read'
+  return coversPackage(rights, needed, about.packageName ?? null)
 }
 
 /**
@@ -266,10 +283,13 @@ export function decideOnSite(credential: Credential, act: SiteAct): Verdict {
   return ruleOf(act).on === 'administrator' && credential.kind === 'personal' ? 'interactive' : 'allowed'
 }
 
-/** Applies the part of the rule that is about the credential alone: its scopes, its kind, and whether it only stages. */
-function decideForToken({ scopes, kind, isForStaging = false }: TokenGrant, act: Act): Verdict {
+/** What a token of a trusted publisher can do. Each act needs the right for its package, too. */
+const publisherActs: readonly Act[] = ['pull', 'stage', 'push']
+
+/** Applies the part of the rule that is about the credential alone: its scopes and its kind. */
+function decideForToken({ scopes, kind }: TokenGrant, act: Act): Verdict {
   if (!coversAll(scopes, scopesOf(act))) return 'unscoped'
-  if (isForStaging && act === 'push') return 'forbidden'
+  if (kind === 'publisher') return publisherActs.includes(act) ? 'allowed' : 'personal'
   if (ruleOf(act).isInteractive && kind !== 'session' && kind !== 'command') return 'interactive'
   const isOfPerson = kind !== 'access' && kind !== 'deploy'
   return isOfPerson || !isForPeople(act) ? 'allowed' : 'personal'

@@ -1,4 +1,5 @@
 import { bareIp } from './client-ip.ts'
+import type { PublisherRun } from './publisher.ts'
 import type { SecretHash, TokenKind } from './secrets.ts'
 
 /**
@@ -6,7 +7,7 @@ import type { SecretHash, TokenKind } from './secrets.ts'
  * a request, a command or a job. The events of what it does name it.
  */
 export interface Principal {
-  /** The account that acts. Null for the operator, an application, a deploy token, and when nobody has signed in. */
+  /** The account that acts. Null for the operator, an application, a token without an account, and when nobody has signed in. */
   accountId: string | null
   /** `application`: an application acts at an OAuth endpoint. Null: svc itself, in the background. */
   via: 'browser' | 'api' | 'command' | 'application' | null
@@ -22,9 +23,12 @@ export interface Principal {
 /** A token of the view `live_token` that a request presented. */
 export interface UsedToken {
   kind: TokenKind
+  /** For a token of a trusted publisher, the id of the publisher. */
   tokenId: string
   /** Null unless the token is an access token of an application. */
   authorizationId: string | null
+  /** The CI job that got the token. Null unless it is a token of a trusted publisher. */
+  run?: PublisherRun | null
 }
 
 const nobody = { accountId: null, token: null, session: null, ip: null, userAgent: null, requestId: null }

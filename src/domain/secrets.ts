@@ -7,6 +7,7 @@ export const secretPrefixes = {
   refresh: 'svcr_',
   personal: 'svcp_',
   deploy: 'svcd_',
+  publisher: 'svct_',
   code: 'svcc_',
   client: 'svcs_',
 } as const
@@ -20,7 +21,7 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const eightDigits = 62n ** 8n
 const randomLength = 43 // 62^43 > 2^256
 const checksumLength = 6 // 62^6 > 2^32
-const shape = /^svc[acdprs]_[0-9A-Za-z]{49}$/
+const shape = /^svc[acdprst]_[0-9A-Za-z]{49}$/
 
 /** Returns a new secret of the kind: prefix, 32 random bytes in base62, and 6 characters with the CRC-32 of both. */
 export function makeSecret(kind: SecretKind): string {
@@ -38,7 +39,7 @@ export function kindOfSecret(secret: string): SecretKind | null {
 }
 
 /** The kinds of tokens that the registry and the API accept. */
-export const tokenKinds = ['access', 'personal', 'deploy'] as const satisfies SecretKind[]
+export const tokenKinds = ['access', 'personal', 'deploy', 'publisher'] as const satisfies SecretKind[]
 export type TokenKind = (typeof tokenKinds)[number]
 
 /** Returns the kind of a well-formed token that the registry and the API accept. Null for any other text. */

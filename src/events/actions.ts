@@ -108,6 +108,10 @@ export const registryWords = {
   'decide-package': 'decided which upstream serves',
   'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
+  'add-publisher': 'added a trusted publisher',
+  'remove-publisher': 'removed a trusted publisher',
+  'use-publisher': 'got a token as a trusted publisher for the first time',
+  'refuse-publisher': 'got no token as a trusted publisher',
 } as const
 
 export type RegistryAction = keyof typeof registryWords
@@ -199,6 +203,10 @@ export const areas = {
       'create-deploy-token',
       'deploy-token-first-used',
       'revoke-deploy-token',
+      'add-publisher',
+      'remove-publisher',
+      'use-publisher',
+      'refuse-publisher',
     ],
   },
   accounts: {

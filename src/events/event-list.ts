@@ -4,7 +4,15 @@ import { isIdentityAction } from './actions.ts'
 import { type Event, eventColumns, eventJoins, isIdentityEvent, isRegistryEvent } from './event.ts'
 
 /** How something was done. `svc`: nobody did it, or the operator before svc stored this. */
-export const means = ['browser', 'personal-token', 'deploy-token', 'application', 'command', 'svc'] as const
+export const means = [
+  'browser',
+  'personal-token',
+  'deploy-token',
+  'publisher-token',
+  'application',
+  'command',
+  'svc',
+] as const
 export type Means = (typeof means)[number]
 
 /** An event of a list. */
@@ -42,6 +50,7 @@ const conditionOfMeans: Record<Means, string> = {
   browser: `(e.via = 'browser' or (e.via is null and e.token_kind is null and e.actor_id is not null))`,
   'personal-token': `e.token_kind = 'personal'`,
   'deploy-token': `e.token_kind = 'deploy'`,
+  'publisher-token': `e.token_kind = 'publisher'`,
   application: `(e.token_kind = 'access' or e.via = 'application')`,
   command: `e.via = 'command'`,
   svc: '(e.via is null and e.token_kind is null and e.actor_id is null)',

@@ -26,7 +26,7 @@ export interface Event {
   version: string | null
   tokenKind: UsedToken['kind'] | null
   tokenId: string | null
-  /** The name of a deploy token. Null for other tokens. */
+  /** The name of a deploy token, or the project of a trusted publisher. Null for other tokens. */
   tokenName: string | null
   /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
   ownTokenName: string | null
@@ -67,7 +67,10 @@ export function eventColumns({
           c.name as application, c.client_id as "clientId", ${actorName} as actor, e.via,
           ${ip} as ip, ${userAgent} as "userAgent", ${requestId} as "requestId", ${details} as details,
           e.package as "packageName", e.version, e.token_kind as "tokenKind", e.token_id as "tokenId",
-          (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName",
+          case e.token_kind
+            when 'deploy' then (select name from deploy_token where id = e.token_id)
+            when 'publisher' then (select coalesce(project, issuer) from trusted_publisher where id = e.token_id)
+          end as "tokenName",
           (select name from personal_token
             where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader}) as "ownTokenName",
           -- The last event of a deleted repository or group has its name.

@@ -1,5 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 import {
+  type ActDetails,
   decideAccess,
   type RepositoryAct,
   type Role,
@@ -9,6 +10,7 @@ import {
   type Visibility,
 } from '../domain/permissions.ts'
 import type { Principal, UsedToken } from '../domain/principal.ts'
+import type { PublisherRight, PublisherRun } from '../domain/publisher.ts'
 import { errcode, notAuthorized, Refusal } from '../domain/refusal.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
 
@@ -45,6 +47,8 @@ export interface Access {
   scopes: string[]
   resourceScope: TokenGrant['resourceScope']
   repositoryIds: string[]
+  /** What only a token of a trusted publisher has. */
+  publisher: { id: string; rights: PublisherRight[]; run: PublisherRun } | null
   /** Whether the account is a member without a role, because the group requires a second factor that it does not have. */
   isRoleWithheld: boolean
 }
@@ -62,16 +66,26 @@ export interface WithAccess {
 }
 
 /**
- * SQL that reads an `Access`: `select ${accessJson} as access from ${accessTable}`. Its three values come first: `values:
+ * SQL that reads an `Access`: `select ${publisherAccessJson} as access from ${accessTable}`. Its three values come first: `values:
  * [...accessValues(target)]`. One JSON column takes PostgreSQL and pg less time than ten columns.
  */
 export const accessTable = 'registry_access(group_name => $1, repository_name => $2, presented_hash => $3) a'
-export const accessJson = `json_build_object(
+export const accessJson = accessJsonWith('null')
+
+/** The same with what only a token of a trusted publisher has. Statements for other kinds of tokens need not read it. */
+export const publisherAccessJson = accessJsonWith(`case when a.token_kind = 'publisher' then
+  (select json_build_object('id', publisher_id::text, 'rights', rights, 'run', run)
+     from publisher_token where id = a.token_id) end`)
+
+function accessJsonWith(publisher: string): string {
+  return `json_build_object(
   'repositoryId', a.repository_id::text, 'visibility', a.visibility, 'role', a.role, 'tokenKind', a.token_kind,
   'tokenId', a.token_id::text, 'accountId', a.account_id::text, 'authorizationId', a.authorization_id::text,
   'scopes', a.scopes, 'resourceScope', a.resource_scope, 'repositoryIds', a.repository_ids::text[],
+  'publisher', ${publisher},
   'isRoleWithheld', case when a.role is null and a.account_id is not null
                          then is_role_withheld(a.account_id, coalesce(a.repository_id, 0)) else false end)`
+}
 
 /** The part of a request that decides its access. */
 type AccessTarget = Pick<RegistryRequest, 'group' | 'name'> & { token: Pick<RequestToken, 'hash'> | null }
@@ -84,7 +98,7 @@ export function accessValues({ group, name, token }: AccessTarget): [string, str
 export async function findAccess(db: Queryable, target: AccessTarget): Promise<Access> {
   const { rows } = await db.query<WithAccess>({
     name: 'find-access',
-    text: `select ${accessJson} as access from ${accessTable}`,
+    text: `select ${publisherAccessJson} as access from ${accessTable}`,
     values: accessValues(target),
   })
   return (rows[0] as WithAccess).access
@@ -103,6 +117,7 @@ export function requireAccess(
   access: Access,
   act: RepositoryAct,
   baseUrl: string,
+  about: ActDetails = {},
 ): GrantedAccess {
   const by = target.principalOf(usedTokenOf(access), access.accountId)
   if (target.token && !by.token) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
@@ -110,7 +125,7 @@ export function requireAccess(
   const verdict =
     repositoryId === null
       ? 'hidden'
-      : decideAccess(grantOf(access), { id: repositoryId, visibility, role }, act)
+      : decideAccess(grantOf(access), { id: repositoryId, visibility, role }, act, about)
   if (repositoryId !== null && verdict === 'allowed') return { repositoryId, by }
   if (!by.token)
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
@@ -121,9 +136,9 @@ export function requireAccess(
 }
 
 /** Returns whether the request may do an act, for what others must not even learn of. */
-export function maySee(access: Access, act: RepositoryAct): boolean {
+export function maySee(access: Access, act: RepositoryAct, about: ActDetails = {}): boolean {
   const { repositoryId: id, visibility, role } = access
-  return id !== null && decideAccess(grantOf(access), { id, visibility, role }, act) === 'allowed'
+  return id !== null && decideAccess(grantOf(access), { id, visibility, role }, act, about) === 'allowed'
 }
 
 /** Returns whether a refused act would be allowed with the role that the account lacks without a second factor. */
@@ -144,19 +159,28 @@ export function grantOf({
   scopes,
   resourceScope,
   repositoryIds,
+  publisher,
 }: Access): (TokenGrant & { kind: TokenKind }) | null {
-  return tokenKind && { kind: tokenKind, scopes, resourceScope, repositoryIds }
+  const grant = tokenKind && { kind: tokenKind, scopes, resourceScope, repositoryIds }
+  return grant && publisher ? { ...grant, rights: publisher.rights } : grant
 }
 
-function usedTokenOf({ tokenKind, tokenId, authorizationId }: Access): UsedToken | null {
-  return tokenKind && { kind: tokenKind, tokenId, authorizationId }
+/** Returns the token of a request. Null without a live one. */
+export function usedTokenOf({ tokenKind, tokenId, authorizationId, publisher }: Access): UsedToken | null {
+  if (!tokenKind) return null
+  const token = { kind: tokenKind, tokenId: publisher?.id ?? tokenId, authorizationId }
+  return publisher ? { ...token, run: publisher.run } : token
 }
 
 function reasonOf(verdict: Verdict, act: RepositoryAct): string {
+  if (verdict === 'uncovered') return uncovered
   return verdict === 'unscoped'
     ? `The token lacks the scope ${scopesOf(act)[0]}.`
     : 'The role of the account or deploy token, or the repositories the token was made for, do not allow this.'
 }
+
+const uncovered =
+  'The trusted publisher of the token does not have this right for this package. An admin of the repository adds rights and packages.'
 
 const hiddenOrMissing = 'There is no repository at this URL, or the token may not see it.'
 

@@ -1,7 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import { forEachCall } from '../database/shared-statements.ts'
 import { type TokenKind, tokenKinds } from '../domain/secrets.ts'
-import { accessJson, type RegistryRequest, type WithAccess } from './access.ts'
+import { accessJson, publisherAccessJson, type RegistryRequest, type WithAccess } from './access.ts'
 
 /** SQL: one row, for a query that finds something for every request. */
 export const oneRow = '(values (true)) as one (is_one)'
@@ -69,7 +69,7 @@ function columnsOf({ columns }: RequestQuery): Record<string, string> {
 }
 
 /** Only that first request has the access in its row. With all rows it would take a third of the statement's time. */
-const accessOfFirst = `case when call.n = call.place + 1 then ${accessJson} end as access`
+const accessOfFirst = (json: string) => `case when call.n = call.place + 1 then ${json} end as access`
 
 /** The statement for requests with the same repository and a token of this kind, or without a token. */
 function selectForOneToken(about: RequestQuery, kind: TokenKind | null): Statement {
@@ -84,7 +84,7 @@ function selectForOneToken(about: RequestQuery, kind: TokenKind | null): Stateme
       first: commonValues + 1,
       // The constant kind shows PostgreSQL which tables it does not need. `offset 0` makes it check only once.
       join: `left join (select * from ${check} ${kind ? `where token_kind = '${kind}'` : ''} offset 0) a on true`,
-      select: accessOfFirst,
+      select: accessOfFirst(kind === 'publisher' ? publisherAccessJson : accessJson),
     }),
   }
 }
@@ -109,7 +109,7 @@ function selectForManyTokens(about: RequestQuery): Statement {
           ${forEachCall(columns, query, {
             first: commonValues + 1,
             join: 'join checked a on a.place = call.place',
-            select: accessOfFirst,
+            select: accessOfFirst(publisherAccessJson),
           })}`,
   }
 }

@@ -1,9 +1,9 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import {
-  accessJson,
   accessTable,
   accessValues,
+  publisherAccessJson,
   type RegistryRequest,
   type WithAccess,
 } from '../../groups/access.ts'
@@ -110,7 +110,7 @@ export async function findAdvisories(
                                                           and u.removed_at is null) as has_upstreams
                from ${accessTable}
            )
-           select ${accessJson} as access, own.packages as own, others.packages as foreign
+           select ${publisherAccessJson} as access, own.packages as own, others.packages as foreign
              from a
             cross join lateral (
               select coalesce(json_agg(json_build_object('name', p.name, 'advisories', advisories.list) order by p.name),

@@ -10,11 +10,11 @@ export interface Downloader {
   /** The kind of the token. `session` is a browser in which an account is signed in. */
   kind: TokenKind | 'session' | 'anonymous'
   /**
-   * The id of the personal or deploy token, of the authorization of an access token, or of the account of a session. `0` for
-   * an anonymous download. An authorization stays the same when its application refreshes its tokens.
+   * The id of the personal or deploy token, of the trusted publisher, of the authorization of an access token, or of the account
+   * of a session. `0` for an anonymous download. An authorization stays the same when its application refreshes its tokens.
    */
   id: string
-  /** Null for a deploy token and an anonymous download. */
+  /** Null for a token without an account, and for an anonymous download. */
   accountId: string | null
 }
 
@@ -110,9 +110,11 @@ export async function listRecordedDownloads(
     `select d.id, d.day::text as day, g.name || '/' || r.name as repository, d.package as "packageName", d.version, d.kind,
             ${asCount('d.count')} as count,
             case when d.account_id is not null then coalesce(a.username, 'deleted account') end as username,
-            case when d.kind in ('personal', 'deploy') then d.holder_id end as "tokenId",
+            case when d.kind in ('personal', 'deploy', 'publisher') then d.holder_id end as "tokenId",
             case d.kind when 'personal' then (select name from personal_token where id = d.holder_id)
-                        when 'deploy' then (select name from deploy_token where id = d.holder_id) end as "tokenName",
+                        when 'deploy' then (select name from deploy_token where id = d.holder_id)
+                        when 'publisher' then (select coalesce(project, issuer) from trusted_publisher where id = d.holder_id)
+                        end as "tokenName",
             (select client_id from application where id = d.application_id) as "clientId"
        from (select * from recorded_download where ${conditions.join(' and ')} order by id desc limit $2) d
        left join repository r on r.id = d.repository_id

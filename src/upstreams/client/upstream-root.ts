@@ -1,9 +1,9 @@
 import * as z from 'zod'
 import { isJsonObject } from '../../composer/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
+import { matchesGlob } from '../../domain/glob.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { parseObject } from '../documents/parse-object.ts'
-import { matchesGlob } from '../documents/patterns.ts'
 import { UpstreamError } from './upstream-error.ts'
 
 /**

@@ -1,4 +1,5 @@
 import { isConstraint } from '../../composer/constraint.ts'
+import { matchesGlob } from '../../domain/glob.ts'
 import { readConstraint } from './satisfies.ts'
 
 /** The maximum number of patterns of each kind. */
@@ -19,28 +20,6 @@ export function isPattern(pattern: string): boolean {
 /** Returns whether a pattern matches the name of a package. Ignores its constraint. */
 export function matchesName(pattern: string, packageName: string): boolean {
   return matchesGlob(parts(pattern).name, packageName)
-}
-
-/**
- * Returns whether a text matches a pattern. `*` matches any characters. The time is at most the product of the lengths.
- * A regular expression with many `.*` could run forever, and patterns also come from upstreams.
- */
-export function matchesGlob(pattern: string, text: string): boolean {
-  let [p, t, star, resume] = [0, 0, -1, 0]
-  while (t < text.length) {
-    if (pattern[p] === '*') {
-      star = p++
-      resume = t
-    } else if (pattern[p] === text[t]) {
-      p++
-      t++
-    } else if (star >= 0) {
-      p = star + 1
-      t = ++resume
-    } else return false
-  }
-  while (pattern[p] === '*') p++
-  return p === pattern.length
 }
 
 /** Returns whether a pattern matches this version of the package. Without a constraint it matches every version. */

@@ -1,8 +1,8 @@
 import { isJsonObject, type JsonObject } from '../../composer/manifest-json.ts'
 import { isPackageName } from '../../composer/package-name.ts'
+import { matchesGlob } from '../../domain/glob.ts'
 import { cleanLine, shortenText } from '../../domain/plain-text.ts'
 import { parseObject } from './parse-object.ts'
-import { matchesGlob } from './patterns.ts'
 import { jsonForPhp } from './read-document.ts'
 
 /** How many results of one upstream are compared with the repository's own names. */

@@ -5,6 +5,7 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import {
   type AccountAct,
   type Act,
+  type ActDetails,
   type Credential,
   decideAccess,
   decideOnAccount,
@@ -21,11 +22,19 @@ import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
-import { type Access, describeMissingFactor, findAccess, grantOf, needsFactor } from '../../groups/access.ts'
+import {
+  type Access,
+  describeMissingFactor,
+  findAccess,
+  grantOf,
+  needsFactor,
+  usedTokenOf,
+} from '../../groups/access.ts'
 import { lacksRequiredFactor } from '../../groups/factor-requirement.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import type { StageWatch } from '../../packages/stages/watch.ts'
+import type { IssuerKeys } from '../../publishers/issuer-keys.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
 import { tokenPrincipalOf } from '../principal.ts'
 import type { ServerPools } from '../server/pools.ts'
@@ -40,6 +49,7 @@ export interface ApiContext extends AppContext {
   lastUse: LastUse
   stageWatch: StageWatch
   upstreamClient: UpstreamClient
+  issuerKeys: IssuerKeys
 }
 
 /** Decides whether a request may use an endpoint, and keeps its result for the handler. */
@@ -184,17 +194,27 @@ export function guardRepository(
     const access = await findAccess(db, { group, name, token: { hash: readBearer(request) } })
     const grant = grantOf(access)
     if (grant === null) throw invalidToken()
-    const { repositoryId, tokenId, authorizationId, accountId } = access
-    const by = principalOf({ kind: grant.kind, tokenId, authorizationId }, accountId)
+    const { repositoryId, accountId } = access
+    const by = principalOf(usedTokenOf(access), accountId)
     lastUse.note(by)
     const verdict =
-      repositoryId === null ? 'hidden' : decideAccess(grant, { ...access, id: repositoryId }, act)
+      repositoryId === null
+        ? 'hidden'
+        : decideAccess(grant, { ...access, id: repositoryId }, act, aboutOf(request))
     if (verdict !== 'allowed' && needsFactor(access, act)) throw lacksFactor(group, config)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
     requireScopes(grant.scopes, act)
     requireAllowed(verdict, grant, act)
+    // Its right to publish is a right to upload, not one to change packages.
+    if (grant.kind === 'publisher' && act === 'push') throw forbidden(refusals.personal)
     return { repositoryId, path: `${group}/${name}`, access, grant, by, baseUrl: config.baseUrl }
   })
+}
+
+/** Returns which package the URL of a request names. */
+function aboutOf({ params }: FastifyRequest): ActDetails {
+  const { vendor, package: name } = params as Record<string, string | undefined>
+  return vendor === undefined || name === undefined ? {} : { packageName: `${vendor}/${name}` }
 }
 
 /** Requires that a request that passed the guard of a repository may do another act there too. */
@@ -255,7 +275,9 @@ function requireAllowed(verdict: Verdict, { scopes }: Pick<TokenGrant, 'scopes'>
 }
 
 const refusals = {
-  personal: 'applications and deploy tokens cannot do this: it needs a personal access token',
+  uncovered: 'the trusted publisher of the token does not have this right for this package',
+  personal:
+    'applications, deploy tokens and trusted publishers cannot do this: it needs a personal access token',
   administrator:
     'only site administrators can do this, with a personal access token that was made with --admin',
   interactive:

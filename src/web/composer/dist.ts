@@ -64,11 +64,11 @@ export async function distRoute(
     // Own archives are named by their SHA-256.
     if (reference.length !== 64 || type !== 'zip') return downloadMirrored(request, reply, wanted)
     const found = await findDownload(wanted)
-    const { repositoryId, by } = requireAccess(target, found.access, 'pull')
+    const { repositoryId, by } = requireAccess(target, found.access, 'pull', { packageName })
     const { size, stagedSize, quarantineReason } = found
     const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
     const sha256 = reference
-    if (stagedSize !== null && maySee(found.access, 'stage')) {
+    if (stagedSize !== null && maySee(found.access, 'stage', { packageName })) {
       setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
       // To everybody else it is 404.
       reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization')
@@ -89,9 +89,9 @@ export async function distRoute(
     wanted: WantedDownload,
   ): Promise<FastifyReply> {
     const found = await findMirroredDownload(wanted)
-    const { repositoryId, by } = requireAccess(wanted.target, found.access, 'pull')
-    if (!found.mirrored) throw registryNotFound('archive not found')
     const { packageName, version } = wanted
+    const { repositoryId, by } = requireAccess(wanted.target, found.access, 'pull', { packageName })
+    if (!found.mirrored) throw registryNotFound('archive not found')
     const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
     return sendMirrored(request, reply, { wanted, sent, found: found.mirrored })
   }

@@ -2,7 +2,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type pg from 'pg'
 import type { ArchiveStore } from '../../archives/archive-store.ts'
 import type { AppContext } from '../../context.ts'
-import type { RepositoryAct, Visibility } from '../../domain/permissions.ts'
+import type { ActDetails, RepositoryAct, Visibility } from '../../domain/permissions.ts'
 import { errcode, notAuthorized, Refusal } from '../../domain/refusal.ts'
 import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
 import type { Access, GrantedAccess, RegistryRequest, RequestToken } from '../../groups/access.ts'
@@ -31,7 +31,12 @@ export interface RegistryContext extends AppContext {
   archiveMirror: ArchiveMirror
   upstreamQueries: UpstreamQueries
   /** `requireAccess` of access.ts. It also stores that the token was used. */
-  requireAccess: (target: RegistryRequest, access: Access, act: RepositoryAct) => GrantedAccess
+  requireAccess: (
+    target: RegistryRequest,
+    access: Access,
+    act: RepositoryAct,
+    about?: ActDetails,
+  ) => GrantedAccess
 }
 
 /** Reads the repository and the token of a request. Throws errcode 16 for credentials that cannot be valid. */
@@ -73,7 +78,7 @@ const username = 'svc'
 
 /**
  * Returns the token of a request. It is the password of HTTP Basic with the username `svc` (SPEC 5.5), or a bearer token
- * (Composer's `bearer` credentials). With a deploy token any username is valid. Throws errcode 16, without a query, when
+ * (Composer's `bearer` credentials). With a token that has no account any username is valid. Throws errcode 16, without a query, when
  * the credentials cannot contain a token.
  */
 function readCredentials(request: FastifyRequest): RequestToken | null {
@@ -84,7 +89,7 @@ function readCredentials(request: FastifyRequest): RequestToken | null {
   const kind = kindOfToken(text)
   if (!kind)
     throw badCredentials(
-      'The password must be an access token, a personal access token or a deploy token of svc.',
+      'The password must be an access token, a personal access token, a deploy token or a token of a trusted publisher of svc.',
     )
   const token = { kind, hash: hashSecret(text) }
   lastRead = { authorization, token }
@@ -100,8 +105,9 @@ function passwordOf(request: FastifyRequest): string {
   const sent = basicCredentialsOf(request)
   if (!sent) throw badCredentials('Send the token as HTTP Basic with the username svc.')
   if (sent.username.toLowerCase() === username) return sent.password
-  // Build servers often store a token with their own username. A deploy token has no account, so any username fits.
-  if (kindOfSecret(sent.password) === 'deploy') return sent.password
+  // Build servers often store a token with their own username. These tokens have no account, so any username fits.
+  const kind = kindOfSecret(sent.password)
+  if (kind === 'deploy' || kind === 'publisher') return sent.password
   throw badCredentials(`The username must be ${username}, and the password must be a token.`)
 }
 

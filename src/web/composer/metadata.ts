@@ -110,7 +110,8 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const access = await findAccess(db, target)
     const { repositoryId } = requireAccess(target, access, 'pull')
     const stage = maySee(access, 'stage') ? await findStageOf(db, repositoryId, param(request, 'id')) : null
-    if (!stage || stage.state === 'rejected' || stage.state === 'expired') throw registryNotFound()
+    if (!stage || !maySee(access, 'stage', { packageName: stage.packageName })) throw registryNotFound()
+    if (stage.state === 'rejected' || stage.state === 'expired') throw registryNotFound()
     return stage
   }
 
@@ -123,7 +124,8 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   ): Promise<FastifyReply> {
     const { target } = wanted
     const found = await finder.findPackage(wanted)
-    const { repositoryId, by } = requireAccess(target, found.access, 'pull')
+    const about = { packageName: wanted.packageName }
+    const { repositoryId, by } = requireAccess(target, found.access, 'pull', about)
     if (found.mirror) {
       const { packageName, isDev } = wanted
       const mirrored = await mirror.findDocument({ repositoryId, packageName, isDev }, by, found.mirror)

@@ -39,8 +39,8 @@ export async function registry(
   const context: RegistryContext = {
     ...given,
     archives,
-    requireAccess(target, access, act) {
-      const granted = requireAccess(target, access, act, given.config.baseUrl)
+    requireAccess(target, access, act, about) {
+      const granted = requireAccess(target, access, act, given.config.baseUrl, about)
       given.lastUse.note(granted.by)
       return granted
     },

@@ -5,7 +5,7 @@ import { openChecks } from '../../archives/check-upload.ts'
 import type { CheckedZip } from '../../archives/check-zip.ts'
 import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
 import { type PublishedVersion, readVersion } from '../../composer/composer-version.ts'
-import { readPackageName } from '../../composer/package-name.ts'
+import { readPackageName, toLowerAscii } from '../../composer/package-name.ts'
 import { isSourcePart, readSource } from '../../composer/package-source.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { findAccess, type RegistryRequest } from '../../groups/access.ts'
@@ -111,8 +111,10 @@ async function admitUpload(
 ): Promise<AdmittedUpload> {
   const target = readRegistryRequest(request)
   const { ip } = request
-  const { repositoryId } = requireAccess(target, await findAccess(db, target), act)
-  const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
+  const access = await findAccess(db, target)
+  const sentName = `${param(request, 'vendor')}/${param(request, 'package')}`
+  const { repositoryId } = requireAccess(target, access, act, { packageName: toLowerAscii(sentName) })
+  const packageName = readPackageName(sentName)
   const version = readVersion(param(request, 'version'))
   await refuseMirroredVendor(db, repositoryId, packageName)
   await room.requireDatabaseRoom()
@@ -161,7 +163,8 @@ async function publish(
   const manifest = checkManifest(zip, { packageName, version })
   if (source !== null) manifest.metadata = { ...manifest.metadata, source }
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
-  const { repositoryId, by } = context.requireAccess(target, await findAccess(context.db, target), act)
+  const access = await findAccess(context.db, target)
+  const { repositoryId, by } = context.requireAccess(target, access, act, { packageName })
   const wanted = { repositoryId, packageName, version }
   const release = act === 'stage' ? 'reviewed' : 'direct'
   const published = await publishArchive(context, wanted, archive, { zip, manifest, by, release })

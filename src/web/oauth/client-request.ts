@@ -40,14 +40,22 @@ export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
  * repeated parameter.
  */
 export function formOf(request: FastifyRequest): Form {
+  const form = readParameters(parameterNames, request)
+  if (Object.keys(form).length > 0) return form
+  throw notAForm()
+}
+
+/** Reads the parameters with these names. Throws `invalid_request` when one is repeated, or the form is not well-formed. */
+export function readParameters<Name extends string>(
+  names: ReadonlySet<Name>,
+  request: FastifyRequest,
+): Partial<Record<Name, string>> {
   try {
-    const form = readTexts(parameterNames, request)
-    if (Object.keys(form).length > 0) return form
+    return readTexts(names, request)
   } catch (error) {
     if (error instanceof FormError) throw new OAuthError('invalid_request', error.message)
     throw error
   }
-  throw notAForm()
 }
 
 /** Returns a parameter's value. Undefined when it is missing or empty. */
@@ -82,6 +90,13 @@ export function readClient(request: FastifyRequest, form: Form): PresentedClient
   const isInHeader = request.headers.authorization !== undefined
   const [clientId, secret] = isInHeader ? fromBasic(request, form) : fromForm(form)
   return { clientId, secretHash: hashSecret(secret), ip: request.ip }
+}
+
+/** Returns whether a request has any credentials of a client, or names one. */
+export function hasClientCredentials({ headers }: FastifyRequest, form: Form): boolean {
+  return (
+    headers.authorization !== undefined || form.client_id !== undefined || form.client_secret !== undefined
+  )
 }
 
 /**

@@ -5,6 +5,7 @@ import { acceptOnlyForms } from './client-request.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { serverMetadataRoute } from './server-metadata.ts'
 import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
+import { audienceRoute } from './token-exchange.ts'
 
 /** The endpoints of the authorization server that programs call. Its pages are in `pages-plugin.ts`. */
 export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
@@ -21,11 +22,18 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
         await tokenRoute(scope, context)
         await revokeRoute(scope, context)
         await introspectRoute(scope, context)
+        await audienceRoute(scope, context)
       })
       refuseOtherPaths(scope, noSuchOAuthEndpoint)
     },
     { prefix: '/oauth2' },
   )
+  await app.register(async (scope) => {
+    speakOAuth(scope)
+    await refuseOtherMethods(scope, methodNotAllowed, async () => {
+      scope.post('/access/api/v1/oidc/token', context.tokenExchange.exchangeToRead)
+    })
+  })
 }
 
 /** Makes every response of the scope, errors included, follow RFC 6749 §5. */

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { allScopes } from '../../domain/scopes.ts'
 import { sendJson } from './errors.ts'
+import { exchangeGrantType } from './token-exchange.ts'
 
 /** Some clients use the first method of this list. */
 const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post']
@@ -27,7 +28,7 @@ export async function serverMetadataRoute(
     introspection_endpoint: `${authUrl}/oauth2/introspect`,
     response_types_supported: ['code'],
     response_modes_supported: ['query'],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
+    grant_types_supported: ['authorization_code', 'refresh_token', exchangeGrantType],
     token_endpoint_auth_methods_supported: clientAuthenticationMethods,
     revocation_endpoint_auth_methods_supported: clientAuthenticationMethods,
     introspection_endpoint_auth_methods_supported: clientAuthenticationMethods,

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { isScope } from '../../domain/scopes.ts'
-import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import { hashSecret, kindOfSecret, makeSecret } from '../../domain/secrets.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
 import type { PresentedClient } from '../../oauth/token-pairs.ts'
@@ -20,6 +20,7 @@ import { applicationOf } from '../principal.ts'
 import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { noteCodeReplay, noteTokenReuse } from './replays.ts'
+import { exchangeGrantType, revokeForHolder, type TokenExchange } from './token-exchange.ts'
 
 /** The token response object of SPEC 2.3. */
 export interface TokenResponse {
@@ -33,11 +34,12 @@ export interface TokenResponse {
 /** The context of the token endpoints. */
 export interface OAuthContext extends AppContext {
   lastUse: LastUse
+  tokenExchange: TokenExchange
 }
 
 type GrantType = (client: PresentedClient, form: Form, request: FastifyRequest) => Promise<TokenResponse>
 
-/** Token endpoint: SPEC 4.2, RFC 6749 §3.2. */
+/** Token endpoint: SPEC 4.2, RFC 6749 §3.2, RFC 8693 §2.1. */
 export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
   const grantTypes = new Map<string, GrantType>([
     ['authorization_code', exchangeCode(context)],
@@ -46,12 +48,14 @@ export async function tokenRoute(app: FastifyInstance, context: OAuthContext): P
 
   app.post('/token', async (request, reply) => {
     const form = formOf(request)
+    if (form.grant_type === exchangeGrantType)
+      return sendJson(reply, await context.tokenExchange.exchange(request, form))
     const client = readClient(request, form)
     const grantType = grantTypes.get(readRequired(form, 'grant_type'))
     if (!grantType) {
       throw new OAuthError(
         'unsupported_grant_type',
-        'The grant_type must be authorization_code or refresh_token.',
+        `The grant_type must be authorization_code, refresh_token or ${exchangeGrantType}.`,
       )
     }
     return sendJson(reply, await grantType(client, form, request))
@@ -130,11 +134,16 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantType {
   }
 }
 
-/** Revocation endpoint: SPEC 4.3, RFC 7009. It ignores `token_type_hint`: both columns are searched for the token's hash. */
+/**
+ * Revocation endpoint: SPEC 4.3, RFC 7009. It ignores `token_type_hint`: both columns are searched for the token's hash. The
+ * holder of a token of a trusted publisher revokes it without client authentication.
+ */
 export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
   const revoke = shareStatements(revokeTokens.bind(null, db))
 
   app.post('/revoke', async (request, reply) => {
+    if (await revokeForHolder(db, request, (text) => kindOfSecret(text) === 'publisher'))
+      return sendJson(reply, {})
     const form = formOf(request)
     const client = readClient(request, form)
     const token = readRequired(form, 'token')

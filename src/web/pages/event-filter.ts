@@ -53,6 +53,7 @@ const meansWords: Record<Means, string> = {
   browser: 'Browser',
   'personal-token': 'Personal access token',
   'deploy-token': 'Deploy token',
+  'publisher-token': 'Trusted publisher',
   application: 'Application',
   command: 'Command line',
   svc: 'svc itself',

@@ -62,6 +62,7 @@ export function showEvent(event: EventParts, links: EventLinks = {}): ShownEvent
 function describeActor({ actor, via, tokenKind, tokenName, application }: EventParts): string {
   if (actor !== null) return actor
   if (tokenKind === 'deploy') return `deploy token ${tokenName ?? ''}`.trim()
+  if (tokenKind === 'publisher') return `trusted publisher ${tokenName ?? ''}`.trim()
   if (via === 'application') return `application ${application ?? 'that was deleted'}`
   if (via === 'command') return 'operator'
   return via === 'browser' ? 'not signed in' : 'svc or an operator'
@@ -81,6 +82,7 @@ function describeMeans({
     browser: browser ?? 'Browser',
     'personal-token': ownTokenName === null ? 'Personal token' : `Your token “${ownTokenName}”`,
     'deploy-token': 'Deploy token',
+    'publisher-token': 'Trusted publisher',
     application: application === null ? 'Application' : `Application ${application}`,
     command: 'Command line',
     svc: '',

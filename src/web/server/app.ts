@@ -20,6 +20,7 @@ import { openOutbound } from '../../outbound/outbound.ts'
 import { openDownloadCounter } from '../../packages/download-counter.ts'
 import { openReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import { openStageWatch } from '../../packages/stages/watch.ts'
+import { openIssuerKeys } from '../../publishers/issuer-keys.ts'
 import { openArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { AuthFileEvents } from '../../upstreams/client/auth-file.ts'
 import { openUpstreamClient } from '../../upstreams/client/fetch.ts'
@@ -36,6 +37,7 @@ import { openNetworkTurns } from '../network-turns.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
 import { oauthPages } from '../oauth/pages-plugin.ts'
 import { noSuchOAuthEndpoint, oauth } from '../oauth/plugin.ts'
+import { openTokenExchange } from '../oauth/token-exchange.ts'
 import { pageNotFound } from '../page-error.ts'
 import { pagePolicy, setPageHeaders, showError, showPageError, showUndecodableUrl } from '../page-scope.ts'
 import { accounts } from '../pages/account/plugin.ts'
@@ -125,7 +127,9 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   app.addHook('onClose', outbound.close)
   await app.register(accounts, { ...context, outbound })
   await app.register(oauthPages, context)
-  await app.register(oauth, { ...context, db: pools.pull, lastUse })
+  const issuerKeys = openIssuerKeys(outbound, log)
+  const tokenExchange = openTokenExchange({ ...context, issuerKeys })
+  await app.register(oauth, { ...context, db: pools.pull, lastUse, tokenExchange })
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
   const authFileEvents: AuthFileEvents = {
@@ -162,7 +166,15 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.close()
     await archiveMirror.settle()
   })
-  await app.register(api, { ...context, pools, changes: pools.change, lastUse, stageWatch, upstreamClient })
+  await app.register(api, {
+    ...context,
+    pools,
+    changes: pools.change,
+    lastUse,
+    stageWatch,
+    upstreamClient,
+    issuerKeys,
+  })
   await app.register(administration, context)
   await app.register(peoplesPages, {
     ...context,

@@ -49,6 +49,10 @@ import { deleteOldDownloads } from '../../packages/tables/recorded-downloads.ts'
 import { countSiteDaysJob } from '../../packages/tables/site-days.ts'
 import { deleteDecidedStages } from '../../packages/tables/staged-versions.ts'
 import {
+  deleteExpiredIdentityTokens,
+  deleteExpiredPublisherTokens,
+} from '../../publishers/publisher-tokens.ts'
+import {
   askEarlierUpstream,
   askEarlierUpstreams,
   followFeeds,
@@ -87,6 +91,8 @@ export const jobs: readonly Job[] = [
     deleteOldDownloads,
     deleteExpiredUploads,
     deleteDecidedStages,
+    deleteExpiredPublisherTokens,
+    deleteExpiredIdentityTokens,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,

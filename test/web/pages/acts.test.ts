@@ -454,7 +454,7 @@ describe('an application', () => {
     if (twin.kind !== 'opens') return
     expect([response.statusCode, response.json().errmsg]).toEqual([
       403,
-      'applications and deploy tokens cannot do this: it needs a personal access token',
+      'applications, deploy tokens and trusted publishers cannot do this: it needs a personal access token',
     ])
   })
 })
