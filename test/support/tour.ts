@@ -149,7 +149,6 @@ function registries({ stages }: TourData): Stop[] {
       stage: `${own}/stages/${stages.waiting}`,
       'stage-first': `${own}/stages/${stages.first}`,
       'stage-released': `${own}/stages/${stages.released}`,
-      'stage-needs-factor': [`${own}/stages/${stages.first}`, (page) => press(page, 'Release')],
       upload: `${own}/upload`,
       'upload-refused': [`${own}/upload`, (page) => upload(page, broken)],
       'upload-preview': [
