@@ -134,7 +134,11 @@ function registries({ stages }: TourData): Stop[] {
       activity: `${own}/activity`,
       'activity-empty': '/acme/empty/-/activity',
       settings: `${own}/settings`,
-      'settings-refused': [`${own}/settings`, (page) => submit(page, { 'New name': 'No Name' }, 'Rename')],
+      'settings-delete': `${own}/settings/delete`,
+      'settings-rename-refused': [
+        `${own}/settings/rename`,
+        (page) => submit(page, { 'New name': 'No Name' }),
+      ],
       'settings-publish': [
         `${own}/settings`,
         async (page) => {
@@ -361,6 +365,8 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-application-edit': `/admin/applications/${application.clientId}/edit`,
     'admin-groups': '/admin/groups',
     'admin-group': '/admin/groups?group=acme',
+    'admin-group-rename': '/admin/groups/rename?group=acme',
+    'admin-group-delete': '/admin/groups/delete?group=acme',
     'admin-group-long': `/admin/groups?group=${longGroup.slice(1)}`,
     'admin-repositories': '/admin/repositories',
     'admin-events': '/admin/events',

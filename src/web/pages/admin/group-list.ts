@@ -36,19 +36,25 @@ const groupPage = page<{
   repositories: CountedRepository[]
   isContinued: boolean
   next: string | null
-  problem: { form: 'rename' | 'delete'; sentence: string } | null
 }>('admin/group')
+/** A form of a group, and why it was rejected. */
+interface GroupForm {
+  group: Group
+  problem: string | null
+}
+const renamePage = page<GroupForm & { name: string }>('admin/rename-group')
+const deletePage = page<GroupForm>('admin/delete-group')
 
 /**
- * `/admin/groups` lists all groups. With `?group=` it shows one, with its repositories and forms to rename and delete
- * it. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it on its pages.
+ * `/admin/groups` lists all groups. With `?group=` it shows one with its repositories, and `rename` and `delete` below it
+ * have a form each. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it on its pages.
  */
 export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, byOf, sessionOf } = context
 
   app.get('/admin/groups', async (request, reply) => {
     const { group: name, q, after } = readQuery(GroupsQuery, request)
-    if (name !== '') return showGroup(reply, await theGroup(name), { after, problem: null })
+    if (name !== '') return showGroup(reply, await theGroup(name), after)
     const search = q.trim().slice(0, 64)
     const { rows: groups, next } = await pageOf(
       (part) => listGroups(db, part, search),
@@ -70,23 +76,33 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     return repositoriesPage(reply, sessionOf(request), { repositories, search, isContinued, next })
   })
 
+  app.get('/admin/groups/rename', async (request, reply) => {
+    const group = await theGroup(readQuery(GroupsQuery, request).group)
+    return renamePage(reply, sessionOf(request), { group, name: group.name, problem: null })
+  })
+
   app.post('/admin/groups/rename', async (request, reply) => {
     const { group: name, name: newName } = readForm(RenameForm, request)
     const group = await theGroup(name)
     const by = byOf(request)
     const changed = await orProblem(() => changeGroupName(db, by, group, newName))
     if (typeof changed === 'string') {
-      return showGroup(reply.code(400), group, { after: '', problem: { form: 'rename', sentence: changed } })
+      return renamePage(reply.code(400), sessionOf(request), { group, name: newName, problem: changed })
     }
     const sentence = `The group ${name} is now ${newName}. Its documents are rendered again in the background.`
     return goOn(context, reply, groupUrl(newName), sentence)
   })
 
+  app.get('/admin/groups/delete', async (request, reply) => {
+    const group = await theGroup(readQuery(GroupsQuery, request).group)
+    return deletePage(reply, sessionOf(request), { group, problem: null })
+  })
+
   app.post('/admin/groups/delete', async (request, reply) => {
     const { group: name, confirmed, with_repositories } = readForm(DeleteForm, request)
     const group = await theGroup(name)
-    const refuse = (status: number, sentence: string) =>
-      showGroup(reply.code(status), group, { after: '', problem: { form: 'delete', sentence } })
+    const refuse = (status: number, problem: string) =>
+      deletePage(reply.code(status), sessionOf(request), { group, problem })
     if (confirmed !== name) return refuse(400, `Nothing was deleted: type ${name} to delete it.`)
     const by = byOf(request)
     const withRepositories = with_repositories !== ''
@@ -107,18 +123,14 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     return group
   }
 
-  async function showGroup(
-    reply: FastifyReply,
-    group: Group,
-    { after, problem }: { after: string; problem: { form: 'rename' | 'delete'; sentence: string } | null },
-  ): Promise<FastifyReply> {
+  async function showGroup(reply: FastifyReply, group: Group, after: string): Promise<FastifyReply> {
     const { rows: repositories, next } = await pageOf(
       (part) => listRepositories(db, group.id, part),
       { after, limit: rowsPerPage },
       ({ path }) => path,
     )
     const isContinued = after !== ''
-    return groupPage(reply, sessionOf(reply.request), { group, repositories, isContinued, next, problem })
+    return groupPage(reply, sessionOf(reply.request), { group, repositories, isContinued, next })
   }
 }
 

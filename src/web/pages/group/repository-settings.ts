@@ -16,17 +16,15 @@ import { signedIn } from '../../visit.ts'
 import type { PagesContext } from '../permit.ts'
 import { permittedRepository } from '../permit.ts'
 
-/** A form that was rejected, and the reason. */
-interface Refused {
-  form: 'details' | 'rename' | 'delete'
-  problem: string
-  /** The new name that was entered. */
-  name?: string
+/** A form of a repository, and why it was rejected. */
+interface RepositoryForm {
+  repository: VisibleRepository
+  problem: string | null
 }
 
-const settingsPage = page<{ repository: VisibleRepository; refused: Refused | null }>(
-  'pages/repository-settings',
-)
+const settingsPage = page<RepositoryForm>('pages/repository-settings')
+const renamePage = page<RepositoryForm & { name: string }>('pages/rename-repository')
+const deletePage = page<RepositoryForm>('pages/delete-repository')
 
 const SettingsForm = z.object({
   description: text.transform((description) => description.trim()),
@@ -44,7 +42,7 @@ interface Route {
   Params: { group: string; name: string }
 }
 
-/** `/<group>/<name>/-/settings`: description, visibility, releases, name, and deleting the repository. */
+/** `/<group>/<name>/-/settings`: description, visibility and releases. `rename` and `delete` below it are pages. */
 export async function repositorySettingsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
   const url = '/:group/:name/-/settings'
@@ -53,7 +51,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     url,
     signedIn(context, async ({ session }, request, reply) => {
       const repository = await permittedRepository(db, request.params, session, 'manage')
-      return settingsPage(reply, session, { repository, refused: null })
+      return settingsPage(reply, session, { repository, problem: null })
     }),
   )
 
@@ -82,8 +80,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
         } catch (error) {
           const constraint = brokenConstraint(error)
           if (constraint === null) throw error
-          const refused = { form: 'details', problem: describeRule(constraint) } as const
-          return refuse(reply, session, { ...repository, ...form }, refused)
+          const problem = describeRule(constraint)
+          return settingsPage(reply.code(400), session, { repository: { ...repository, ...form }, problem })
         }
         leaveNotice(request, reply, config, 'The settings were saved.')
         return reply.redirect(settingsUrl(request.params), 303)
@@ -91,11 +89,19 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     ),
   )
 
+  app.get<Route>(
+    `${url}/rename`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const repository = await permittedRepository(db, request.params, session, 'manage')
+      return renamePage(reply, session, { repository, name: nameOf(repository), problem: null })
+    }),
+  )
+
   app.post<Route>(
     `${url}/rename`,
     signedIn(
       context,
-      { form: (request) => settingsUrl(request.params) },
+      { form: (request) => `${settingsUrl(request.params)}/rename` },
       async ({ session, by }, request, reply) => {
         const repository = await permittedRepository(db, request.params, session, 'manage')
         const { name } = readForm(RenameForm, request)
@@ -106,7 +112,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
           const constraint = brokenConstraint(error)
           if (constraint === null) throw error
           const problem = `Nothing was renamed. ${describeRule(constraint)}`
-          return refuse(reply, session, repository, { form: 'rename', problem, name })
+          return renamePage(reply.code(400), session, { repository, name, problem })
         }
         const { group } = request.params
         leaveNotice(
@@ -120,17 +126,25 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     ),
   )
 
+  app.get<Route>(
+    `${url}/delete`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
+      return deletePage(reply, session, { repository, problem: null })
+    }),
+  )
+
   app.post<Route>(
     `${url}/delete`,
     signedIn(
       context,
-      { form: (request) => settingsUrl(request.params) },
+      { form: (request) => `${settingsUrl(request.params)}/delete` },
       async ({ session, prove, by }, request, reply) => {
         await prove('deleteRepository')
         const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
         if (readForm(DeletionForm, request).path !== repository.path) {
           const problem = `Nothing was deleted: type ${repository.path} to delete it.`
-          return refuse(reply, session, repository, { form: 'delete', problem })
+          return deletePage(reply.code(400), session, { repository, problem })
         }
         const isDeleted = await deleteRepository(db, by, repository)
         if (!isDeleted) throw pageNotFound()
@@ -165,8 +179,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
   }
 }
 
-function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, refused: Refused) {
-  return settingsPage(reply.code(400), session, { repository, refused })
+function nameOf({ path }: VisibleRepository): string {
+  return path.slice(path.indexOf('/') + 1)
 }
 
 function settingsUrl({ group, name }: Route['Params']): string {

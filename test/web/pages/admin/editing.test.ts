@@ -130,6 +130,11 @@ describe('/admin/groups', () => {
     await push('1.0.0')
     const [name = '', repositoryName = ''] = repository.path.split('/')
     const taken = await aGroup(t.db)
+    for (const form of ['rename', 'delete']) {
+      const link = `/admin/groups/${form}?group=${name}`
+      expect((await open(t, `/admin/groups?group=${name}`, cookie)).body).toContain(`href="${link}"`)
+      expect((await open(t, link, cookie)).body).toContain(`action="/admin/groups/${form}"`)
+    }
     const refused = await send('/admin/groups/rename', { group: name, name: taken.name })
     expect([refused.statusCode, refused.body.includes('A group with this name already exists')]).toEqual([
       400,
