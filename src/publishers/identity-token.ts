@@ -20,6 +20,9 @@ export interface IdentityToken {
   issuer: string
 }
 
+/** In JSON: the characters that PostgreSQL cannot store, U+0000 and lone surrogates. */
+const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/
+
 /** Reads an identity token without checking it. Throws `invalid_request` when it is too long, or no JWT. */
 export function readIdentityToken(text: string): IdentityToken {
   if (text.length > maxCharacters) throw notAToken(`it is longer than ${maxCharacters} bytes`)
@@ -27,6 +30,7 @@ export function readIdentityToken(text: string): IdentityToken {
   if (parts.length !== 3 || !parts.every((part) => /^[\w-]*$/.test(part))) throw notAToken('it is no JWT')
   const [header, claims] = parts.map(readPart)
   if (!header || !claims) throw notAToken('it is no JWT')
+  if (unstorable.test(JSON.stringify(claims))) throw notAToken('its claims have invalid characters')
   return { text, header, claims, issuer: typeof claims['iss'] === 'string' ? claims['iss'] : '' }
 }
 
@@ -117,12 +121,15 @@ function timeOf(value: unknown): number | null {
   return typeof value === 'string' && /^\d{1,12}(?:\.\d{1,9})?$/.test(value) ? Number(value) : Number.NaN
 }
 
-/** Returns the key under which the use of a token is stored: the hash of its issuer and `jti`, or of all of it. */
+/**
+ * Returns the key under which the use of a token is stored: the hash of its issuer and `jti`, or of what is signed. Not of the
+ * signature: everybody can write it in other bytes, and turn one of ES256 into another that is also right.
+ */
 export function replayKeyOf({ text, claims, issuer }: IdentityToken): Buffer {
   const { jti } = claims
   const hasId = (typeof jti === 'string' && jti !== '') || typeof jti === 'number'
   return createHash('sha256')
-    .update(hasId ? JSON.stringify([issuer, String(jti)]) : text)
+    .update(hasId ? JSON.stringify([issuer, String(jti)]) : text.slice(0, text.lastIndexOf('.')))
     .digest()
 }
 

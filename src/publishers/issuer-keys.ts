@@ -13,10 +13,8 @@ const maxIssuers = 500
 const maxKeys = 100
 /** How long keys are used before they are read again. */
 const keysMilliseconds = 3_600_000
-/** How often the keys are read again at most because a token names an unknown one. */
+/** How often the keys are read again at most: because a token names an unknown one, or because they could not be read. */
 const refetchMilliseconds = 60_000
-/** How long a failure is remembered. */
-const failureMilliseconds = 10_000
 
 /** Finds the public keys of issuers. */
 export interface IssuerKeys {
@@ -62,7 +60,9 @@ export function openIssuerKeys(outbound: Pick<Outbound, 'getJson'>, log: Log): I
     const { issuer: named, jwks_uri: url } = (discovery ?? {}) as Record<string, unknown>
     if (named !== issuer || typeof url !== 'string')
       throw unusable(issuer, 'its discovery document names another issuer, or no keys')
-    const { keys } = ((await read(url)) ?? {}) as Record<string, unknown>
+    const { keys } = ((await read(url).catch((error: unknown) => {
+      throw hidingUrl(error, issuer)
+    })) ?? {}) as Record<string, unknown>
     if (!Array.isArray(keys)) throw unusable(issuer, 'its key set is no JSON Web Key Set')
     return keys.filter(isUsable).slice(0, maxKeys)
   }
@@ -91,7 +91,7 @@ export function openIssuerKeys(outbound: Pick<Outbound, 'getJson'>, log: Log): I
       if (isFresh && entry.keys.some(({ kid }) => kid === keyId)) return
       if (isFresh && now - entry.refetchedAt < refetchMilliseconds) return
       const failure = failures.get(issuer)
-      if (failure && now - failure.at < failureMilliseconds) throw failure.refusal
+      if (failure && now - failure.at < refetchMilliseconds) throw failure.refusal
       await flights.share(issuer, () => fetchInto(from, isFresh ? now : 0))
     },
 
@@ -131,6 +131,15 @@ function unknownKey(issuer: string): ExchangeRefusal {
 
 function unusable(issuer: string, reason: string): ExchangeRefusal {
   return new ExchangeRefusal('invalid_grant', `The keys of the issuer ${issuer} cannot be used: ${reason}.`)
+}
+
+/** Returns the error for a URL of keys that the guard refuses, without the URL: the issuer may be on a private host. */
+function hidingUrl(error: unknown, issuer: string): unknown {
+  const isRefused =
+    error instanceof OutboundError && ['private', 'insecure', 'invalid-url'].includes(error.failure)
+  const reason =
+    'its keys are on a host without a public IP, or not https. An operator must allow it with OUTBOUND_PRIVATE_HOSTS and OUTBOUND_HTTP, and add the trusted publisher'
+  return isRefused ? unusable(issuer, reason) : error
 }
 
 /**

@@ -1,5 +1,6 @@
 import { toLowerAscii } from '../composer/package-name.ts'
 import { matchesGlob } from '../domain/glob.ts'
+import { cleanLine } from '../domain/plain-text.ts'
 import type { PublisherRightName, PublisherRun } from '../domain/publisher.ts'
 
 /** The kinds of trusted publishers. `claims` is for every other issuer: its conditions name the claims. */
@@ -142,7 +143,10 @@ const presets: Record<PublisherProvider, (terms: PublisherTerms) => Preset> = {
 }
 
 /** The project, the folder and the file in `owner/name/.github/workflows/release.yml@refs/heads/main`. */
-const workflowRef = /^([^/@]+\/[^/@]+)\/(\.(?:github|forgejo|gitea)\/workflows|dynamic\/[\w.-]+)\/([^/@]+)@./
+const workflowRef =
+  /^([^/@]+\/[^/@]+)\/(\.(?:github|forgejo|gitea)\/workflows|dynamic\/[\w.-]+)\/([^/@]+)@(.+)$/
+/** What follows the file: a full ref or a commit. The name of a file can have an @, too. */
+const fullRef = /^(?:refs\/|[\da-f]{40})/
 
 /** GitHub Actions, and Forgejo Actions, whose claims have the same names. */
 function ofActions(
@@ -156,8 +160,8 @@ function ofActions(
       claim: 'workflow_ref',
       expected: `${project}/${folder}/${workflow ?? '*'}@*`,
       accepts(given) {
-        const [, owner = '', , file = ''] = workflowRef.exec(given) ?? []
-        return isSame(owner, project) && (workflow === null || file === workflow)
+        const [, owner = '', , file = '', ref = ''] = workflowRef.exec(given) ?? []
+        return isSame(owner, project) && (workflow === null || file === workflow) && fullRef.test(ref)
       },
     },
     // It is the called workflow, or the same as workflow_ref when none is called.
@@ -192,7 +196,7 @@ function ofActions(
 }
 
 /** The host, the project and the file in `gitlab.example.com/group/name//.gitlab-ci.yml@refs/heads/main`. */
-const configRef = /^([^/]+)\/(.+?)\/\/([^@]+)@./
+const configRef = /^([^/]+)\/(.+?)\/\/([^@]+)@(.+)$/
 
 function ofGitLab(terms: PublisherTerms): Preset {
   const { project: name, workflow, workflowProject, right, claims, issuer } = terms
@@ -205,12 +209,12 @@ function ofGitLab(terms: PublisherTerms): Preset {
         .map((one) => `${new URL(issuer).host}/${one}//${workflow ?? '*'}@*`)
         .join(' or '),
       accepts(given) {
-        const [, , path = '', file = ''] = configRef.exec(given) ?? []
+        const [, , path = '', file = '', ref = ''] = configRef.exec(given) ?? []
         // An instance below a path has the path in front of the project.
         const root = new URL(issuer).pathname.replace(/^\//, '').replace(/\/*$/, '/')
         const owner = root !== '/' && path.startsWith(root) ? path.slice(root.length) : path
         const isOwn = isSame(owner, project) || (workflowProject !== null && isSame(owner, workflowProject))
-        return isOwn && (workflow === null || file === workflow)
+        return isOwn && (workflow === null || (file === workflow && fullRef.test(ref)))
       },
     },
     ...environmentOf(terms),
@@ -283,7 +287,10 @@ export function runOf(
   { provider, issuer, claims: conditions }: PublisherTerms,
   claims: Claims,
 ): PublisherRun {
-  const read = (name: string) => textOf(claims[name])?.slice(0, 500) ?? null
+  const read = (name: string) => {
+    const text = textOf(claims[name])
+    return text === null ? null : cleanLine(text.slice(0, 500))
+  }
   const common = { provider, ref: read('ref'), commit: read('sha') }
   if (provider === 'claims') {
     const project = projectConditionOf(conditions)
