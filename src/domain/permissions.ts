@@ -53,6 +53,7 @@ const acts = {
   manage: { on: 'repository', scope: 'registry-manage:rw', role: 'admin' },
   // An admin can make credentials, and stays one after the withdrawal of the application.
   appointAdmin: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  trustPublisher: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
   // Other upstreams may then serve these names.
   releaseNames: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },

@@ -140,6 +140,19 @@ export async function listPublishers(
   return rows
 }
 
+/** Finds a trusted publisher of a repository. Null when there is none. */
+export async function findPublisher(
+  db: Queryable,
+  repositoryId: string,
+  id: string,
+): Promise<TrustedPublisher | null> {
+  const { rows } = await db.query<TrustedPublisher>(
+    `select ${columns} from trusted_publisher p where p.repository_id = $1 and p.id = $2 and p.removed_at is null`,
+    [repositoryId, id],
+  )
+  return rows[0] ?? null
+}
+
 /** The trusted publishers of a repository that name an issuer, and what svc knows about the issuer. */
 export interface PublishersOfIssuer {
   /** Whether a trusted publisher of any repository names it. */

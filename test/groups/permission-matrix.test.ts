@@ -67,6 +67,7 @@ const rules: Record<
   readSettings: { scopes: ['registry-manage:r', 'registry-manage:rw'], least: 'admin' },
   manage: { scopes: ['registry-manage:rw'], least: 'admin' },
   appointAdmin: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  trustPublisher: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },
   releaseNames: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   makePublic: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },

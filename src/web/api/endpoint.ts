@@ -24,6 +24,7 @@ export const tags = {
   Packages: 'Packages of a repository',
   Versions: 'Versions of a package',
   Upstreams: 'Other Composer repositories whose packages a repository offers',
+  'Trusted publishers': 'CI jobs that publish or read without a stored secret',
   Security: 'Quarantine and security advisories',
   Registry:
     'What Composer and curl call. Credentials: HTTP Basic with the username `svc` and a token as password',

@@ -22,6 +22,7 @@ import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
 import { repositoryRoutes } from './repositories.ts'
 import { stageRoutes } from './stages.ts'
+import { trustedPublisherRoutes } from './trusted-publishers.ts'
 import { upstreamRoutes } from './upstreams.ts'
 import { userRoutes } from './user.ts'
 import { versionRoutes } from './versions.ts'
@@ -45,6 +46,7 @@ const everyRoute = [
   stageRoutes,
   archiveRoutes,
   upstreamRoutes,
+  trustedPublisherRoutes,
 ]
 
 /** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
