@@ -417,7 +417,7 @@ const forms: Record<string, Case[] | string> = {
     }),
   ],
   '/sign-up': [
-    showsNotice('A mail is being sent', async () => {
+    showsNotice('You get a mail at', async () => {
       const { walker, send } = await aVisitor()
       return { walker, sent: await send('/sign-up', { email: `${aName('new')}@example.com` }) }
     }),
@@ -643,7 +643,11 @@ function administration(): Record<string, Case[] | string> {
       '/edit': [
         leavesNotice('The application was changed', async ({ sendFile }) => {
           const { clientId } = await anApplication(t.db)
-          const fields = Object.entries({ ...registrationFields, scope: 'account-profile:r' })
+          const fields = Object.entries({
+            ...registrationFields,
+            name: 'Changed Bot',
+            scope: 'account-profile:r',
+          })
           return sendFile(`/admin/applications/${clientId}/edit`, 'logo', pixel, fields)
         }),
       ],
