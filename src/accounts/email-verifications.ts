@@ -105,9 +105,9 @@ export const verificationMail: MailKind<{ accountId: string }> = {
       to: personOf(made),
       subject: `Verify your email address for ${siteOf(config)}`,
       paragraphs: [
-        `This email address was given for the account ${made.username} on ${siteOf(config)}. Verify it to get mails about your account, such as a link for a new password.`,
+        `Somebody entered this email address for the account ${made.username} on ${siteOf(config)}. Verify it to get mails about your account, such as a link for a new password.`,
       ],
-      link: { label: 'Verify the email address', url: verificationUrl(config, made.token) },
+      link: { label: 'Verify your email address', url: verificationUrl(config, made.token) },
       advice: ['The link works once, for 3 days.', 'If this account is not yours, ignore this mail.'],
     }
   },

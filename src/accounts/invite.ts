@@ -88,7 +88,7 @@ export const invitationMail: MailKind<{ invitationId: string }> = {
           : `${inviter ?? 'An operator of the server'} invites you to ${place}.`,
       ],
       link: {
-        label: isSignUp ? 'Make the account' : 'Accept the invitation',
+        label: isSignUp ? 'Create your account' : 'Accept the invitation',
         url: invitationUrl(config, made.token),
       },
       advice: [

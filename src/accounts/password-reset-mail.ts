@@ -49,7 +49,7 @@ export const passwordResetMail: MailKind<{ accountId: string }> = {
       to: personOf(found),
       subject: `A new password for ${siteOf(config)}`,
       paragraphs: [
-        `Somebody asked for a new password of the account ${found.username} on ${siteOf(config)}.`,
+        `Somebody asked for a new password for the account ${found.username} on ${siteOf(config)}.`,
       ],
       link: { label: 'Set a new password', url: resetUrl(config, token) },
       advice: [

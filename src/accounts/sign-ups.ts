@@ -49,9 +49,9 @@ export const knownAddressMail: MailKind<{ accountId: string }> = {
       to: personOf(rows[0]),
       subject: `You have an account on ${siteOf(config)}`,
       paragraphs: [
-        `Somebody asked for an account on ${siteOf(config)} with this email address. It has one already: ${rows[0].username}.`,
+        `Somebody asked for an account on ${siteOf(config)} with this email address. You have one already, with the username ${rows[0].username}.`,
       ],
-      link: { label: 'Set a new password, if you forgot it', url: `${config.baseUrl}/password-reset` },
+      link: { label: 'Forgot your password? Set a new one', url: `${config.baseUrl}/password-reset` },
       advice: ['If it was not you, ignore this mail.'],
     }
   },

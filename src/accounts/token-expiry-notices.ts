@@ -64,7 +64,7 @@ export const tokenExpiryMail: MailKind<{ tokenId: string }> = {
         ['Expires', formatTime(token.expiresAt)],
         ['Last use', token.lastUsedAt === null ? 'never' : formatTime(token.lastUsedAt)],
       ],
-      link: { label: 'Make a new token', url: `${config.baseUrl}/settings/tokens` },
+      link: { label: 'Create a new token', url: `${config.baseUrl}/settings/tokens` },
       advice: ['If you no longer need it, there is nothing to do.'],
     }
   },

@@ -401,7 +401,7 @@ describe('SIGN_UP=open', () => {
     expect(bare((await signUp(email)).body, email)).toBe(bare((await signUp(other)).body, other))
     await sendMails(t)
     const mail = server.received.find(({ recipients }) => recipients.includes(email))
-    expect(mail?.text).toContain(`It has one already: ${username}.`)
+    expect(mail?.text).toContain(`You have one already, with the username ${username}.`)
     expect(mail?.token).toBe('')
   })
 

@@ -93,7 +93,7 @@ export const confirmationMail: MailKind<{ linkId: string }> = {
       to: personOf(rows[0]),
       subject: `Confirm access to ${siteOf(config)}`,
       paragraphs: [
-        `Somebody who is signed in as ${rows[0].username} on ${siteOf(config)} wants to do something sensitive. If it is you, open this link in the same browser.`,
+        `Somebody who is signed in as ${rows[0].username} on ${siteOf(config)} wants to make a change that you must confirm. If it is you, open this link in the same browser.`,
       ],
       link: {
         label: 'Confirm that it is you',

@@ -124,7 +124,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     for (const ask of refused) {
       await age()
       const page = await get(String((await ask()).headers.location))
-      expect(page.body).toContain('What you filled in was not sent, and cannot be kept')
+      expect(page.body).toContain('Nothing was sent. svc cannot keep what you filled in')
       const confirmed = await send('/settings/confirm-access', {
         return: hiddenIn(page, 'return'),
         form: hiddenIn(page, 'form'),

@@ -393,7 +393,7 @@ describe('a group that requires a second factor', () => {
     await rule('now')
     expect(await removeTotp(t.db, operator, person.id, 'off')).toBe('required')
     const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } })
-    expect(page.body).toContain(`A second factor is required by ${group.name}.`)
+    expect(page.body).toContain(`${group.name} requires a second factor.`)
     await rule('optional')
     expect(await removeTotp(t.db, operator, person.id, 'off')).toBe('removed')
   })

@@ -97,8 +97,8 @@ describe('/admin', () => {
     expect(rowOf('collect-garbage')).toContain('2 Jan 2026, 03:04 UTC')
     expect(rowOf('idle-job')).toMatch(/idle.*Never/)
     expect(rowOf('failing-job')).toMatch(/1 queued\s+1 failed\s+no route to &lt;host&gt;\s+Never/)
-    expect(body).toContain('The log of the server has the details')
-    expect(body).toMatch(/<dt>Last collection<\/dt><dd>(?:Never|<time)/)
+    expect(body).toContain('Find the reason in the log of the server')
+    expect(body).toMatch(/<dt>Last garbage collection<\/dt><dd>(?:Never|<time)/)
     expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
   })
 
@@ -114,7 +114,7 @@ describe('/admin', () => {
     const next = /href="(\/admin\/groups\?after=[^"]+)"/.exec(first.body)?.[1] ?? ''
     const second = await open(t, next, cookie)
     expect(second.body).toContain('51 repositories')
-    expect(second.body).toContain(`Administrators: ${account.username}`)
+    expect(second.body).toContain(`Admins: ${account.username}`)
     expect(first.body).not.toContain('51 repositories')
     const of = await open(t, '/admin/groups?group=zeta', cookie)
     expect(of.body).toContain('zeta/repo-00')
