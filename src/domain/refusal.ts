@@ -45,7 +45,7 @@ export interface RefusalBody {
 }
 
 interface RefusalOptions {
-  /** An HTTP status that differs from the usual one of the errcode: 413 or 507 for 8, and 403 or 404 for 16. */
+  /** An HTTP status that differs from the usual one of the errcode: 400 for 4, 413 or 507 for 8, and 403 or 404 for 16. */
   status?: number
   warning?: string
   details?: readonly string[]

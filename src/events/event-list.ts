@@ -1,5 +1,7 @@
 import type { Queryable } from '../database/database.ts'
+import { isTooSlow } from '../database/errors.ts'
 import type { ListPart } from '../domain/paging.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { isIdentityAction } from './actions.ts'
 import { type Event, eventColumns, eventJoins, isIdentityEvent, isRegistryEvent } from './event.ts'
 
@@ -73,7 +75,7 @@ const repeatedActions = `('deploy-token-created', 'deploy-token-revoked')`
 /**
  * Lists events of all kinds, the latest first. `after` is the key of one of them. `readerId` is the account that reads, for
  * the names of its own tokens. It orders by time, because the ids of former identity events and those of others
- * overlap.
+ * overlap. Throws errcode 4 when it takes too long.
  */
 export async function listEvents(
   db: Queryable,
@@ -90,7 +92,7 @@ export async function listEvents(
     const moment = `timestamptz 'epoch' + ${add(micros)}::bigint * interval '1 microsecond'`
     conditions.push(`(e.happened_at, e.id) < (${moment}, ${add(id)}::bigint)`)
   }
-  const { rows } = await db.query<ListedEvent>(
+  const listing = db.query<ListedEvent>(
     `select ${eventColumns({ reader: '$1::bigint' })},
             (extract(epoch from e.happened_at) * 1000000)::bigint || '-' || e.id as key
        from (select e.* from event e where ${conditions.join(' and ') || 'true'}
@@ -99,7 +101,14 @@ export async function listEvents(
       order by e.happened_at desc, e.id desc`,
     values,
   )
-  return rows
+  return (await listing.catch(explainTooSlow)).rows
+}
+
+/** Not every combination of conditions has an index. The same request would take as long again. */
+function explainTooSlow(error: unknown): never {
+  if (!isTooSlow(error)) throw error
+  const errmsg = 'this takes too long: narrow the filter, such as to a shorter time'
+  throw new Refusal(errcode.deadlineExceeded, errmsg, { status: 400, cause: error })
 }
 
 function* conditionsOf(filter: AuditFilter, add: (value: unknown) => string): Generator<string> {

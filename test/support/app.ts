@@ -52,12 +52,18 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
   }
 }
 
-/** A second process beside a test's app. Both have the same database and volume, but separate memory. */
-export function useAnotherProcess(t: TestApp): { readonly app: FastifyInstance } {
+/**
+ * A second process beside a test's app. Both have the same database and volume, but separate memory. `options` are those
+ * of its connections.
+ */
+export function useAnotherProcess(
+  t: TestApp,
+  options: pg.PoolConfig = {},
+): { readonly app: FastifyInstance } {
   let app: FastifyInstance
   let db: pg.Pool
   beforeAll(async () => {
-    db = new pg.Pool({ ...t.connection, pipeline: true })
+    db = new pg.Pool({ ...t.connection, pipeline: true, ...options })
     app = await buildApp({ config: t.config, db }, openLog('silent', new PassThrough()))
     await app.ready()
   })

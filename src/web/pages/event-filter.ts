@@ -5,6 +5,7 @@ import { findAccountByUsername } from '../../accounts/accounts.ts'
 import type { Queryable } from '../../database/database.ts'
 import { isCalendarDay } from '../../domain/calendar-day.ts'
 import { type ListPart, pageOf } from '../../domain/paging.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
 import { isPlainIp } from '../../domain/setting-formats.ts'
 import { type Area, actionsOf, areas, filterableActions } from '../../events/actions.ts'
 import { eventCsvHead, eventCsvLine } from '../../events/event-csv.ts'
@@ -88,16 +89,16 @@ export async function readEventPage(
     ]),
   ) as SentFilter
   const read = await readFilter(source, filter)
-  if (typeof read !== 'string' && format !== '') return sendExport(reply, source, read, format)
-  if (typeof read === 'string') void reply.code(400)
-  const { rows, next } =
-    typeof read === 'string'
-      ? { rows: [], next: null }
-      : await pageOf(
-          (part) => source.list(read, part),
-          { after: after || null, limit: eventsPerPage },
-          ({ key }) => key,
-        )
+  const part = { after: after || null, limit: format === '' ? eventsPerPage : eventsPerRead }
+  const found = typeof read === 'string' ? read : await readPart(source, read, part)
+  if (format !== '' && typeof read !== 'string' && typeof found !== 'string')
+    return sendExport(reply, format, {
+      first: found,
+      readOn: (next) => pageOf((more) => source.list(read, more), { ...part, after: next }, keyOf),
+      describe: source.describe,
+    })
+  if (typeof found === 'string') void reply.code(400)
+  const { rows, next } = typeof found === 'string' ? { rows: [], next: null } : found
   const [path] = request.url.split('?', 1) as [string]
   const query = (more: Record<string, string>) => `?${queryOf({ ...filter, ...more })}`
   const links = {
@@ -115,7 +116,7 @@ export async function readEventPage(
       actions: areas[area].actions.map((value) => ({ value, words: capitalize(describeAction(value)) })),
     })),
     means: means.map((value) => ({ value, words: meansWords[value] })),
-    problem: typeof read === 'string' ? read : null,
+    problem: typeof found === 'string' ? found : null,
     events: rows.map((event) => showEvent(event, links)),
     isContinued: after !== '',
     isFiltered: queryOf(filter) !== '',
@@ -175,37 +176,80 @@ function readTime(sent: string): Date | null | 'unreadable' {
   return isCalendarDay(day) && !Number.isNaN(moment.getTime()) ? moment : 'unreadable'
 }
 
-function sendExport(
-  reply: FastifyReply,
-  source: EventSource,
-  filter: AuditFilter,
-  format: string,
-): FastifyReply {
-  if (format !== 'csv' && format !== 'json') throw new PageError(400, 'An export is csv or json.')
-  void reply.header('content-disposition', `attachment; filename="events.${format}"`)
-  if (format === 'json') {
-    const lines = exportLines(source, filter, (event) => `${JSON.stringify(source.describe(event))}\n`)
-    // Send a stream: for strings Fastify appends a charset to the content type.
-    return reply.type('application/x-ndjson').send(Readable.from(lines))
-  }
-  const lines = exportLines(source, filter, (event) => eventCsvLine(source.describe(event)), eventCsvHead)
-  return reply.type('text/csv; charset=utf-8').send(Readable.from(lines))
-}
-
-async function* exportLines(
+/** Reads a part of the events. Returns a sentence when it takes too long. */
+async function readPart(
   { list }: EventSource,
   filter: AuditFilter,
-  toLine: (event: ListedEvent) => string,
-  head = '',
-): AsyncGenerator<Buffer> {
-  if (head !== '') yield Buffer.from(head)
-  let after: string | null = null
-  for (let count = 0; count < maxExported; count += eventsPerRead) {
-    const events: ListedEvent[] = await list(filter, { after, limit: eventsPerRead })
-    if (events.length > 0) yield Buffer.from(events.map(toLine).join(''))
-    if (events.length < eventsPerRead) return
-    after = events.at(-1)?.key ?? null
+  part: ListPart,
+): Promise<FoundEvents | string> {
+  try {
+    return await pageOf((more) => list(filter, more), part, keyOf)
+  } catch (error) {
+    if (error instanceof Refusal && error.errcode === errcode.deadlineExceeded) return error.sentence
+    throw error
   }
+}
+
+interface FoundEvents {
+  rows: ListedEvent[]
+  /** The key after which the next part begins. Null for the last part. */
+  next: string | null
+}
+
+const keyOf = ({ key }: ListedEvent): string => key
+
+/** What an export sends: its first part, and how it reads the others. */
+interface Export extends Pick<EventSource, 'describe'> {
+  first: FoundEvents
+  readOn: (next: string) => Promise<FoundEvents>
+}
+
+/** How the lines of an export are written. `end` is the last one when older events are missing. */
+interface ExportFormat {
+  type: string
+  head: string
+  line: (described: Record<string, unknown>) => string
+  end: string
+}
+
+const missing = `only the latest ${maxExported} events: narrow the filter, or use svc event list`
+const exportFormats: Record<'csv' | 'json', ExportFormat> = {
+  csv: {
+    type: 'text/csv; charset=utf-8',
+    head: eventCsvHead,
+    line: eventCsvLine,
+    end: eventCsvLine({ action: 'truncated', details: missing }),
+  },
+  json: {
+    type: 'application/x-ndjson',
+    head: '',
+    line: (described) => `${JSON.stringify(described)}\n`,
+    end: `${JSON.stringify({ truncated: true, details: missing })}\n`,
+  },
+}
+
+function sendExport(reply: FastifyReply, format: string, events: Export): FastifyReply {
+  if (format !== 'csv' && format !== 'json') throw new PageError(400, 'An export is csv or json.')
+  const written = exportFormats[format]
+  void reply.header('content-disposition', `attachment; filename="events.${format}"`)
+  // Send a stream: for strings Fastify appends a charset to the content type. It reads one part ahead, not sixteen.
+  return reply.type(written.type).send(Readable.from(exportLines(events, written), { highWaterMark: 1 }))
+}
+
+/** When a part cannot be read, the connection is aborted, so that nobody takes the file for a complete one. */
+async function* exportLines(
+  { first, readOn, describe }: Export,
+  { head, line, end }: ExportFormat,
+): AsyncGenerator<Buffer> {
+  let { rows, next } = first
+  let count = rows.length
+  yield Buffer.from(head + rows.map((event) => line(describe(event))).join(''))
+  while (next !== null && count < maxExported) {
+    ;({ rows, next } = await readOn(next))
+    count += rows.length
+    yield Buffer.from(rows.map((event) => line(describe(event))).join(''))
+  }
+  if (next !== null) yield Buffer.from(end)
 }
 
 /** Returns the fields that are not empty as a query. */
