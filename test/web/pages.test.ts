@@ -62,7 +62,7 @@ describe('GET /assets/…', () => {
       'cache-control': 'public, max-age=31536000, immutable',
       'x-content-type-options': 'nosniff',
     })
-    expect(response.rawPayload.length).toBeLessThan(32_000)
+    expect(response.rawPayload.length).toBeLessThan(30_000)
   })
 })
 
