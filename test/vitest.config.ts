@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { rareOptimization } from './support/rare-optimization.ts'
 import { skippedReporter } from './support/skipped-reporter.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -39,8 +40,8 @@ function fitsWithOthers(test: string): boolean {
   return loadsServer.test(test) || !runsPrograms.test(test)
 }
 
-/** Most functions run too rarely for what their optimization costs, and a larger heap is collected less often. */
-const flags = ['--interrupt-budget=1000000', '--max-semi-space-size=64']
+/** A larger heap is collected less often. */
+const flags = [rareOptimization, '--max-semi-space-size=64']
 
 export default defineConfig({
   root,

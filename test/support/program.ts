@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
+import { rareOptimization } from './rare-optimization.ts'
 
 /** The command in `bin` of package.json. It runs the build of `npm run build`. */
 export const program = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
@@ -93,7 +94,7 @@ export async function startServer(
 ): Promise<Server> {
   const port = environment['PORT'] ?? String(await freePort())
   const env = environmentOf({ PORT: port, ...environment })
-  const words = [...flags, command, 'serve']
+  const words = [rareOptimization, ...flags, command, 'serve']
   const child = spawn(process.execPath, words, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let printed = ''
   child.stdout.on('data', (text: Buffer) => {
