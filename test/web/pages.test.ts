@@ -108,7 +108,7 @@ describe('a request for a page with a method that it does not support', () => {
     ['DELETE', '/login', 'GET, HEAD, POST'],
     ['PUT', '/settings/tokens', 'GET, HEAD, POST'],
     ['GET', '/logout', 'POST'],
-    ['GET', '/settings/account/password', 'POST'],
+    ['GET', '/settings/account/verification', 'POST'],
     ['POST', '/', 'GET, HEAD'],
   ] as const)('refuses %s %s and says what it has', async (method, url, allow) => {
     const response = await t.app.inject({ method, url })
