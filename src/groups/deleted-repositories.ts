@@ -105,14 +105,23 @@ export async function listExpiredRepositories(db: Queryable): Promise<string[]> 
   return rows.map(({ id }) => id)
 }
 
-/** Removes a repository for good, unless it was restored at the last moment. */
-export async function purgeExpiredRepository(tx: pg.PoolClient, id: string): Promise<void> {
-  const { rows } = await tx.query<{ groupId: string }>(
-    'select deleted_from_id as "groupId" from repository where id = $1 and deleted_from_id is not null',
+/**
+ * Removes a repository for good. Returns its group and its path. Null when it was restored at the last moment, or removed
+ * before.
+ */
+export async function purgeExpiredRepository(
+  tx: pg.PoolClient,
+  id: string,
+): Promise<{ groupId: string; path: string } | null> {
+  const { rows } = await tx.query<{ groupId: string; path: string }>(
+    `select g.id as "groupId", g.name || '/' || r.name as path
+       from repository r join repository_group g on g.id = r.deleted_from_id where r.id = $1`,
     [id],
   )
-  if (!rows[0]) return
+  const [found] = rows
+  if (!found) return null
   // A restoration holds this lock alone, so the next statement sees what it has done.
-  await shareTenancy(tx, rows[0].groupId)
-  if ((await listExpiredRepositories(tx)).includes(id)) await purgeRepository(tx, id)
+  await shareTenancy(tx, found.groupId)
+  const isExpired = (await listExpiredRepositories(tx)).includes(id)
+  return isExpired && (await purgeRepository(tx, id)) ? found : null
 }

@@ -3,7 +3,7 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
 import { markDocumentsOutdated, renderOutdated } from '../documents/outdated.ts'
-import type { Principal } from '../domain/principal.ts'
+import { background, type Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { RegistryAction } from '../events/actions.ts'
 import { detailsOfChange, insertEvent } from '../events/events.ts'
@@ -155,14 +155,19 @@ export async function restoreRepository(
   })
 }
 
-/** Removes deleted repositories with their packages for good when their time to be restored is over. */
+/** Removes deleted repositories with their packages for good when their time to be restored is over. Writes the events. */
 export const removeExpiredRepositoriesJob: Job = {
   name: 'remove-expired-repositories',
   everySeconds: 3600,
   async run({ db }, _data, signal) {
     for (const id of await listExpiredRepositories(db)) {
       signal.throwIfAborted()
-      await retriedTransaction(db, (tx) => purgeExpiredRepository(tx, id))
+      await retriedTransaction(db, async (tx) => {
+        const purged = await purgeExpiredRepository(tx, id)
+        if (!purged) return
+        const place = { repositoryId: id, inGroupId: purged.groupId }
+        await note(tx, background, place, 'purge-repository', { path: purged.path })
+      })
     }
   },
 }
@@ -215,10 +220,8 @@ export async function deleteGroup(
       repositories.push(path)
       if (!withRepositories) continue
       await purgeRepository(tx, id)
-      if (!isDeleted) {
-        const place = { repositoryId: id, inGroupId: group.id }
-        await note(tx, by, place, 'delete-repository', { path })
-      }
+      const place = { repositoryId: id, inGroupId: group.id }
+      await note(tx, by, place, isDeleted ? 'purge-repository' : 'delete-repository', { path })
     }
     if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
     await purgeGroup(tx, group.id)

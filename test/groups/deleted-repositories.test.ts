@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { measureGroup } from '../../src/archives/tables/archives.ts'
 import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
+import { listGroupEvents } from '../../src/events/event-list.ts'
 import {
   accountReader,
   listAccessibleRepositories,
@@ -40,7 +41,7 @@ import {
 } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { countEvents } from '../support/event-rows.ts'
+import { countEvents, eventsOf } from '../support/event-rows.ts'
 import { ageDeletion, markClaimedByHand, markDeletedNow } from '../support/group-rows.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
@@ -241,6 +242,12 @@ describe('a deleted repository', () => {
     expect(await countRows(t.db, 'package', { repositoryId: recent.repository.id })).toBe(1)
     await addRepository(t, operator, { groupId: old.group.id, name: old.name, visibility: 'private' })
     await recent.restore()
+    await removeExpired()
+    const events = await eventsOf(t.db, { action: 'purge-repository' }, ['repositoryId', 'via', 'details'])
+    const { id: repositoryId, path } = old.repository
+    expect(events).toEqual([{ repositoryId, via: null, details: { path } }])
+    const [ofGroup] = await listGroupEvents(t.db, old.group.id, { actions: ['purge-repository'] }, part, null)
+    expect(ofGroup).toMatchObject({ repositoryPath: path, actor: null })
   })
 
   it('stays when it is restored at the last moment, while its removal waits', async () => {
@@ -269,6 +276,8 @@ describe('a deleted repository', () => {
     expect(await deleteGroup(t.db, operator, group, options)).toEqual({ isDeleted: true, repositories })
     expect(await findGroup(t.db, group.name)).toBeNull()
     expect(await countRows(t.db, 'package', { repositoryId: repository.id })).toBe(0)
+    const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'via'])
+    expect(events.at(-1)).toEqual({ action: 'purge-repository', via: 'command' })
   })
 })
 
