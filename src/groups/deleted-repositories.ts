@@ -16,7 +16,7 @@ const isRestorable = `deleted_at > now() - interval '${restorableDays} days'`
 
 /**
  * Deletes a repository, so that it can be restored. Its upstreams end as removed ones do: nothing asks them any more.
- * Waits for publications. Returns false when it was deleted before.
+ * The tokens of its trusted publishers end for good. Waits for publications. Returns false when it was deleted before.
  */
 export async function hideRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
   const groupId = await findGroupId(tx, id)
@@ -42,6 +42,8 @@ export async function hideRepository(tx: pg.PoolClient, id: string): Promise<boo
        from hidden where r.id = hidden.id`,
     [id],
   )
+  // A statement of its own, which sees what an exchange has stored for which the statement before has waited.
+  await tx.query('delete from publisher_token where repository_id = $1', [id])
   return rowCount === 1
 }
 

@@ -26,7 +26,8 @@ export interface PinnedPublisher {
 
 /**
  * Pins the ids of the project at the publishers that have none yet. Returns the ids of the publishers whose pinned ids are the
- * given ones, in their order. It locks their rows, so of two first exchanges only one pins.
+ * given ones, in their order. It locks their rows, so of two first exchanges only one pins, and that of the repository, so that a
+ * deletion of it waits.
  */
 export async function pinPublishers(
   tx: pg.PoolClient,
@@ -38,8 +39,9 @@ export async function pinPublishers(
              select p.id, g.pins, p.last_exchange ->> 'outcome' is distinct from 'issued' and p.pins = '{}' as is_first
                from jsonb_to_recordset($1) as g (id bigint, pins jsonb)
                join trusted_publisher p on p.id = g.id
+               join repository r on r.id = p.repository_id and r.group_id is not null
               where p.removed_at is null and p.pins <@ g.pins
-              order by p.id for no key update of p
+              order by p.id for no key update of p for key share of r
            )
            update trusted_publisher p set pins = given.pins
              from given where p.id = given.id

@@ -186,13 +186,15 @@ export async function findPublishersOfIssuer(
   return { ...found, publishers: found.publishers.map((one) => ({ ...one, id: String(one.id) })) }
 }
 
-/** Finds the pinned ids of publishers that were not removed. */
+/** Finds the pinned ids of publishers that were removed neither themselves nor with their repository. */
 export async function findPins(
   db: Queryable,
   ids: readonly string[],
 ): Promise<Map<string, Record<string, string>>> {
   const { rows } = await db.query<{ id: string; pins: Record<string, string> }>(
-    'select id, pins from trusted_publisher where id = any($1) and removed_at is null',
+    `select p.id, p.pins from trusted_publisher p
+       join repository r on r.id = p.repository_id and r.group_id is not null
+      where p.id = any($1) and p.removed_at is null`,
     [ids],
   )
   return new Map(rows.map(({ id, pins }) => [id, pins]))

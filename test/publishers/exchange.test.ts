@@ -3,7 +3,7 @@ import { exportSPKI } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
-import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
+import { deleteRepository, restoreRepository } from '../../src/groups/group-lifecycle.ts'
 import { removePublisher } from '../../src/publishers/trusted-publishers.ts'
 import { aName, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -315,6 +315,24 @@ describe('POST /oauth2/token with an identity token', () => {
       expect((await pullWith(t, one.repository, access_token)).statusCode).toBe(401)
       expect((await pushWith(t, one.repository, access_token)).statusCode).toBe(401)
     }
+  })
+
+  it('ends a token with its repository for good, also one whose exchange races with the deletion', async () => {
+    const { exchange, repository } = await aTrustedRepository(t, ci)
+    const [, name = ''] = repository.path.split('/')
+    const group = await repositoryGroup(repository)
+    const { access_token } = (await exchange(await ci.sign(jobClaims))).json()
+    const tokens = await Promise.all(Array.from({ length: 5 }, () => ci.sign(jobClaims)))
+    const [, ...raced] = await Promise.all([
+      deleteRepository(t.db, operator, repository),
+      ...tokens.map((token) => exchange(token)),
+    ])
+    for (const response of raced) expect([200, 400]).toContain(response.statusCode)
+    expect(await countTokens(t.db, repository)).toBe(0)
+    await restoreRepository(t.db, operator, group, name)
+    for (const token of [access_token, ...raced.map((response) => response.json().access_token ?? 'svct_x')])
+      expect((await pullWith(t, repository, token)).statusCode).toBe(401)
+    expect((await exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
   })
 
   it('reads the keys of an issuer once, and again for a new key at most once a minute', async () => {
