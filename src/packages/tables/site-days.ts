@@ -7,7 +7,7 @@ export interface SiteDay {
   day: string
   signIns: number
   pushes: number
-  /** The downloads of published versions. */
+  /** The downloads of published versions that clients reported, and the archives of packages of upstreams that were sent. */
   pulls: number
   /** The bytes of the stored archives at the end of the day. Null when nobody counted them on that day. */
   archiveBytes: number | null
@@ -35,7 +35,12 @@ export async function countSiteDays(db: Queryable): Promise<void> {
          where happened_at >= due.day::timestamp at time zone 'utc'
            and happened_at < (due.day + 1)::timestamp at time zone 'utc') happened
       cross join lateral (
-        select coalesce(sum(count), 0) as pulls from package_download_day where day = due.day) downloaded
+        select (select coalesce(sum(count), 0) from package_download_day where day = due.day)
+             + (select coalesce(sum(r.count), 0) from recorded_download r
+                 where r.day = due.day
+                   and exists (select from mirrored_package m where m.repository_id = r.repository_id and m.name = r.package)
+                   and not exists (select from package p where p.repository_id = r.repository_id and p.name = r.package)
+               ) as pulls) downloaded
      on conflict (day) do update
        set sign_ins = excluded.sign_ins, pushes = excluded.pushes, pulls = excluded.pulls,
            archive_bytes = coalesce(excluded.archive_bytes, s.archive_bytes)`,
