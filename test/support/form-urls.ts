@@ -19,5 +19,5 @@ export async function listForms(app: FastifyInstance, cookie: string): Promise<s
     })
     if (String(headers.allow).includes('POST')) found.add(url)
   }
-  return [...found].filter((url) => !/^\/(?:api|oauth2)(?:\/|$)/.test(url))
+  return [...found].filter((url) => !/^\/(?:access|api|oauth2)(?:\/|$)/.test(url))
 }

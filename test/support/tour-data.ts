@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type pg from 'pg'
 import { insertInvitation } from '../../src/accounts/invitations.ts'
 import type { JsonObject } from '../../src/composer/manifest-json.ts'
+import { readConfig } from '../../src/config.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
@@ -10,6 +11,7 @@ import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 import { countSiteDays } from '../../src/packages/tables/site-days.ts'
 import { findStage } from '../../src/packages/tables/staged-versions.ts'
+import { addPublisher, noteRefusal } from '../../src/publishers/trusted-publishers.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
@@ -102,6 +104,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     (name, version, body) => push('acme/php', name, version, body, 'stage'),
     baseUrl,
   )
+  await addPublishers(db, repository)
   await age(db)
   await addUpstream(db, repository.id, bob.id)
   const logo = await readFile('views/demo-logo.png')
@@ -282,6 +285,36 @@ async function age(db: pg.Pool): Promise<void> {
   await db.query(
     `update package set abandoned_at = now(), replacement = 'acme/billing' where name = 'acme/mailer'`,
   )
+}
+
+/** Adds a job that stages, and one that publishes and whose last exchange was refused. */
+async function addPublishers(db: pg.Pool, repository: { id: string }): Promise<void> {
+  const about = { repositoryId: repository.id, by: operator }
+  const context = { config: readConfig({}), db }
+  const packages = ['acme/billing']
+  await addPublisher(context, about, { provider: 'gitlab', project: 'acme/tools/cli', right: 'stage' })
+  const id = await addPublisher(context, about, {
+    provider: 'github',
+    project: 'acme/billing',
+    workflow: 'release.yml',
+    environment: 'production',
+    claims: [{ name: 'ref', value: 'refs/tags/*' }],
+    packages,
+    right: 'publish',
+  })
+  const run = {
+    provider: 'github',
+    project: 'acme/billing',
+    workflow: 'release.yml',
+    ref: 'refs/heads/main',
+    commit: '9fceb02d0ae598e95dc970b74767f19372d61af8',
+    url: 'https://github.com/acme/billing/actions/runs/1',
+  }
+  const differs = [
+    { claim: 'ref', expected: 'refs/tags/*', given: 'refs/heads/main' },
+    { claim: 'environment', expected: 'production', given: null },
+  ]
+  await noteRefusal(db, operator, repository.id, [{ id, exchange: { differs, run } }])
 }
 
 async function addUpstream(db: pg.Pool, repositoryId: string, requesterId: string): Promise<void> {

@@ -140,7 +140,7 @@ const twins: Record<Act, Twin> = {
   trustPublisher: {
     kind: 'opens',
     api: ['POST', `${R}/trusted-publishers`, {}],
-    page: null,
+    page: ['POST', '/{group}/{name}/-/trusted-publishers/new'],
     command: 'trusted-publisher add',
   },
   removeUpstream: {

@@ -28,7 +28,7 @@ import { anApplication, anAuthorization, pixel } from '../../support/oauth-actor
 import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
 import { latestId } from '../../support/rows.ts'
-import { aConfirmationLink } from '../../support/session-rows.ts'
+import { aConfirmationLink, setProofAges } from '../../support/session-rows.ts'
 import { raiseAlarm, upstreamsHere, useUpstream } from '../../support/upstream.ts'
 import { aContestedName, anUpstreamDocument, setPosition, upstreamRows } from '../../support/upstream-rows.ts'
 
@@ -101,6 +101,16 @@ async function aPackage({ repository }: Person): Promise<string> {
   await (await aPublisher(t, { repository })).push('1.0.0')
   return `/${repository.path}/packages/acme/lib/-`
 }
+
+/** Stages acme/lib 1.0.0 for a person with a second factor. Returns the URL of its page. */
+async function aStage(person: Person): Promise<string> {
+  await aFactor(person)
+  await setProofAges(t.db, '1 minute')
+  const { id } = (await (await aPublisher(t, person)).stage('1.0.0')).json() as { id: string }
+  return `${person.ofRepository}/stages/${id}`
+}
+
+const trusted = { provider: 'github', project: 'acme/lib', workflow: 'release.yml' }
 
 async function anUpload({ sendFile, ofRepository }: Person): Promise<string> {
   const file = aPackageZip('acme/lib', { version: '1.0.0' })
@@ -238,6 +248,27 @@ const forms: Record<string, Case[] | string> = {
         person.send(await anUpload(person), { act: 'discard' }),
       ),
     ],
+    'stages/:id/release': [
+      leavesNotice('acme/lib 1.0.0 is released', async (person) =>
+        person.send(`${await aStage(person)}/release`),
+      ),
+    ],
+    'stages/:id/reject': [
+      leavesNotice('acme/lib 1.0.0 is rejected', async (person) =>
+        person.send(`${await aStage(person)}/reject`),
+      ),
+    ],
+    'trusted-publishers/new': [
+      leavesNotice('The trusted publisher was added', ({ send, ofRepository }) =>
+        send(`${ofRepository}/trusted-publishers/new`, trusted),
+      ),
+    ],
+    'trusted-publishers/remove': [
+      leavesNotice('The trusted publisher was removed', async ({ send, ofRepository }) => {
+        await send(`${ofRepository}/trusted-publishers/new`, trusted)
+        return send(`${ofRepository}/trusted-publishers/remove`, { id: await newest('trusted_publisher') })
+      }),
+    ],
     ...below('upstreams/', {
       new: [
         leavesNotice('The upstream public was added', ({ send, ofRepository }) =>
@@ -351,6 +382,8 @@ const forms: Record<string, Case[] | string> = {
     'versions/restore': versions('restore', 'restored', ['delete']),
     'versions/quarantine': versions('quarantine', 'is quarantined'),
     'versions/release': versions('release', 'no longer quarantined', ['quarantine']),
+    'versions/review': versions('review', 'are reviewed'),
+    'versions/end-review': versions('end-review', 'no longer reviewed', ['review']),
   }),
   '/invitations': [
     leavesNotice('You are now in', async (person) => {

@@ -48,6 +48,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/deploy-tokens/new',
     '/:group/:name/-/deploy-tokens',
     '/:group/:name/-/deploy-tokens/new',
+    '/:group/:name/-/trusted-publishers/new',
   ],
   own: [
     '/settings/account/password',
@@ -71,6 +72,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/members/remove',
     '/:group/-/restore',
     '/:group/:name/-/deploy-tokens/revoke',
+    '/:group/:name/-/trusted-publishers/remove',
     '/:group/:name/-/members',
     '/:group/:name/-/members/new',
     '/:group/:name/-/members/remove',
