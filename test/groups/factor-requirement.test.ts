@@ -7,7 +7,7 @@ import { verifyEmail } from '../support/account-rows.ts'
 import { aGroup, aGroupMember, aMember, aName, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPersonWithTotp, enrol } from '../support/factor-actors.ts'
-import { moveGrace } from '../support/group-rows.ts'
+import { isFactorDue, moveGrace, setFactorAsBefore } from '../support/group-rows.ts'
 import { makeJobsDue } from '../support/job-rows.ts'
 import { sendMails, useMailServer } from '../support/mail-server.ts'
 import { dropRows } from '../support/rows.ts'
@@ -87,6 +87,21 @@ describe('a second factor that a group requires after a grace period', () => {
     await requireFactorOfMembers(t.db, operator, other, { isRequired: true, graceDays: 14 })
     await requireFactorOfMembers(t.db, operator, other, { isRequired: false })
     expect(await mailsOf()).toEqual([])
+  })
+
+  it('that the previous release left behind during an upgrade ends with the next change', async () => {
+    const group = await aGroup(t.db)
+    const other = await aGroup(t.db)
+    for (const one of [group, other]) {
+      await requireFactorOfMembers(t.db, operator, one, { isRequired: true, graceDays: 14 })
+      await setFactorAsBefore(t.db, one, false)
+      expect(await isFactorDue(t.db, one)).toBe(false)
+    }
+    await setFactorAsBefore(t.db, other, true)
+    for (const one of [group, other]) {
+      await requireFactorOfMembers(t.db, operator, one, { isRequired: true, graceDays: 0 })
+      expect(await isFactorDue(t.db, one)).toBe(true)
+    }
   })
 })
 

@@ -45,6 +45,23 @@ export async function requireSecondFactor(db: Queryable, group: Id): Promise<voi
   await db.query('update repository_group set requires_second_factor = true where id = $1', [group.id])
 }
 
+/** Changes whether a group requires a second factor, as a release does that knows no grace periods. */
+export async function setFactorAsBefore(db: Queryable, group: Id, isRequired: boolean): Promise<void> {
+  await db.query('update repository_group set requires_second_factor = $2 where id = $1', [
+    group.id,
+    isRequired,
+  ])
+}
+
+/** Returns whether a group requires a second factor now. */
+export async function isFactorDue(db: Queryable, group: Id): Promise<boolean> {
+  const { rows } = await db.query<{ isDue: boolean }>(
+    'select is_factor_due(requires_second_factor, second_factor_from) as "isDue" from repository_group where id = $1',
+    [group.id],
+  )
+  return rows[0]?.isDue === true
+}
+
 /** Adds this many repositories to the group of a repository, with the account as a guest. */
 export async function addRepositories(db: Queryable, { id }: Id, count: number, guest: Id): Promise<void> {
   await db.query(
