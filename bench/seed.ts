@@ -106,6 +106,7 @@ export async function growPackage(
         metadata: aManifest(name),
         sha256,
         uploaderId: null,
+        run: null,
         deployTokenId: null,
       })
     }

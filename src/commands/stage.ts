@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander'
 import type pg from 'pg'
 import { operator } from '../domain/principal.ts'
+import { describeRun } from '../domain/publisher.ts'
 import { findRepository } from '../groups/repositories.ts'
 import { describeStaged } from '../packages/stages/describe.ts'
 import { rejectStage, releaseStage } from '../packages/stages/release.ts'
@@ -108,7 +109,10 @@ function withStage<T>(
 }
 
 function stagerOf({ stager, deployToken, by }: Stage): string {
-  return stager ?? deployToken ?? (by.via === 'command' ? 'command line' : 'a token')
+  const run = by.token?.run
+  return (
+    (run && describeRun(run)) ?? stager ?? deployToken ?? (by.via === 'command' ? 'command line' : 'a token')
+  )
 }
 
 function describeStage(stage: Stage, path: string, baseUrl: string) {

@@ -21,6 +21,46 @@ export interface PublisherRun {
   url: string | null
 }
 
+/** The names of CIs, by the providers of publishers. */
+const ciNames: Readonly<Record<string, string>> = {
+  github: 'GitHub Actions',
+  gitlab: 'GitLab CI',
+  forgejo: 'Forgejo Actions',
+}
+
+/** A part of a description of a CI job. */
+export interface RunPart {
+  text: string
+  /** The page of it at the CI's site. Null when it is not known. */
+  url: string | null
+}
+
+/** Describes a CI job in parts, such as `GitHub Actions: acme/lib`, `release.yml`, `v1.2.3`, `commit abc1234` and `run`. */
+export function partsOfRun(run: PublisherRun): RunPart[] {
+  const { provider, project, workflow, ref, commit, url } = run
+  // The pages of a run and of a commit have the page of their project in front.
+  const [, site = null, folder = ''] = /^(.+?)(\/-)?\/(?:actions\/runs|pipelines)\/\d+$/.exec(url ?? '') ?? []
+  const isCommit = /^[\da-f]{7,64}$/i.test(commit ?? '')
+  const parts = [
+    { text: [ciNames[provider] ?? 'CI', project ?? ''].filter((text) => text !== '').join(': '), url: site },
+    { text: workflow, url: null },
+    { text: ref?.replace(/^refs\/(?:tags|heads)\//, '') ?? null, url: null },
+    {
+      text: commit === null ? null : `commit ${isCommit ? commit.slice(0, 7) : commit}`,
+      url: site !== null && isCommit ? `${site}${folder}/commit/${commit}` : null,
+    },
+    { text: url === null ? null : 'run', url },
+  ]
+  return parts.filter((part): part is RunPart => part.text !== null)
+}
+
+/** Describes a CI job in one line. */
+export function describeRun(run: PublisherRun): string {
+  return partsOfRun({ ...run, url: null })
+    .map(({ text }) => text)
+    .join(', ')
+}
+
 /** Returns whether one of the rights is, or contains, the needed one for a package. A null name is any package. */
 export function coversPackage(
   rights: readonly PublisherRight[],

@@ -1,5 +1,6 @@
 import { formatTime } from '../domain/formats.ts'
 import { shortenText } from '../domain/plain-text.ts'
+import { describeRun, type PublisherRun } from '../domain/publisher.ts'
 import { identityWords, isIdentityAction, registryWords } from './actions.ts'
 import type { Event } from './event.ts'
 
@@ -180,6 +181,7 @@ function describeMore(details: Details): string {
     title,
     reason,
     alarm && `the alarm was: ${alarm}`,
+    isRecord(others['run']) && describeRun(others['run'] as unknown as PublisherRun),
   ]
     .filter((part) => typeof part === 'string' && part !== '')
     .join(', ')

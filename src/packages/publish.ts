@@ -150,7 +150,8 @@ async function stageVersion(tx: pg.PoolClient, publication: Publication): Promis
   await expireStages(tx, 1, { repositoryId, packageName, normalized: version.normalized })
   await insertArchive(tx, archive)
   const stage = await insertStage(tx, publication)
-  const details = { stage: stage.id, sha256: archive.sha256, size: archive.size }
+  const run = by.token?.run
+  const details = { stage: stage.id, ...(run && { run }), sha256: archive.sha256, size: archive.size }
   await insertEvent(tx, by, {
     action: 'stage',
     repositoryId,
@@ -172,6 +173,7 @@ export async function addVersion(
 ): Promise<'published' | 'repeated'> {
   const { repositoryId, packageName, version, metadata, readme, archive, by, baseUrl } = publication
   const uploader = stage?.by ?? by
+  const run = uploader.token?.run ?? null
   await refuseMirroredVendor(tx, repositoryId, packageName)
   const held = await claimPackage(tx, repositoryId, packageName)
   await insertArchive(tx, archive)
@@ -182,6 +184,7 @@ export async function addVersion(
     sha256: archive.sha256,
     uploaderId: uploader.accountId,
     deployTokenId: uploader.token?.kind === 'deploy' ? uploader.token.tokenId : null,
+    run,
     publishedAt: publication.publishedAt ?? null,
   })
   if (versionId === null) {
@@ -200,7 +203,12 @@ export async function addVersion(
     await noteListingChange(tx, held.repositoryId)
   }
 
-  const details = { ...(stage && { stage: stage.id }), sha256: archive.sha256, size: archive.size }
+  const details = {
+    ...(stage && { stage: stage.id }),
+    ...(run && { run }),
+    sha256: archive.sha256,
+    size: archive.size,
+  }
   const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
   await insertEvent(tx, by, event)
   return 'published'

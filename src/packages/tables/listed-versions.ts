@@ -3,10 +3,10 @@ import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { asCount } from './downloads.ts'
-import { deployTokenName, uploaderName } from './versions.ts'
+import { publisherColumns, type VersionPublisher } from './versions.ts'
 
 /** A version, for the API and the pages. */
-export interface ListedVersion {
+export interface ListedVersion extends VersionPublisher {
   id: string
   version: string
   /** The version in Composer's terms. It is `dev-<version>` if Composer cannot parse the version. */
@@ -20,10 +20,6 @@ export interface ListedVersion {
   sha1: string
   /** The size of the archive in bytes. */
   size: number
-  /** The username of the publisher, or `deleted account`. Null when no account published the version. */
-  uploader: string | null
-  /** The name of the deploy token that published the version. Null when no deploy token did. */
-  deployToken: string | null
   downloads: number
   publishedAt: Date
   deletedAt: Date | null
@@ -41,7 +37,7 @@ export interface DescribedVersion extends ListedVersion {
 }
 
 const columns = `v.id, v.version, v.composer, v.normalized, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
-  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${uploaderName} as uploader, ${deployTokenName} as "deployToken", v.published_at as "publishedAt",
+  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${publisherColumns}, v.published_at as "publishedAt",
   v.deleted_at as "deletedAt", v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt",
   v.quarantine_reason as "quarantineReason",
   ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`

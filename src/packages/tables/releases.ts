@@ -1,20 +1,18 @@
 import type { Queryable } from '../../database/database.ts'
-import { uploaderName } from './versions.ts'
+import { publisherColumns, type VersionPublisher } from './versions.ts'
 
 /** A version in a feed. */
-export interface Release {
+export interface Release extends VersionPublisher {
   /** The id of the version. */
   id: string
   packageName: string
   description: string
   version: string
   publishedAt: Date
-  /** The username of the publisher, or `deleted account`. Null when no account published the version. */
-  uploader: string | null
 }
 
 const columns = `v.id, p.name as "packageName", p.description, v.version, v.published_at as "publishedAt",
-  ${uploaderName} as uploader`
+  ${publisherColumns}`
 
 /** How many of the latest events of a repository the feed reads. */
 const maxEvents = 200
@@ -80,7 +78,7 @@ export async function listReleasesOf(
   const { rows } = await db.query<Release | { id: null }>(
     `select ${columns}
        from package p
-       left join lateral (select id, version, published_at, uploader_id from package_version
+       left join lateral (select id, version, published_at, uploader_id, deploy_token_id, publisher_run from package_version
                            where package_id = p.id and is_listed
                            order by published_at desc, id desc limit $3) v on true
       where p.repository_id = $1 and p.name = $2

@@ -4,6 +4,7 @@ import { collectionLock } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import type { Queryable } from '../../database/database.ts'
+import type { PublisherRun } from '../../domain/publisher.ts'
 import type { WithAccess } from '../../groups/access.ts'
 import { forEachRequest, oneRow } from '../../groups/for-each-request.ts'
 import type { WantedDownload } from '../../upstreams/tables/mirrored-archives.ts'
@@ -27,11 +28,24 @@ export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: A
  * SQL for the username of the publisher of a version `v`. It is `deleted account` when the account was deleted. Null
  * when no account published the version.
  */
-export const uploaderName = `case when v.uploader_id is not null
+const uploaderName = `case when v.uploader_id is not null
   then coalesce((select username from account where id = v.uploader_id), 'deleted account') end`
 
 /** SQL for the name of the deploy token that published a version `v`. Null when no deploy token published it. */
-export const deployTokenName = '(select name from deploy_token where id = v.deploy_token_id)'
+const deployTokenName = '(select name from deploy_token where id = v.deploy_token_id)'
+
+/** Who published a version. All are null when a command did, such as an import. */
+export interface VersionPublisher {
+  /** The username, or `deleted account`. Null when no account published the version. */
+  uploader: string | null
+  /** The name of the deploy token that published it. Null when no deploy token did. */
+  deployToken: string | null
+  /** The CI job whose token of a trusted publisher published it. Null when none did. */
+  run: PublisherRun | null
+}
+
+/** SQL for the columns of `VersionPublisher` of a version `v`. */
+export const publisherColumns = `${uploaderName} as uploader, ${deployTokenName} as "deployToken", v.publisher_run as run`
 
 /** A version to insert. */
 export interface NewVersion {
@@ -41,6 +55,8 @@ export interface NewVersion {
   sha256: string
   uploaderId: string | null
   deployTokenId: string | null
+  /** The CI job of a trusted publisher. Null for any other token. */
+  run: PublisherRun | null
   /** The time of publication. Null for now. */
   publishedAt?: Date | null
 }
@@ -49,13 +65,13 @@ export interface NewVersion {
  * Inserts a version and returns its id. Null when the version exists, or another version that is equal for Composer.
  */
 export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promise<string | null> {
-  const { packageId, version, metadata, sha256, uploaderId, deployTokenId, publishedAt = null } = fresh
+  const { packageId, version, metadata, sha256, uploaderId, deployTokenId, run, publishedAt = null } = fresh
   const { rows } = await tx.query<{ id: string }>({
     name: 'insert-version',
     text: `insert into package_version
              (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id, published_at,
-              deploy_token_id)
-           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, coalesce($10::timestamptz, now()), $11)
+              deploy_token_id, publisher_run)
+           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, coalesce($10::timestamptz, now()), $11, $12)
            on conflict (package_id, normalized) do nothing
            returning id`,
     values: [
@@ -70,6 +86,7 @@ export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promi
       uploaderId,
       publishedAt,
       deployTokenId,
+      run && JSON.stringify(run),
     ],
   })
   return rows[0]?.id ?? null

@@ -3,6 +3,7 @@ import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import type { VersionChange } from '../../packages/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../../packages/lifecycle/deletion.ts'
+import { describePublisher } from '../../packages/published-by.ts'
 import { listDailyDownloads, listMonthlyDownloads } from '../../packages/tables/downloads.ts'
 import { findPackage } from '../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../packages/tables/listed-versions.ts'
@@ -27,6 +28,30 @@ export const versionUrl = `${packageUrl}/:version`
 export const VersionPath = PackagePath.extend({
   version: z.string().meta({ description: 'Semantic Version', example: '1.0.0' }),
 })
+
+const OfPublisher = z.string().nullable().optional()
+const PublishedBy = z
+  .object({
+    type: z.enum(['account', 'token', 'publisher']).meta({
+      description:
+        '`account`: a person, in the browser or with a token; `token`: a deploy token; `publisher`: a CI job of a trusted publisher. The other members are those of the type',
+    }),
+    username: z.string().optional().meta({
+      description: 'Of an account; "deleted account" once the account is gone',
+      example: 'alice',
+    }),
+    name: z.string().optional().meta({ description: 'Name of the deploy token', example: 'build server' }),
+    provider: z.string().optional().meta({ description: 'Provider of the publisher', example: 'github' }),
+    project: OfPublisher.meta({ description: 'Project of the job', example: 'acme/lib' }),
+    workflow: OfPublisher.meta({ description: 'File of the workflow', example: 'release.yml' }),
+    ref: OfPublisher.meta({ description: 'Branch or tag', example: 'refs/tags/v1.0.0' }),
+    commit: OfPublisher.meta({ description: 'Commit', example: '9fceb02d0ae598e95dc970b74767f19372d61af8' }),
+    run_url: OfPublisher.meta({
+      description: 'Page of the run; null when the issuer does not say',
+      example: 'https://github.com/acme/lib/actions/runs/1',
+    }),
+  })
+  .meta({ id: 'PublishedBy' })
 
 const versionMembers = {
   version: z.string().meta({ description: 'Semantic Version', example: '1.0.0' }),
@@ -54,6 +79,10 @@ const versionMembers = {
   deploy_token: z.string().nullable().meta({
     description: 'Name of the deploy token that published it; null for anything else',
     example: 'build server',
+  }),
+  published_by: PublishedBy.nullable().meta({
+    description:
+      'Who published it; of a released stage, who staged it. Null for a command, such as an import',
   }),
   downloads: z.int().meta({ description: 'All downloads of the version', example: 123 }),
   published_at: Moment.meta({ description: 'When it was published' }),
@@ -223,6 +252,7 @@ function formatVersion(
     url: distUrl(registryUrl(baseUrl, path), packageName, listed.version, listed.sha256),
     uploader: listed.uploader,
     deploy_token: listed.deployToken,
+    published_by: describePublisher(listed),
     downloads: listed.downloads,
     published_at: listed.publishedAt.toISOString(),
     deleted_at: listed.deletedAt?.toISOString() ?? null,

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { cleanLine } from '../../domain/plain-text.ts'
+import { describeRun } from '../../domain/publisher.ts'
 import { findAccess } from '../../groups/access.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import { listReleases, listReleasesOf, type Release } from '../../packages/tables/releases.ts'
@@ -84,7 +85,7 @@ function renderFeed({ id, path, createdAt, baseUrl, packageName, releases }: Fee
 <title>${escapeXml(`${release.packageName} ${release.version}`)}</title>
 <updated>${release.publishedAt.toISOString()}</updated>
 <link rel="alternate" type="text/html" href="${escapeXml(`${baseUrl}/${path}/packages/${release.packageName}?version=${encodeURIComponent(release.version)}`)}"/>
-<author><name>${escapeXml(release.uploader ?? path)}</name></author>
+${authorOf(release, path)}
 <summary>${escapeXml(release.description)}</summary>
 </entry>
 `,
@@ -99,6 +100,13 @@ function renderFeed({ id, path, createdAt, baseUrl, packageName, releases }: Fee
 <link rel="alternate" type="text/html" href="${escapeXml(page)}"/>
 ${entries.join('')}</feed>
 `
+}
+
+/** Renders who published a release. It is the repository when nobody is known. `path` is that of the repository. */
+function authorOf({ uploader, deployToken, run }: Release, path: string): string {
+  const name = uploader ?? (run && describeRun(run)) ?? deployToken ?? path
+  const uri = run?.url ? `<uri>${escapeXml(run.url)}</uri>` : ''
+  return `<author><name>${escapeXml(name)}</name>${uri}</author>`
 }
 
 /** Escapes a text for XML. Removes the characters that XML 1.0 does not allow. */

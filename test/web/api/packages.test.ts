@@ -176,6 +176,7 @@ describe('GET …/packages/<vendor>/<package>', () => {
       url: `http://svc.test${path}dist/acme/lib/1.10.0/${sha256}.zip`,
       uploader: account.username,
       deploy_token: null,
+      published_by: { type: 'account', username: account.username },
       downloads: 0,
       published_at: expect.any(String),
       deleted_at: null,
@@ -208,7 +209,12 @@ describe('GET …/packages/<vendor>/<package>', () => {
         })
       ).json()
     expect((await get(lib)).versions).toMatchObject([
-      { version: '1.1.0', uploader: null, deploy_token: 'build server' },
+      {
+        version: '1.1.0',
+        uploader: null,
+        deploy_token: 'build server',
+        published_by: { type: 'token', name: 'build server' },
+      },
       { version: '1.0.0', uploader: 'deleted account', deploy_token: null },
     ])
     const events = await get('/events')
