@@ -1,5 +1,5 @@
--- Trigger function: writes events about the registration and changes of an application. It also writes them for
--- applications that a migration adds. The details have the changed values and, under "from", the former ones, except
+-- Trigger function: writes events about the registration, the changes and the deletion of an application. It also writes
+-- them for what a migration does. The details have the changed values and, under "from", the former ones, except
 -- those of a logo, which may be large.
 create or replace function note_application_event() returns trigger language plpgsql as $$
 declare
@@ -9,6 +9,11 @@ begin
   if tg_op = 'INSERT' then
     perform note_identity_event('application-registered', null, new.id,
                                 jsonb_build_object('name', new.name, 'status', new.status));
+    return null;
+  end if;
+  if tg_op = 'DELETE' then
+    perform note_identity_event('application-deleted', null, old.id,
+                                jsonb_build_object('name', old.name, 'client_id', old.client_id));
     return null;
   end if;
   if new.status <> old.status then

@@ -48,6 +48,7 @@ export const identityWords = {
   'application-suspended': 'Application suspended',
   'application-declined': 'Application declined',
   'application-changed': 'Application changed',
+  'application-deleted': 'Application deleted',
   'application-secret-rotated': 'Client secret rotated',
 } as const
 
@@ -247,6 +248,7 @@ export const areas = {
       'application-suspended',
       'application-declined',
       'application-changed',
+      'application-deleted',
       'application-secret-rotated',
       'consent-given',
       'consent-narrowed',

@@ -12,6 +12,7 @@ import {
 } from '../support/application-rows.ts'
 import { useCommands } from '../support/commands.ts'
 import { useDatabase } from '../support/database.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
 
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
@@ -239,6 +240,12 @@ describe('svc application', () => {
       migration: expect.stringMatching(/_delete_ch_d\.sql$/),
     })
     expect(await svc.fail('application', 'show', id)).toContain(`client_id "${id}"`)
+    expect(
+      await eventsOf(svc.db, { action: 'application-deleted', details: { client_id: id } }, [
+        'via',
+        'details',
+      ]),
+    ).toEqual([{ via: 'command', details: { name: expect.any(String), client_id: id } }])
     expect(await svc.json('migrate')).toEqual({ applied: [], missing: [] })
   })
 
