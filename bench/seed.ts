@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { readVersion } from '../src/composer/composer-version.ts'
 import { transaction } from '../src/database/database.ts'
 import { noteListingChange } from '../src/documents/listing.ts'
+import { operator } from '../src/domain/principal.ts'
 import type { Repository } from '../src/groups/repositories.ts'
 import { relinkDocument, renderDocument } from '../src/packages/documents/render.ts'
 import { claimPackage, copyDescription } from '../src/packages/tables/packages.ts'
@@ -96,7 +97,7 @@ export async function growPackage(
   { name, from = 0, to, baseUrl }: { name: string; from?: number; to: number; baseUrl: string },
 ): Promise<void> {
   await transaction(db, async (tx) => {
-    const held = await claimPackage(tx, repositoryId, name)
+    const held = await claimPackage(tx, repositoryId, name, operator)
     for (let patch = from; patch < to; patch += 1) {
       const sha256 = Buffer.from(`${name} ${patch}`).toString('hex').padEnd(64, '0').slice(-64)
       await insertArchive(tx, { sha256, sha1: sha256.slice(-40), size: 1 })
@@ -124,7 +125,7 @@ export async function claimPackages(
   { vendor, count }: { vendor: string; count: number },
 ): Promise<void> {
   await transaction(db, async (tx) => {
-    for (let i = 0; i < count; i += 1) await claimPackage(tx, repositoryId, `${vendor}/lib${i}`)
+    for (let i = 0; i < count; i += 1) await claimPackage(tx, repositoryId, `${vendor}/lib${i}`, operator)
     await noteListingChange(tx, repositoryId)
   })
 }

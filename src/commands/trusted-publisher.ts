@@ -134,6 +134,8 @@ function describePublisher(publisher: TrustedPublisher): Record<string, unknown>
     pins: publisher.pins,
     made_by: publisher.madeBy,
     created_at: publisher.createdAt,
+    reserved_packages: publisher.reservedNames,
+    reserved_until: publisher.reservedUntil,
     last_exchange: publisher.lastExchange,
   }
 }

@@ -29,6 +29,8 @@ export interface UsedToken {
   authorizationId: string | null
   /** The CI job that got the token. Null unless it is a token of a trusted publisher. */
   run?: PublisherRun | null
+  /** The ids of all trusted publishers that matched the CI job. Only a token of a trusted publisher has some. */
+  publishers?: readonly string[]
 }
 
 const nobody = { accountId: null, token: null, session: null, ip: null, userAgent: null, requestId: null }

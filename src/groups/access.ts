@@ -48,7 +48,7 @@ export interface Access {
   resourceScope: TokenGrant['resourceScope']
   repositoryIds: string[]
   /** What only a token of a trusted publisher has. */
-  publisher: { id: string; rights: PublisherRight[]; run: PublisherRun } | null
+  publisher: { id: string; ids: string[]; rights: PublisherRight[]; run: PublisherRun } | null
   /** Whether the account is a member without a role, because the group requires a second factor that it does not have. */
   isRoleWithheld: boolean
 }
@@ -74,7 +74,7 @@ export const accessJson = accessJsonWith('null')
 
 /** The same with what only a token of a trusted publisher has. Statements for other kinds of tokens need not read it. */
 export const publisherAccessJson = accessJsonWith(`case when a.token_kind = 'publisher' then
-  (select json_build_object('id', publisher_id::text, 'rights', rights, 'run', run)
+  (select json_build_object('id', publisher_id::text, 'ids', publisher_ids::text[], 'rights', rights, 'run', run)
      from publisher_token where id = a.token_id) end`)
 
 function accessJsonWith(publisher: string): string {
@@ -169,7 +169,7 @@ export function grantOf({
 export function usedTokenOf({ tokenKind, tokenId, authorizationId, publisher }: Access): UsedToken | null {
   if (!tokenKind) return null
   const token = { kind: tokenKind, tokenId: publisher?.id ?? tokenId, authorizationId }
-  return publisher ? { ...token, run: publisher.run } : token
+  return publisher ? { ...token, run: publisher.run, publishers: publisher.ids } : token
 }
 
 function reasonOf(verdict: Verdict, act: RepositoryAct): string {

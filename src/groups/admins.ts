@@ -4,6 +4,25 @@ import { formatCount } from '../domain/formats.ts'
 /** Names of admins that a page shows at most. */
 const maxNames = 10
 
+/** SQL: the accounts that are admins of a group, or of a repository of it. */
+function adminsOf(groupId: string, repositoryId: string): string {
+  return `select account_id from counted_group_member where role = 'admin' and group_id = ${groupId}
+           union
+          select account_id from counted_repository_member where role = 'admin' and repository_id = ${repositoryId}`
+}
+
+/** Lists the ids of the admins of a repository who can get a mail. None of a deleted repository. */
+export async function listAdminsToTell(db: Queryable, repositoryId: string): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `select a.id from repository r
+       join account a on a.id in (${adminsOf('r.group_id', 'r.id')})
+      where r.id = $1 and r.group_id is not null and a.email_verified_at is not null and a.disabled_at is null
+      order by a.id`,
+    [repositoryId],
+  )
+  return rows.map(({ id }) => id)
+}
+
 /**
  * Describes who the admins of a group, or of a repository, are: `ann, bob and 2 others`. Only members may see it. Admins
  * of the group are admins of its repositories. Leaves out disabled accounts, and those without a second factor while the
@@ -18,11 +37,7 @@ export async function describeAdmins(
     `select a.username, count(*) over ()::int as total
        from account a
       where a.disabled_at is null
-        and a.id in (select account_id from counted_group_member
-                      where role = 'admin'
-                        and group_id = coalesce($1, (select group_id from repository where id = $2))
-                      union
-                     select account_id from counted_repository_member where role = 'admin' and repository_id = $2)
+        and a.id in (${adminsOf('coalesce($1, (select group_id from repository where id = $2))', '$2')})
       order by a.username limit ${maxNames}`,
     [groupId, repositoryId],
   )

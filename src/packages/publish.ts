@@ -175,7 +175,7 @@ export async function addVersion(
   const uploader = stage?.by ?? by
   const run = uploader.token?.run ?? null
   await refuseMirroredVendor(tx, repositoryId, packageName)
-  const held = await claimPackage(tx, repositoryId, packageName)
+  const held = await claimPackage(tx, repositoryId, packageName, uploader)
   await insertArchive(tx, archive)
   const versionId = await insertVersion(tx, {
     packageId: held.id,

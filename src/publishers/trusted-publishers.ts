@@ -11,6 +11,7 @@ import { readRowId } from '../domain/row-id.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { isOperator } from '../groups/operators.ts'
+import { reservedDays, reservedNames } from '../packages/tables/reserved-names.ts'
 import { isPattern } from '../upstreams/documents/patterns.ts'
 import {
   type ClaimCondition,
@@ -33,6 +34,10 @@ export interface TrustedPublisher extends NamedPublisher {
   /** The account that added it. Null for the command line, `deleted account` after that account was deleted. */
   madeBy: string | null
   createdAt: Date
+  /** The names of packages that nobody else publishes first. Only packages that do not exist yet are reserved. */
+  reservedNames: string[]
+  /** When the reservation lapses. Null without one. */
+  reservedUntil: Date | null
   /** Null before the first exchange. */
   lastExchange: LastExchange | null
 }
@@ -122,6 +127,8 @@ export async function removePublisher(
 const namedColumns = `p.id, p.provider, p.issuer, p.project, p.workflow, p.environment,
   p.workflow_project as "workflowProject", p.claims, p.packages, p.token_right as "right", p.pins`
 const columns = `${namedColumns}, p.created_at as "createdAt", p.last_exchange as "lastExchange",
+  ${reservedNames} as "reservedNames",
+  case when cardinality(${reservedNames}) > 0 then p.created_at + interval '${reservedDays} days' end as "reservedUntil",
   case when p.made_by is not null
        then coalesce((select username from account where id = p.made_by), 'deleted account') end as "madeBy"`
 

@@ -47,6 +47,8 @@ describe('/api/repositories/<group>/<name>/trusted-publishers', () => {
       pins: {},
       made_by: account.username,
       created_at: expect.any(String),
+      reserved_packages: [],
+      reserved_until: null,
       last_exchange: null,
     })
     const { id } = added.json()

@@ -16,3 +16,21 @@ export async function ageTokens(db: Queryable, { id }: { id: string }, seconds: 
     [id, seconds],
   )
 }
+
+/** Adds a trusted publisher this many days earlier. */
+export async function agePublisher(db: Queryable, id: string, days: number): Promise<void> {
+  await db.query(
+    'update trusted_publisher set created_at = created_at - make_interval(days => $2) where id = $1',
+    [id, days],
+  )
+}
+
+/** Returns the version that a repository stored first. */
+export async function firstVersionOf(db: Queryable, { id }: { id: string }): Promise<string | undefined> {
+  const { rows } = await db.query<{ version: string }>(
+    `select v.version from package p join package_version v on v.package_id = p.id
+      where p.repository_id = $1 order by v.id limit 1`,
+    [id],
+  )
+  return rows[0]?.version
+}

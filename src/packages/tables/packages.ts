@@ -1,11 +1,14 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
+import { formatTime } from '../../domain/formats.ts'
 import type { ReleaseRule } from '../../domain/permissions.ts'
+import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
 import { claimVendorOfPackage } from '../../upstreams/tables/vendor-claims.ts'
 import { saveDependencies } from './dependencies.ts'
 import { rankNewPackage } from './downloads.ts'
+import { findReservation, mayTakeName } from './reserved-names.ts'
 
 /** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
 export interface LockedPackage {
@@ -30,27 +33,41 @@ const isThere = (id: string) => `exists (select from repository where id = ${id}
 
 /**
  * Creates the package if none has that name: claims its vendor, and gives it a place in the list by downloads. Locks its
- * row until the transaction ends. Throws errcode 5 when the repository was deleted.
+ * row until the transaction ends. Throws errcode 5 when the repository was deleted, and 9 with 409 when the name is reserved
+ * for trusted publishers of which none is the uploader.
  */
 export async function claimPackage(
   tx: pg.PoolClient,
   repositoryId: string,
   name: string,
+  uploader: Pick<Principal, 'token'>,
 ): Promise<LockedPackage> {
   const [, { rows }] = await together([
     tx.query({ name: 'keep-path', text: sharePathLock('id = $1'), values: [repositoryId] }),
     tx.query<LockedPackage>({
       name: 'claim-package',
-      text: `insert into package as p (repository_id, name) select $1::bigint, $2 where ${isThere('$1')}
+      text: `insert into package as p (repository_id, name) select $1::bigint, $2
+              where ${isThere('$1')}
+                and (exists (select from package where repository_id = $1 and name = $2)
+                     or ${mayTakeName('$1', '$2', '$3')})
              on conflict (repository_id, name) do update set name = excluded.name
              returning ${heldColumns}`,
-      values: [repositoryId, name],
+      values: [repositoryId, name, uploader.token?.publishers ?? []],
     }),
   ])
   const [held] = rows
-  if (!held) throw new Refusal(errcode.notFound, 'repository not found')
+  if (!held) throw await whyNotClaimed(tx, repositoryId, name)
   if (held.isNew) await together([claimVendorOfPackage(tx, held), rankNewPackage(tx, held)])
   return held
+}
+
+async function whyNotClaimed(tx: pg.PoolClient, repositoryId: string, name: string): Promise<Refusal> {
+  const reservation = await findReservation(tx, repositoryId, name)
+  if (!reservation) return new Refusal(errcode.notFound, 'repository not found')
+  const { publisherId, until } = reservation
+  const errmsg = `${name} is reserved for a trusted publisher until ${formatTime(until)}`
+  const warning = `Publish the first version with its CI job, or ask an admin of the repository to remove the trusted publisher ${publisherId}.`
+  return new Refusal(errcode.failedPrecondition, errmsg, { status: 409, warning })
 }
 
 /** Lists one package of each group and vendor among those that were created since a day. */

@@ -94,6 +94,13 @@ const Publisher = z
       example: 'alice',
     }),
     created_at: Moment.meta({ description: 'When it was added' }),
+    reserved_packages: z.array(z.string()).meta({
+      description: 'Packages that do not exist yet, and whose first version nobody else publishes',
+      example: ['acme/new'],
+    }),
+    reserved_until: Moment.nullable().meta({
+      description: 'When the reservation of these packages lapses; null without one',
+    }),
     last_exchange: z
       .object({
         at: z.string().meta({ description: 'When it was', example: '2026-11-21T03:25:00.000Z' }),
@@ -287,6 +294,8 @@ function describe(publisher: TrustedPublisher): z.input<typeof Publisher> {
     pins: { ...publisher.pins },
     made_by: publisher.madeBy,
     created_at: publisher.createdAt.toISOString(),
+    reserved_packages: publisher.reservedNames,
+    reserved_until: publisher.reservedUntil?.toISOString() ?? null,
     last_exchange: publisher.lastExchange,
   }
 }

@@ -52,6 +52,7 @@ import {
   deleteExpiredIdentityTokens,
   deleteExpiredPublisherTokens,
 } from '../../publishers/publisher-tokens.ts'
+import { noteLapsingReservationsJob, reservationMail } from '../../publishers/reservation-notices.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -121,6 +122,7 @@ export const jobs: readonly Job[] = [
   requestSignUpJob as Job,
   noteExpiringTokensJob,
   noteRequiredFactorsJob,
+  noteLapsingReservationsJob,
   sendMailJob([
     verificationMail,
     confirmationMail,
@@ -128,6 +130,7 @@ export const jobs: readonly Job[] = [
     securityNotice,
     tokenExpiryMail,
     requiredFactorMail,
+    reservationMail,
     invitationMail,
     knownAddressMail,
   ]),

@@ -87,6 +87,14 @@ describe('/<group>/<name>/-/trusted-publishers', () => {
     expect((await open()).body).not.toContain('refused')
   })
 
+  it('shows until when the name of a new package is reserved', async () => {
+    const { open, send } = await aVisitor()
+    await send('/new', { ...gitHub, packages: 'acme/*' })
+    expect((await open()).body).not.toContain('reserved until')
+    await send('/new', { ...gitHub, packages: 'acme/new' })
+    expect((await open()).body).toMatch(/>\s*reserved until <time datetime="[0-9T:.-]+Z">/)
+  })
+
   it('removes one after a question', async () => {
     const { repository, url, open, send } = await aVisitor()
     const id = await aTrustedPublisher(t, ci, repository)
