@@ -238,8 +238,9 @@ export function openOutbound(
       const bound = Math.min(maxBytes, kinds[kind].maxBytes)
       const headers = { 'accept-encoding': acceptedCodings, ...options.headers }
       return client.request(kind, url, { ...options, headers }, async (response) => {
-        const { body, ...about } = response
-        return { ...about, bytes: await explain(url, readBytes(response, bound)) }
+        const { status, headers, isPrivate } = response
+        const bytes = await explain(url, readBytes(response, bound))
+        return { status, headers, isPrivate, bytes }
       })
     },
 

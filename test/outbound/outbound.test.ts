@@ -38,8 +38,8 @@ function respond(request: IncomingMessage, response: ServerResponse): void {
   const [, to] = /^\/to\/(.*)$/.exec(request.url ?? '') ?? []
   if (to !== undefined) return void response.writeHead(302, { location: decodeURIComponent(to) }).end()
   const handler = handlers.get(request.url ?? '')
-  if (handler) return void handler(request, response)
-  response.writeHead(200, { 'content-type': 'application/json' }).end('{"a":1}')
+  if (handler) handler(request, response)
+  else response.writeHead(200, { 'content-type': 'application/json' }).end('{"a":1}')
 }
 
 beforeAll(async () => {

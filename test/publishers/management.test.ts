@@ -149,21 +149,23 @@ describe('/api/repositories/<group>/<name>/trusted-publishers', () => {
 })
 
 describe('svc trusted-publisher', () => {
-  const { run, json, fail } = useCommands(t)
+  const svc = useCommands(t)
 
   it('adds, lists and removes publishers', async () => {
     const { path } = await aRepository(t.db)
     const issuer = 'https://ci.example.com'
-    const { id } = await json<{ id: number }>(
+    const { id } = await svc.json<{ id: number }>(
       ...['trusted-publisher', 'add', path, '--provider', 'claims', '--issuer', issuer, '--right', 'read'],
       ...['--claim', 'project=acme/lib', '--claim', 'ref=refs/*', '--package', 'acme/*'],
     )
-    const { items } = await json<{ items: object[] }>('trusted-publisher', 'list', path)
+    const { items } = await svc.json<{ items: object[] }>('trusted-publisher', 'list', path)
     const claims = { project: 'acme/lib', ref: 'refs/*' }
     expect(items).toMatchObject([{ id, issuer, claims, packages: ['acme/*'], right: 'read', made_by: null }])
-    expect((await run('trusted-publisher', 'list', path)).stdout).toContain('never used')
-    expect(await fail('trusted-publisher', 'remove', 'x')).toContain('is no id')
-    expect(await json('trusted-publisher', 'remove', String(id))).toEqual({ id })
-    expect(await fail('trusted-publisher', 'remove', String(id))).toContain('There is no trusted publisher')
+    expect((await svc.run('trusted-publisher', 'list', path)).stdout).toContain('never used')
+    expect(await svc.fail('trusted-publisher', 'remove', 'x')).toContain('is no id')
+    expect(await svc.json('trusted-publisher', 'remove', String(id))).toEqual({ id })
+    expect(await svc.fail('trusted-publisher', 'remove', String(id))).toContain(
+      'There is no trusted publisher',
+    )
   })
 })

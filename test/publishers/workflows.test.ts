@@ -44,12 +44,16 @@ let jobsClaims: Record<string, unknown> = {}
 const jobSecret = 'the secret of the job'
 
 beforeAll(async () => {
-  tokenEndpoint = createServer(async (request, response) => {
+  tokenEndpoint = createServer((request, response) => {
     const { searchParams } = new URL(request.url ?? '', 'http://ci')
     const isJob = request.headers.authorization === `Bearer ${jobSecret}`
-    if (!isJob || searchParams.get('api-version') !== '2.0') return response.writeHead(401).end()
-    const value = await ci.sign({ ...jobsClaims, aud: searchParams.get('audience') })
-    return response.end(JSON.stringify({ count: value.length, value }))
+    if (!isJob || searchParams.get('api-version') !== '2.0') {
+      response.writeHead(401).end()
+      return
+    }
+    void ci
+      .sign({ ...jobsClaims, aud: searchParams.get('audience') })
+      .then((value) => response.end(JSON.stringify({ count: value.length, value })))
   })
   await new Promise<void>((done) => tokenEndpoint.listen(0, '127.0.0.1', done))
 })
