@@ -59,7 +59,8 @@ export interface ExchangeContext extends AppContext {
  *
  * Anybody can get an identity token of a public CI. So the signature and the times are checked before the repository decides
  * anything, and one text stands for an unknown repository, one without trusted publishers, and publishers of other issuers and
- * other projects. Only a token of the named project learns more. An issuer that no publisher of the whole site names is never asked
+ * other projects. Only a token of the named project learns more. Only such a token is noted at a publisher: anybody can write
+ * one that cannot be verified. An issuer that no publisher of the whole site names is never asked
  * for its keys: otherwise everybody could make svc send requests.
  */
 export async function exchangeIdentityToken(
@@ -150,6 +151,19 @@ interface Issue {
 }
 
 async function issue(context: ExchangeContext, about: Issue): Promise<IssuedToken> {
+  try {
+    return await store(context, about)
+  } catch (error) {
+    if (!(error instanceof ReplayedError)) throw error
+    await noteReplay(context, about)
+    throw replayed()
+  }
+}
+
+/** The identity token was exchanged before. It undoes what its transaction has written. */
+class ReplayedError extends Error {}
+
+async function store(context: ExchangeContext, about: Issue): Promise<IssuedToken> {
   const { repositoryId, matching, identity, by } = about
   const token = makeSecret('publisher')
   const outcome = await transaction(context.db, async (tx) => {
@@ -182,7 +196,7 @@ async function issue(context: ExchangeContext, about: Issue): Promise<IssuedToke
       replay: { key: replayKeyOf(identity), until: replayEndOf(about.expires) },
     })
     // The pins of this transaction are those of the exchange that has used the token.
-    if (!isStored) throw replayed()
+    if (!isStored) throw new ReplayedError()
     for (const { publisher, pins } of given) {
       if (!pinned.some(({ id, isFirst }) => isFirst && id === publisher.id)) continue
       const details = { publisher: Number(publisher.id), run, pins }
@@ -192,6 +206,23 @@ async function issue(context: ExchangeContext, about: Issue): Promise<IssuedToke
   })
   if (outcome !== null) return { token, scope: outcome, expiresIn: publisherTokenSeconds }
   return refuseChangedPins(context, about)
+}
+
+/** Stores a replay at each publisher that matches: the token is one of the project, and somebody may have stolen it. */
+async function noteReplay(
+  context: ExchangeContext,
+  { repositoryId, matching, identity, by }: Issue,
+): Promise<void> {
+  const given = identity.claims['jti']
+  const differs = [
+    {
+      claim: 'jti',
+      expected: 'a token that was not exchanged before',
+      given: given === undefined ? null : String(given),
+    },
+  ]
+  const named = matching.map((one) => ({ ...one, differs }))
+  await refuse(context, by, { repositoryId, named, identity })
 }
 
 /** Another exchange has pinned other ids, or the publishers were removed, since they were read. */

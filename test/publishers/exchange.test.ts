@@ -222,10 +222,39 @@ describe('POST /oauth2/token with an identity token', () => {
     expect(statuses.filter((status) => status === 200)).toHaveLength(1)
     expect(statuses.filter((status) => status === 400)).toHaveLength(19)
     expect(await countTokens(t.db, repository)).toBe(1)
-    expect(await lastExchange()).toMatchObject({
-      outcome: 'issued',
-      run: { project: 'acme/lib', commit: 'c0ffee' },
-    })
+    // The others have waited for the one that succeeds.
+    expect(await lastExchange()).toMatchObject({ outcome: 'refused', differs: [{ claim: 'jti' }] })
+  })
+
+  it('notes a token that was exchanged before at its publisher', async () => {
+    const { exchange, lastExchange } = await aTrustedRepository(t, ci)
+    const token = await ci.sign({ ...jobClaims, jti: 'a7' })
+    await exchange(token)
+    const run = { project: 'acme/lib', commit: 'c0ffee' }
+    expect(await lastExchange()).toMatchObject({ outcome: 'issued', differs: [], run })
+    expect(outcomeOf(await exchange(token)).error_description).toContain('was exchanged before')
+    const differs = [{ claim: 'jti', expected: 'a token that was not exchanged before', given: 'a7' }]
+    expect(await lastExchange()).toMatchObject({ outcome: 'refused', differs, run })
+  })
+
+  it('notes nothing of a token that it cannot verify, because anybody can write one', async () => {
+    const silent = `${ci.issuer}/unreadable`
+    const { exchange, lastExchange } = await aTrustedRepository(t, ci)
+    await exchange(await ci.sign(jobClaims))
+    const before = await lastExchange()
+    const { privateKey } = await aSigningKey('RS256')
+    const unverified = [
+      await ci.sign(jobClaims, { key: privateKey }),
+      await ci.sign(jobClaims, { header: { kid: undefined } }),
+      await ci.sign(jobClaims, { header: { kid: 'x' } }),
+      unsigned({ alg: 'none', kid: await kidOf('RS256') }),
+    ]
+    for (const token of unverified) expect((await exchange(token)).statusCode).toBe(400)
+    expect(await lastExchange()).toEqual(before)
+    const unread = await aTrustedRepository(t, ci, { issuer: silent })
+    ci.tell({ respond: (response) => void response.writeHead(500).end() })
+    expect((await unread.exchange(await ci.sign({ ...jobClaims, iss: silent }))).statusCode).toBe(400)
+    expect(await unread.lastExchange()).toBeNull()
   })
 
   it('remembers a token without an id by its bytes', async () => {
