@@ -1,10 +1,13 @@
-import { describe, expect, it } from 'vitest'
+import { constants, createHmac, KeyObject, sign as signBytes } from 'node:crypto'
+import { exportSPKI } from 'jose'
+import { describe, expect, it, vi } from 'vitest'
 import { useApp } from '../support/app.ts'
-import { issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
-import { aTrustedRepository, exchangeAt, jobClaims } from '../support/publisher-actors.ts'
+import { aSigningKey, issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
+import { aTrustedRepository, exchangeAt, exchangeGrant, jobClaims } from '../support/publisher-actors.ts'
 
 const t = useApp(issuersHere)
 const ci = useCiIssuer()
+const evil = useCiIssuer()
 
 /** The last bits of a signature in base64url mean nothing: returns the same token in other bytes. */
 function inOtherBytes(token: string): string {
@@ -88,3 +91,117 @@ describe('an attacker', () => {
     }
   })
 })
+
+describe('a signature that is right, but not accepted', () => {
+  type Sign = (input: Buffer, keys: Awaited<ReturnType<typeof aSigningKey>>) => Promise<Buffer> | Buffer
+  const rsa =
+    (digest: string, padding: number = constants.RSA_PKCS1_PADDING): Sign =>
+    (input, { privateKey }) =>
+      signBytes(digest, input, { key: KeyObject.from(privateKey), padding })
+
+  it.each<[string, Record<string, unknown>, Sign, number]>([
+    ['RS256, which is accepted', { alg: 'RS256' }, rsa('sha256'), 200],
+    ['RS512', { alg: 'RS512' }, rsa('sha512'), 400],
+    ['PS256', { alg: 'PS256' }, rsa('sha256', constants.RSA_PKCS1_PSS_PADDING), 400],
+    ['none', { alg: 'none' }, () => Buffer.alloc(0), 400],
+    [
+      'HS256 with the public key as the secret',
+      { alg: 'HS256' },
+      async (input, { publicKey }) =>
+        createHmac('sha256', await exportSPKI(publicKey))
+          .update(input)
+          .digest(),
+      400,
+    ],
+    ['RS256 with a critical extension', { alg: 'RS256', crit: ['exp'], exp: 1 }, rsa('sha256'), 400],
+  ])('is one of %s', async (_name, header, sign, status) => {
+    const keys = await aSigningKey('RS256')
+    // The key says nothing about the algorithm, so only svc does.
+    const { alg: _, ...entry } = keys.entry
+    const issuer = `${ci.issuer}/${keys.kid.replaceAll('-', '')}`
+    ci.tell({ keySet: { keys: [entry] } })
+    const { exchange } = await aTrustedRepository(t, ci, { issuer })
+    const input = signingInput({ kid: keys.kid, ...header }, issuer)
+    const signature = await sign(Buffer.from(input), keys)
+    const response = await exchange(`${input}.${signature.toString('base64url')}`)
+    expect(response.statusCode).toBe(status)
+    if (status === 400)
+      expect(response.json().error_description).toMatch(/^The signature of the token is not accepted/)
+  })
+
+  it.each(['jwk', 'jku', 'x5c', 'x5u'])('is one of a key that the token brings as %s', async (name) => {
+    const { exchange } = await aTrustedRepository(t, ci)
+    const own = await aSigningKey('RS256')
+    const { publicKey } = own
+    const [header = ''] = (await ci.sign({})).split('.')
+    const { kid } = JSON.parse(Buffer.from(header, 'base64url').toString()) as { kid: string }
+    const pem = (await exportSPKI(publicKey)).replaceAll(/-.*-|\n/g, '')
+    const url = `${evil.issuer}/keys`
+    const brought = { jwk: { ...own.entry, kid }, jku: url, x5c: [pem], x5u: url }[name]
+    const token = await ci.sign(jobClaims, { key: own.privateKey, header: { kid, [name]: brought } })
+    expect((await exchange(token)).json()).toMatchObject({
+      error: 'invalid_grant',
+      error_description: 'The signature of the token is wrong.',
+    })
+    expect(evil.requests).toEqual([])
+  })
+})
+
+describe('a network', () => {
+  it('gets 429 after 120 refused exchanges in a minute, and others do not', async () => {
+    const { registry, exchange } = await aTrustedRepository(t, ci)
+    const refused = (remoteAddress: string) =>
+      t.app.inject({
+        method: 'POST',
+        url: '/oauth2/token',
+        remoteAddress,
+        headers: { 'content-type': 'application/x-www-form-urlencoded' },
+        payload: new URLSearchParams({
+          grant_type: exchangeGrant,
+          subject_token_type: 'urn:ietf:params:oauth:token-type:id_token',
+          subject_token: 'no token',
+          resource: registry,
+        }).toString(),
+      })
+    const statuses: number[] = []
+    for (let i = 0; i < 121; i += 1) statuses.push((await refused('203.0.113.7')).statusCode)
+    expect(statuses).toEqual([...Array.from({ length: 120 }, () => 400), 429])
+    const { statusCode, headers } = await refused('203.0.113.7')
+    expect(statusCode).toBe(429)
+    expect(Number(headers['retry-after'])).toBeGreaterThan(0)
+    expect((await refused('203.0.113.8')).statusCode).toBe(400)
+    expect((await exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
+  })
+})
+
+describe('an issuer that does not answer', () => {
+  it('is asked once for all its tokens, is given up, and delays no other exchange', async () => {
+    const issuer = `${ci.issuer}/silent`
+    const { exchange } = await aTrustedRepository(t, ci, { issuer })
+    const other = await aTrustedRepository(t, ci)
+    expect((await other.exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
+    ci.tell({ respond: () => undefined })
+    let answered = 0
+    const waiting = Array.from({ length: 20 }, async () => {
+      const response = await exchange(await ci.sign({ ...jobClaims, iss: issuer }))
+      answered += 1
+      return response
+    })
+    await vi.waitFor(() => expect(ci.requests.some((path) => path.startsWith('/silent'))).toBe(true))
+    for (let i = 0; i < 5; i += 1)
+      expect((await other.exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
+    expect(answered).toBe(0)
+    for (const response of await Promise.all(waiting))
+      expect(response.json()).toMatchObject({
+        error: 'invalid_grant',
+        error_description: expect.stringContaining('cannot be read at the moment'),
+      })
+    expect(ci.requests.filter((path) => path.startsWith('/silent'))).toHaveLength(1)
+  })
+})
+
+function signingInput(header: object, iss: string): string {
+  const now = Math.floor(Date.now() / 1000)
+  const claims = { ...jobClaims, iss, aud: 'http://svc.test', iat: now, exp: now + 300 }
+  return [header, claims].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.')
+}
