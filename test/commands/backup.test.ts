@@ -38,6 +38,7 @@ import {
 import { findGroup } from '../../src/groups/groups.ts'
 import { findRepositoryByPath } from '../../src/groups/repositories.ts'
 import type { JobContext } from '../../src/jobs/job.ts'
+import { addPublisher, findPins } from '../../src/publishers/trusted-publishers.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
@@ -51,6 +52,7 @@ import { lastWork, noteMigration } from '../support/maintenance-rows.ts'
 import { versionRows } from '../support/package-rows.ts'
 import { fastSettings, makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { databaseUrl, paste, program, runSvc, startServer, stopServer } from '../support/program.ts'
+import { pinPublisher } from '../support/publisher-rows.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { setDeletionDays } from '../support/repository-rows.ts'
 import { countRows, dropRows, textOf } from '../support/rows.ts'
@@ -62,6 +64,8 @@ let folder: string
 let caller: Caller
 /** Publishes to a repository that was deleted afterwards, and can be restored. */
 let deleted: Caller
+/** A trusted publisher with a pinned project. */
+let publisherId: string
 let tokens: { access_token: string; refresh_token: string }
 const databases: string[] = []
 
@@ -79,6 +83,12 @@ beforeAll(async () => {
   deleted = await aCaller(t)
   await deleted.push('1.0.0', { name: 'acme/kept', manifest: { description: 'in a deleted repository' } })
   await deleteRepository(t.db, operator, deleted.repository)
+  publisherId = await addPublisher(
+    t,
+    { repositoryId: caller.repository.id, by: operator },
+    { provider: 'github', project: 'acme/lib', workflow: 'release.yml', right: 'publish' },
+  )
+  await pinPublisher(t.db, publisherId, { repository_id: '17' })
   // The last use is written a few seconds later. It would differ between the backup and the comparison.
   const unused = () => countRows(t.db, 'personal_token', { lastUsedAt: null })
   await vi.waitFor(async () => expect(await unused()).toBe(0), 60_000)
@@ -197,6 +207,7 @@ describe('svc backup and svc restore', () => {
       body: new Uint8Array(aPackageZip('acme/other')),
     })
     expect(pushed.status).toBe(201)
+    expect(await findPins(db, [publisherId])).toEqual(new Map([[publisherId, { repository_id: '17' }]]))
     const { repository } = deleted
     const restored = await runSvc(['repository', 'restore', repository.path, '--json'], environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])

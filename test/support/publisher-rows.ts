@@ -34,3 +34,8 @@ export async function firstVersionOf(db: Queryable, { id }: { id: string }): Pro
   )
   return rows[0]?.version
 }
+
+/** Pins the ids of a project at a trusted publisher, as its first exchange does. */
+export async function pinPublisher(db: Queryable, id: string, pins: Record<string, string>): Promise<void> {
+  await db.query('update trusted_publisher set pins = $2 where id = $1', [id, pins])
+}
