@@ -3,7 +3,7 @@ import type pg from 'pg'
 type Id = { id: string }
 
 /**
- * Adds thousands of accounts, applications, tokens, repositories and packages. One application is used by everyone, one
+ * Adds thousands of accounts, applications, tokens, repositories, trusted publishers and packages. One application is used by everyone, one
  * account uses every application, and the repository has thousands of packages and members. Its package acme/lib has a
  * version and a document.
  */
@@ -53,6 +53,16 @@ export async function addCrowd(
     `insert into repository (group_id, name, description)
      select group_id, 'crowd' || i, repeat('x', 350) from repository r, generate_series(1, 2000) i where r.id = $1`,
     [repository.id],
+  )
+  await db.query(
+    `insert into trusted_publisher (repository_id, provider, issuer, project, packages, token_right, reaches_private_hosts)
+     select id, 'github', 'https://ci.example.com', 'crowd/' || id, '{*/*}', 'publish', false from repository`,
+  )
+  await db.query(
+    `insert into publisher_token (token_hash, repository_id, publisher_id, publisher_ids, rights, role, scopes, run, expires_at)
+     select sha256(('w' || p.id || '-' || i)::bytea), p.repository_id, p.id, array[p.id], '[]', 'developer',
+            '{registry-package:rw}', '{}', now() + interval '15 minutes'
+       from trusted_publisher p, generate_series(1, 3) i`,
   )
   await db.query(
     `insert into repository_member (repository_id, account_id, role)
