@@ -1,9 +1,10 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import type pg from 'pg'
 import { isPackageName, toLowerAscii } from '../composer/package-name.ts'
 import { operator } from '../domain/principal.ts'
 import type { PackageChange } from '../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../packages/lifecycle/deletion.ts'
+import { setOnlyTrustedPublishers } from '../packages/lifecycle/trusted-only.ts'
 import { setAbandoned } from '../packages/lifecycle/warn.ts'
 import { findPackage, type ListedPackage, listPackages } from '../packages/tables/listed-packages.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
@@ -15,6 +16,7 @@ export function packageCommand(): Command {
   return new Command('package')
     .description('Published packages.')
     .addCommand(listCommand())
+    .addCommand(setCommand())
     .addCommand(abandonCommand())
     .addCommand(unabandonCommand())
     .addCommand(deleteCommand())
@@ -75,6 +77,28 @@ function listCommand(): Command {
           none: `${path} has no packages.`,
         })
       }),
+    )
+}
+
+function setCommand(): Command {
+  return onPackage('set', 'Change the settings of a package.')
+    .addOption(
+      new Option('--only-trusted-publishers <yes|no>', 'whether only trusted publishers publish its versions')
+        .choices(['yes', 'no'])
+        .makeOptionMandatory(),
+    )
+    .action(
+      async (path: string, name: string, options: { onlyTrustedPublishers: 'yes' | 'no' } & JsonOptions) => {
+        const isOnly = options.onlyTrustedPublishers === 'yes'
+        await withPackage(path, name, (db, { change }) => setOnlyTrustedPublishers(db, change, isOnly))
+        printResult(
+          options,
+          { path, package: name, only_trusted_publishers: isOnly },
+          isOnly
+            ? `Only trusted publishers publish ${name}.`
+            : `${name} is published by everybody who may publish in ${path}.`,
+        )
+      },
     )
 }
 
@@ -163,6 +187,7 @@ function describePackage(listed: ListedPackage): Record<string, unknown> {
     downloads: listed.downloads,
     abandoned: listed.isAbandoned,
     replacement: listed.replacement,
+    only_trusted_publishers: listed.onlyTrustedPublishers,
     deleted: listed.isDeleted,
     created_at: listed.createdAt,
   }

@@ -15,6 +15,7 @@ import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
+import { requireTrustedPublisher } from './lifecycle/trusted-only.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { expireStages } from './stages/expire.ts'
 import { claimPackage, copyDescription } from './tables/packages.ts'
@@ -176,6 +177,7 @@ export async function addVersion(
   const run = uploader.token?.run ?? null
   await refuseMirroredVendor(tx, repositoryId, packageName)
   const held = await claimPackage(tx, repositoryId, packageName, uploader)
+  requireTrustedPublisher(held, uploader)
   await insertArchive(tx, archive)
   const versionId = await insertVersion(tx, {
     packageId: held.id,

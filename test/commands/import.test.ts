@@ -63,6 +63,21 @@ describe('svc import', () => {
     })
   })
 
+  it('imports nothing into a package that only trusted publishers publish', async () => {
+    upstream.offer('only/ci', ['1.0.0'])
+    const words = ['import', upstream.url, 'only/ci', '--into', 'acme/php', '--json']
+    expect((await svc(...words)).json()).toMatchObject({ imported: 1 })
+    await commands.json('package', 'set', 'acme/php', 'only/ci', '--only-trusted-publishers', 'yes')
+    upstream.offer('only/ci', ['1.0.0', '1.1.0'])
+    const { items } = (await svc(...words)).json()
+    expect(items).toContainEqual({
+      name: 'only/ci',
+      version: '1.1.0',
+      outcome: 'refused',
+      reason: expect.stringContaining('only trusted publishers publish only/ci'),
+    })
+  })
+
   it('copies inline packages of a registry with metadata-url', async () => {
     upstream.offer('part/p2', ['2.0.0'])
     const dist = { type: 'zip', url: `${upstream.url}/archives/part/inline/1.0.0.zip`, reference: 'abcdef1' }

@@ -41,6 +41,7 @@ describe('svc package', () => {
         downloads: 0,
         abandoned: false,
         replacement: null,
+        only_trusted_publishers: false,
         deleted: false,
         created_at: expect.any(String),
       },

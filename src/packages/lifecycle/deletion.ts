@@ -24,6 +24,7 @@ import {
   type VersionChange,
 } from './change.ts'
 import { refuseUnreviewed } from './review.ts'
+import { requireTrustedPublisher } from './trusted-only.ts'
 
 /**
  * Deletes a version softly (CONTRACT 7.8). The version disappears from the metadata at once. Its archive stays for lock
@@ -52,10 +53,11 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
 
 /**
  * Restores a deleted version. Throws errcode 5 when the version does not exist, and errcode 9 when it is purged or not
- * deleted, and for a token where releases are reviewed.
+ * deleted, and for a token where releases are reviewed. Throws errcode 7 where only trusted publishers publish.
  */
 export async function restoreVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
+    requireTrustedPublisher(held, change.by)
     await refuseUnreviewed(tx, held.repositoryId, held.name, change.by)
     const restored = await unmarkDeleted(tx, held.id, change.version)
     if (!restored) throw await whyNotRestored(tx, held.id, change.version)
@@ -67,9 +69,11 @@ export async function restoreVersion(pool: pg.Pool, change: VersionChange): Prom
 /**
  * Restores the versions that the last deletion of the whole package deleted. Versions that were deleted one by one stay
  * deleted. Throws errcode 9 when there is nothing to restore, and for a token where releases are reviewed.
+ * Throws errcode 7 where only trusted publishers publish.
  */
 export async function restorePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
+    requireTrustedPublisher(held, change.by)
     await refuseUnreviewed(tx, held.repositoryId, held.name, change.by)
     const versions = await unmarkAllDeleted(tx, held.id)
     if (versions.length === 0) throw notNow('the package was not deleted as a whole, or is purged')

@@ -25,11 +25,14 @@ export interface ListedPackage {
   createdAt: Date
   /** The rule of the package itself. The repository can have a stricter one. */
   release: ReleaseRule
+  /** Whether only trusted publishers publish its versions. */
+  onlyTrustedPublishers: boolean
   /** True when all versions are deleted. The name stays claimed. */
   isDeleted: boolean
 }
 
 const summaryColumns = `p.id, p.name, p.description, p.type, p.keywords, p.created_at as "createdAt", p.release,
+  p.only_trusted_publishers as "onlyTrustedPublishers",
   p.abandoned_at is not null as "isAbandoned", p.replacement,
   latest.version as "latestVersion", latest.published_at as "latestPublishedAt",
   coalesce(is_stable(latest.is_dev, latest.normalized), false) as "isLatestStable",

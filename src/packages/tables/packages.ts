@@ -19,11 +19,14 @@ export interface LockedPackage {
   name: string
   /** The value of Composer's `abandoned`: true, or the name of the replacement. Null for a maintained package. */
   abandoned: true | string | null
+  /** Whether only trusted publishers publish its versions. */
+  onlyTrustedPublishers: boolean
   /** True when this transaction created it. */
   isNew: boolean
 }
 
 const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_at = now() as "isNew",
+  p.only_trusted_publishers as "onlyTrustedPublishers",
   case when p.abandoned_at is not null then coalesce(to_json(p.replacement), 'true') end as abandoned,
   (select g.name || '/' || r.name from repository r join repository_group g on g.id = r.group_id
     where r.id = p.repository_id) as path`
@@ -129,6 +132,15 @@ export async function saveAbandonment(
       where id = $1`,
     [packageId, abandoned !== null, typeof abandoned === 'string' ? abandoned : null],
   )
+}
+
+/** Stores whether only trusted publishers publish versions of a package. */
+export async function saveOnlyTrustedPublishers(
+  tx: pg.PoolClient,
+  packageId: string,
+  isOnly: boolean,
+): Promise<void> {
+  await tx.query('update package set only_trusted_publishers = $2 where id = $1', [packageId, isOnly])
 }
 
 /** Stores how versions of a package are released. Returns the rule before. */

@@ -4,6 +4,7 @@ import { releaseRules } from '../../domain/permissions.ts'
 import type { PackageChange } from '../../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../../packages/lifecycle/deletion.ts'
 import { setReleaseRule } from '../../packages/lifecycle/review.ts'
+import { setOnlyTrustedPublishers } from '../../packages/lifecycle/trusted-only.ts'
 import { setAbandoned } from '../../packages/lifecycle/warn.ts'
 import { findPackage, type ListedPackage, listPackages } from '../../packages/tables/listed-packages.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
@@ -55,6 +56,10 @@ export const Package = z
       description:
         '`reviewed`: its versions are staged until a developer releases them. The repository can have this for all',
     }),
+    only_trusted_publishers: z.boolean().meta({
+      description:
+        'Whether only trusted publishers publish its versions: no person, no other token and no command',
+    }),
     created_at: Moment.meta({ description: 'When its first version was published' }),
   })
   .meta({ id: 'Package' })
@@ -71,6 +76,9 @@ const PackageUpdate = z
     release: z.enum(releaseRules).meta({
       description:
         '`reviewed`: its versions are staged until a developer releases them. Only admins change this',
+    }),
+    only_trusted_publishers: z.boolean().meta({
+      description: 'Whether only trusted publishers publish its versions. Only admins change this',
     }),
   })
   .partial()
@@ -112,7 +120,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
       tag: 'Packages',
       summary: 'Change a package',
       description:
-        'Composer warns about an abandoned package and names its replacement. To change `release`, the token needs the scope `registry-manage:rw`, and the account is an admin. Applications cannot end the review of releases.',
+        'Composer warns about an abandoned package and names its replacement. To change `release` or `only_trusted_publishers`, the token needs the scope `registry-manage:rw`, and the account is an admin. Applications cannot end the review of releases, and cannot change `only_trusted_publishers`.',
       params: PackagePath,
       body: PackageUpdate,
       response: { 200: Package },
@@ -122,11 +130,14 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
       const change = packageChangeOf(grant, request.params)
       const known = await findPackage(db, change.repositoryId, change.packageName)
       if (!known) throw notFound('package not found')
-      const { release, ...abandonment } = request.body
+      const { release, only_trusted_publishers: isOnly, ...abandonment } = request.body
       if (release !== undefined) requireOnRepository(grant, release === 'direct' ? 'endReviews' : 'manage')
-      const isAbandonment = release === undefined || Object.keys(abandonment).length > 0
+      if (isOnly !== undefined) requireOnRepository(grant, 'limitPublishers')
+      const isAbandonment =
+        (release === undefined && isOnly === undefined) || Object.keys(abandonment).length > 0
       if (isAbandonment) await setAbandoned(changes, change, abandonmentOf(abandonment, known))
       if (release !== undefined) await setReleaseRule(changes, change, release)
+      if (isOnly !== undefined) await setOnlyTrustedPublishers(changes, change, isOnly)
       return formatPackage(await packageOf(change))
     },
   )
@@ -201,7 +212,7 @@ function abandonmentOf(
 /** Formats a package for a response. */
 export function formatPackage(listed: ListedPackage): z.input<typeof Package> {
   const { name, description, type, keywords, isAbandoned, replacement } = listed
-  const { latestVersion, versionCount, downloads, release, createdAt } = listed
+  const { latestVersion, versionCount, downloads, release, onlyTrustedPublishers, createdAt } = listed
   return {
     name,
     description,
@@ -213,6 +224,7 @@ export function formatPackage(listed: ListedPackage): z.input<typeof Package> {
     version_count: versionCount,
     downloads,
     release,
+    only_trusted_publishers: onlyTrustedPublishers,
     created_at: createdAt.toISOString(),
   }
 }

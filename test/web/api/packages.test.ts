@@ -50,6 +50,7 @@ describe('GET …/packages', () => {
         version_count: 2,
         downloads: expect.any(Number),
         release: 'direct',
+        only_trusted_publishers: false,
         created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
       },
       expect.objectContaining({ name: 'acme/b' }),

@@ -143,6 +143,12 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/trusted-publishers/new'],
     command: 'trusted-publisher add',
   },
+  limitPublishers: {
+    kind: 'opens',
+    api: ['PATCH', `${R}/packages/acme/lib`, { only_trusted_publishers: false }],
+    page: ['POST', `${P}/versions/end-only-trusted-publishers`],
+    command: 'package set',
+  },
   removeUpstream: {
     kind: 'deletes',
     api: ['DELETE', `${R}/upstreams/none`],

@@ -384,6 +384,13 @@ const forms: Record<string, Case[] | string> = {
     'versions/release': versions('release', 'no longer quarantined', ['quarantine']),
     'versions/review': versions('review', 'are reviewed'),
     'versions/end-review': versions('end-review', 'no longer reviewed', ['review']),
+    'versions/only-trusted-publishers': versions(
+      'only-trusted-publishers',
+      'Only trusted publishers publish',
+    ),
+    'versions/end-only-trusted-publishers': versions('end-only-trusted-publishers', 'People may publish', [
+      'only-trusted-publishers',
+    ]),
   }),
   '/invitations': [
     leavesNotice('You are now in', async (person) => {

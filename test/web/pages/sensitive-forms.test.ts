@@ -42,6 +42,8 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/advisories/withdraw',
     '/:group/:name/packages/:vendor/:package/-/versions/release',
     '/:group/:name/packages/:vendor/:package/-/versions/end-review',
+    '/:group/:name/packages/:vendor/:package/-/versions/only-trusted-publishers',
+    '/:group/:name/packages/:vendor/:package/-/versions/end-only-trusted-publishers',
     '/settings/tokens',
     '/settings/tokens/new',
     '/:group/-/deploy-tokens',

@@ -11,9 +11,10 @@ import {
   maxQuarantineReasonCharacters,
   QuarantineReason,
 } from '../../../packages/lifecycle/advisory-draft.ts'
-import type { VersionChange } from '../../../packages/lifecycle/change.ts'
+import type { PackageChange, VersionChange } from '../../../packages/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../../../packages/lifecycle/deletion.ts'
 import { setReleaseRule } from '../../../packages/lifecycle/review.ts'
+import { setOnlyTrustedPublishers } from '../../../packages/lifecycle/trusted-only.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../../../packages/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
@@ -103,27 +104,55 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
   },
 }
 
-/** Changes of how the versions of a package are released. */
-const reviewQuestions = {
+/** A change of a setting of a package: the question on the page, and the function that makes the change. */
+interface SettingQuestion {
+  act: RepositoryAct
+  title: (name: string) => string
+  explanation: string
+  button: string
+  done: (name: string) => string
+  run: (pool: PagesContext['changes'], change: PackageChange) => Promise<void>
+}
+
+/** Changes of how versions of a package come into the repository. */
+const settingQuestions: Record<string, SettingQuestion> = {
   review: {
     act: 'manage',
-    release: 'reviewed',
-    title: (name: string) => `Review the releases of ${name}?`,
+    title: (name) => `Review the releases of ${name}?`,
     explanation:
       'An uploaded version is staged then. A developer releases it with a second factor, on the page Staged of the repository.',
     button: 'Review releases',
-    done: (name: string) => `Releases of ${name} are reviewed.`,
+    done: (name) => `Releases of ${name} are reviewed.`,
+    run: (pool, change) => setReleaseRule(pool, change, 'reviewed'),
   },
   'end-review': {
     act: 'endReviews',
-    release: 'direct',
-    title: (name: string) => `Publish versions of ${name} without a review?`,
+    title: (name) => `Publish versions of ${name} without a review?`,
     explanation:
       'An upload publishes the version at once, if releases of the repository are not reviewed. Versions that are staged stay so.',
     button: 'End the review',
-    done: (name: string) => `Releases of ${name} are no longer reviewed.`,
+    done: (name) => `Releases of ${name} are no longer reviewed.`,
+    run: (pool, change) => setReleaseRule(pool, change, 'direct'),
   },
-} as const
+  'only-trusted-publishers': {
+    act: 'limitPublishers',
+    title: (name) => `Let only trusted publishers publish ${name}?`,
+    explanation:
+      'Versions then come only from the CI jobs that this repository trusts. Nobody uploads, imports or restores a version, not even an admin. People still release what a trusted publisher has staged.',
+    button: 'Only trusted publishers',
+    done: (name) => `Only trusted publishers publish ${name}.`,
+    run: (pool, change) => setOnlyTrustedPublishers(pool, change, true),
+  },
+  'end-only-trusted-publishers': {
+    act: 'limitPublishers',
+    title: (name) => `Let people publish ${name} again?`,
+    explanation:
+      'Everybody who may publish in this repository can then upload a version, also with a stored token.',
+    button: 'Let people publish',
+    done: (name) => `People may publish ${name} again.`,
+    run: (pool, change) => setOnlyTrustedPublishers(pool, change, false),
+  },
+}
 
 const VersionsQuery = z.object({ after: text })
 const VersionForm = z.object({ version: text, reason: text.transform((reason) => reason.trim()) })
@@ -261,7 +290,7 @@ export async function packageChangeRoutes(
     ),
   )
 
-  for (const [name, question] of Object.entries(reviewQuestions)) {
+  for (const [name, question] of Object.entries(settingQuestions)) {
     app.get<Route>(
       `${url}/${name}`,
       signedIn(context, async ({ session, prove }, request, reply) => {
@@ -287,7 +316,7 @@ export async function packageChangeRoutes(
         async ({ session, by, prove }, request, reply) => {
           const { repository, about } = await packageOf(request, session, question.act)
           await prove(question.act)
-          await changing(() => setReleaseRule(changes, changeOf(by, repository, about), question.release))
+          await changing(() => question.run(changes, changeOf(by, repository, about)))
           leaveNotice(request, reply, config, question.done(about.name))
           return reply.redirect(versionsUrl(request.params), 303)
         },
