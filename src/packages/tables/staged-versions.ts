@@ -201,8 +201,9 @@ export async function markReleased(
   id: string,
   accountId: string | null,
 ): Promise<'released' | 'approved' | null> {
-  // The approval of somebody who has lost the role does not count.
-  const isApproved = `coalesce(role_of(s.approver_id, s.repository_id) >= 'developer', false)`
+  // The approval of somebody who has lost the role, or whose account is disabled, does not count.
+  const isApproved = `(coalesce(role_of(s.approver_id, s.repository_id) >= 'developer', false)
+    and exists (select from account where id = s.approver_id and disabled_at is null))`
   const isEnough = `($2::bigint is null or not r.two_people
     or case when s.stager_id is null then ${isApproved} and s.approver_id <> $2 else s.stager_id <> $2 end)`
   const isFirst = `(s.stager_id is null and not ${isApproved})`

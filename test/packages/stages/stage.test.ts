@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { rejectStage, releaseStage } from '../../../src/packages/stages/release.ts'
 import { findStage } from '../../../src/packages/tables/staged-versions.ts'
@@ -231,5 +232,19 @@ describe('a release', () => {
     expect(await release(id, asAccount(second))).toBe('released')
     const actions = await actionsIn(repository)
     expect(actions).toEqual(['stage', 'approve-release', 'publish', 'release'])
+  })
+
+  it('does not count the approval of an account that was disabled since', async () => {
+    const { repository } = await aPublisher(t)
+    await setReleaseRule(t, repository, { twoPeople: true })
+    const authorization = basic(await aDeployToken(t.db, await groupOf(t.db, repository)))
+    const { stage } = await aPublisher(t, { repository })
+    const id = (await stage('1.0.0', { headers: { authorization } })).json().id as string
+    const [first, second, third] = [await anAccount(t.db), await anAccount(t.db), await anAccount(t.db)]
+    for (const one of [first, second, third]) await aMember(t.db, one, repository, 'developer')
+    expect(await release(id, asAccount(first))).toBe('approved')
+    await disableAccount(t.db, operator, first.id)
+    expect(await release(id, asAccount(second))).toBe('approved')
+    expect(await release(id, asAccount(third))).toBe('released')
   })
 })
