@@ -7,6 +7,7 @@ import { describeStaged } from '../packages/stages/describe.ts'
 import { rejectStage, releaseStage } from '../packages/stages/release.ts'
 import {
   findStage,
+  type ListedStage,
   listStages,
   type Stage,
   type StageState,
@@ -33,8 +34,8 @@ function listCommand(): Command {
     .action((path: string, options: ListOptions & { status?: StageState }) =>
       withDatabase(async (db, { baseUrl }) => {
         const { id } = await theRepository(db, path)
-        await printList<Stage>(options, {
-          list: (part) => listStages(db, id, part, options.status),
+        await printList<ListedStage>(options, {
+          list: (part) => listStages(db, id, part, { state: options.status }),
           keyOf: (stage) => stage.id,
           describe: (stage) => describeStage(stage, path, baseUrl),
           line: (stage) =>
@@ -108,14 +109,14 @@ function withStage<T>(
   })
 }
 
-function stagerOf({ stager, deployToken, by }: Stage): string {
+function stagerOf({ stager, deployToken, by }: ListedStage): string {
   const run = by.token?.run
   return (
     (run && describeRun(run)) ?? stager ?? deployToken ?? (by.via === 'command' ? 'command line' : 'a token')
   )
 }
 
-function describeStage(stage: Stage, path: string, baseUrl: string) {
+function describeStage(stage: ListedStage, path: string, baseUrl: string) {
   return {
     ...describeStaged(stage, path, baseUrl),
     stager: stage.stager,

@@ -17,6 +17,7 @@ export const isInNameRange = (name: string) =>
   `${name} collate "C" > $2 and ${name} collate "C" >= $3 and ${name} collate "C" < $3 || '{'
    and ${name} like all ($4::text[])`
 
-function toLikePattern(pattern: string): string {
+/** Returns a pattern with `*` for SQL's `like`. */
+export function toLikePattern(pattern: string): string {
   return pattern.replace(/[\\%_]/g, '\\$&').replaceAll('*', '%')
 }

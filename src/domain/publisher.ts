@@ -61,15 +61,20 @@ export function describeRun(run: PublisherRun): string {
     .join(', ')
 }
 
+/** Returns the patterns of the packages for which one of the rights is, or contains, the needed one. */
+export function patternsFor(rights: readonly PublisherRight[], needed: PublisherRightName): string[] {
+  return rights.flatMap(({ right, packages }) =>
+    publisherRightNames.indexOf(right) <= publisherRightNames.indexOf(needed) ? packages : [],
+  )
+}
+
 /** Returns whether one of the rights is, or contains, the needed one for a package. A null name is any package. */
 export function coversPackage(
   rights: readonly PublisherRight[],
   needed: PublisherRightName,
   packageName: string | null,
 ): boolean {
-  return rights.some(
-    ({ right, packages }) =>
-      publisherRightNames.indexOf(right) <= publisherRightNames.indexOf(needed) &&
-      (packageName === null || packages.some((pattern) => matchesGlob(pattern, packageName))),
+  return patternsFor(rights, needed).some(
+    (pattern) => packageName === null || matchesGlob(pattern, packageName),
   )
 }

@@ -1,9 +1,17 @@
 import { constants, createHmac, KeyObject, sign as signBytes } from 'node:crypto'
 import { exportSPKI } from 'jose'
 import { describe, expect, it, vi } from 'vitest'
+import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aSigningKey, issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
-import { aTrustedRepository, exchangeAt, exchangeGrant, jobClaims } from '../support/publisher-actors.ts'
+import {
+  aTrustedRepository,
+  exchangeAt,
+  exchangeGrant,
+  jobClaims,
+  pushWith,
+} from '../support/publisher-actors.ts'
+import { aPublisher } from '../support/registry-actors.ts'
 
 const t = useApp(issuersHere)
 const ci = useCiIssuer()
@@ -58,6 +66,27 @@ describe('an attacker', () => {
     expect(response.json()).toMatchObject({
       error_description: expect.stringContaining('The claim workflow_ref differs'),
     })
+  })
+
+  it('learns nothing of stages of packages that the publisher is not for', async () => {
+    const { exchange, repository } = await aTrustedRepository(t, ci, {
+      right: 'stage',
+      packages: ['acme/lib', 'acme/a_*'],
+    })
+    const developer = await aPublisher(t, { repository })
+    const stage = async (name: string) => (await developer.stage('1.0.0', { name })).json().id as string
+    const other = await stage('acme/other')
+    const similar = await stage('acme/abc')
+    const own = await stage('acme/a_c')
+    const { access_token } = (await exchange(await ci.sign(jobClaims))).json()
+    const staged = (await pushWith(t, repository, access_token, { to: 'stage' })).json().id as string
+    const url = `/api/repositories/${repository.path}/stages`
+    const listed = (await callApi(t, access_token, 'GET', url)).json() as { id: string }[]
+    expect(listed.map(({ id }) => id)).toEqual([staged, own])
+    for (const id of [other, similar]) {
+      expect((await callApi(t, access_token, 'GET', `${url}/${id}?wait=1`)).statusCode).toBe(404)
+    }
+    expect((await callApi(t, access_token, 'GET', `${url}/${staged}`)).json()).toMatchObject({ id: staged })
   })
 
   it('learns nothing of the documents of an issuer on a private host', async () => {

@@ -1,18 +1,18 @@
 import { registryUrl } from '../../groups/repositories.ts'
-import type { Stage } from '../tables/staged-versions.ts'
+import type { ListedStage } from '../tables/staged-versions.ts'
 
 /** Returns the URL of the page where a stage is reviewed. `path` is that of its repository. */
-export function reviewUrl(baseUrl: string, path: string, { id }: Pick<Stage, 'id'>): string {
+export function reviewUrl(baseUrl: string, path: string, { id }: Pick<ListedStage, 'id'>): string {
   return `${baseUrl}/${path}/-/stages/${id}`
 }
 
 /** Returns the URL of the Composer repository of a stage. It ends with a slash. */
-export function stageRegistryUrl(baseUrl: string, path: string, { id }: Pick<Stage, 'id'>): string {
+export function stageRegistryUrl(baseUrl: string, path: string, { id }: Pick<ListedStage, 'id'>): string {
   return `${registryUrl(baseUrl, path)}stages/${id}/`
 }
 
 /** Describes a stage for the response of an upload, and for the API. */
-export function describeStaged(stage: Stage, path: string, baseUrl: string) {
+export function describeStaged(stage: ListedStage, path: string, baseUrl: string) {
   return {
     id: stage.id,
     status: stage.state,

@@ -3,6 +3,7 @@ import type { ArchiveDigest } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import { advisoryLocks, type Queryable, sweepOf } from '../../database/database.ts'
+import { toLikePattern } from '../../database/name-range.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { background, describePrincipal, type Principal } from '../../domain/principal.ts'
 import { readRowId } from '../../domain/row-id.ts'
@@ -15,8 +16,8 @@ export type StageState = (typeof stageStates)[number]
 /** How long a staged version waits. The schema has the same number. */
 export const stageDays = 14
 
-/** A staged version: what was uploaded, and what became of it. */
-export interface Stage {
+/** A staged version in a list: what was uploaded, and what became of it. */
+export interface ListedStage {
   id: string
   repositoryId: string
   packageName: string
@@ -27,7 +28,6 @@ export interface Stage {
   normalized: string
   isDev: boolean
   state: StageState
-  metadata: JsonObject
   /** Lower-case hex. */
   sha256: string
   /** Lower-case hex. */
@@ -49,6 +49,11 @@ export interface Stage {
   decidedAt: Date | null
 }
 
+/** A staged version. */
+export interface Stage extends ListedStage {
+  metadata: JsonObject
+}
+
 const nameOf = (id: string) => `case when ${id} is not null
   then coalesce((select username from account where id = ${id}), 'deleted account') end`
 
@@ -56,7 +61,7 @@ const nameOf = (id: string) => `case when ${id} is not null
 const state = `case when s.state = 'staged' and s.expires_at <= now() then 'expired' else s.state end`
 
 const columns = `s.id, s.repository_id as "repositoryId", s.package_name as "packageName", s.version,
-  s.composer as "composerVersion", s.normalized, s.is_dev as "isDev", ${state} as state, s.metadata,
+  s.composer as "composerVersion", s.normalized, s.is_dev as "isDev", ${state} as state,
   encode(s.sha256, 'hex') as sha256, encode(c.sha1, 'hex') as sha1, c.size::float8 as size, s.stager as by,
   ${nameOf('s.stager_id')} as stager,
   (select name from deploy_token where s.stager -> 'token' ->> 'kind' = 'deploy'
@@ -64,12 +69,15 @@ const columns = `s.id, s.repository_id as "repositoryId", s.package_name as "pac
   s.staged_at as "stagedAt", s.expires_at as "expiresAt", s.approver_id as "approverId",
   ${nameOf('s.approver_id')} as approver, ${nameOf('s.decider_id')} as decider, s.decided_at as "decidedAt"`
 
+/** The metadata has up to half a MiB. Lists do not read it. */
+const allColumns = `${columns}, s.metadata`
+
 const from = 'staged_version s join archive c on c.sha256 = s.sha256'
 
 /** SQL: whether the stage `s` waits. */
 const isWaiting = `s.state = 'staged' and s.expires_at > now()`
 
-function stageOf(row: Stage): Stage {
+function stageOf<Row extends ListedStage>(row: Row): Row {
   return { ...row, by: { ...background, ...row.by } }
 }
 
@@ -110,7 +118,7 @@ export async function findStagedNumber(
 ): Promise<Stage | null> {
   const { rows } = await db.query<Stage>({
     name: 'find-staged-number',
-    text: `select ${columns} from ${from}
+    text: `select ${allColumns} from ${from}
             where s.repository_id = $1 and s.package_name = $2 and s.normalized = $3 and ${isWaiting}`,
     values: [repositoryId, packageName, normalized],
   })
@@ -162,7 +170,7 @@ export async function insertStage(tx: pg.PoolClient, fresh: NewStage): Promise<S
 /** Finds a stage. Null when there is none, or when its repository was deleted. */
 export async function findStage(db: Queryable, id: string): Promise<Stage | null> {
   const { rows } = await db.query<Stage>(
-    `select ${columns} from ${from}
+    `select ${allColumns} from ${from}
       where s.id = $1 and exists (select from repository where id = s.repository_id and group_id is not null)`,
     [readRowId(id)],
   )
@@ -175,18 +183,30 @@ export async function findStageOf(db: Queryable, repositoryId: string, id: strin
   return found?.repositoryId === repositoryId ? found : null
 }
 
-/** Lists the stages of a repository, the latest first: all, or those in one state. `after` is an id. */
+/** Which stages a list has. */
+export interface StageFilter {
+  /** Null for every state. */
+  state?: StageState | null | undefined
+  /** Patterns of packages. Null for every package. */
+  packages?: readonly string[] | null | undefined
+}
+
+/**
+ * Lists the stages of a repository, the latest first: all, or those in one state, and those of packages that match one of
+ * the patterns. `after` is an id.
+ */
 export async function listStages(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
-  only: StageState | null = null,
-): Promise<Stage[]> {
-  const { rows } = await db.query<Stage>(
+  { state: only = null, packages = null }: StageFilter = {},
+): Promise<ListedStage[]> {
+  const { rows } = await db.query<ListedStage>(
     `select ${columns} from ${from}
       where s.repository_id = $1 and ($2::bigint is null or s.id < $2) and ($4::text is null or ${state} = $4)
+        and ($5::text[] is null or s.package_name like any($5))
       order by s.id desc limit $3`,
-    [repositoryId, readRowId(after), limit, only],
+    [repositoryId, readRowId(after), limit, only, packages?.map(toLikePattern) ?? null],
   )
   return rows.map(stageOf)
 }

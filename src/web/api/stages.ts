@@ -1,13 +1,21 @@
 import type { FastifyReply } from 'fastify'
 import * as z from 'zod'
 import type { Principal } from '../../domain/principal.ts'
+import { patternsFor } from '../../domain/publisher.ts'
+import { maySee } from '../../groups/access.ts'
 import { describeStaged } from '../../packages/stages/describe.ts'
 import { noStage } from '../../packages/stages/release.ts'
-import { findStageOf, listStages, type Stage, stageStates } from '../../packages/tables/staged-versions.ts'
+import {
+  findStageOf,
+  type ListedStage,
+  listStages,
+  type Stage,
+  stageStates,
+} from '../../packages/tables/staged-versions.ts'
 import { allowSilence } from '../allow-silence.ts'
 import { withoutTurn } from '../network-turns.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
-import { type ApiContext, guardRepository } from './guards.ts'
+import { type ApiContext, guardRepository, type RepositoryGrant } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
@@ -84,10 +92,12 @@ export async function stageRoutes(app: ApiScope, context: ApiContext): Promise<v
       response: { 200: z.array(StageBody) },
     }),
     async (request, reply) => {
-      const { repositoryId, path } = mayStage.granted(request)
+      const { repositoryId, path, grant } = mayStage.granted(request)
+      // A token of a trusted publisher sees the packages that it may stage.
+      const packages = grant.rights ? patternsFor(grant.rights, 'stage') : null
       return readPage(
         { request, reply, config },
-        (part) => listStages(db, repositoryId, part, request.query.status),
+        (part) => listStages(db, repositoryId, part, { state: request.query.status, packages }),
         ({ id }) => id,
         (stage) => formatStage(stage, path, config.baseUrl),
       )
@@ -110,7 +120,7 @@ export async function stageRoutes(app: ApiScope, context: ApiContext): Promise<v
       const { id } = request.params
       const { wait: seconds } = request.query
       if (seconds > 0) {
-        const { state } = await stageOf(mayStage.granted(request).repositoryId, id)
+        const { state } = await stageOf(mayStage.granted(request), id)
         if (state === 'staged') {
           allowSilence(request, seconds * 1000)
           const owner = ownerOf(mayStage.granted(request).by)
@@ -119,14 +129,14 @@ export async function stageRoutes(app: ApiScope, context: ApiContext): Promise<v
           await mayStage.preValidation(request)
         }
       }
-      const { repositoryId, path } = mayStage.granted(request)
-      return formatStage(await stageOf(repositoryId, id), path, config.baseUrl)
+      const granted = mayStage.granted(request)
+      return formatStage(await stageOf(granted, id), granted.path, config.baseUrl)
     }),
   )
 
-  async function stageOf(repositoryId: string, id: string): Promise<Stage> {
+  async function stageOf({ repositoryId, access }: RepositoryGrant, id: string): Promise<Stage> {
     const stage = await findStageOf(db, repositoryId, id)
-    if (!stage) throw noStage()
+    if (!stage || !maySee(access, 'stage', stage)) throw noStage()
     return stage
   }
 }
@@ -143,7 +153,7 @@ function goneOf({ raw }: FastifyReply): AbortSignal {
   return gone.signal
 }
 
-function formatStage(stage: Stage, path: string, baseUrl: string): z.input<typeof StageBody> {
+function formatStage(stage: ListedStage, path: string, baseUrl: string): z.input<typeof StageBody> {
   return {
     ...describeStaged(stage, path, baseUrl),
     size: stage.size,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { rejectStage, releaseStage } from '../../../src/packages/stages/release.ts'
-import { findStage } from '../../../src/packages/tables/staged-versions.ts'
+import { findStage, listStages } from '../../../src/packages/tables/staged-versions.ts'
 import { aDeployToken, aMember, anAccount, groupOf } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
@@ -247,4 +247,11 @@ describe('a release', () => {
     expect(await release(id, asAccount(second))).toBe('approved')
     expect(await release(id, asAccount(third))).toBe('released')
   })
+})
+
+it('a list of stages does not read their metadata, which can be large', async () => {
+  const { repository, id } = await aStage()
+  const [listed] = await listStages(t.db, repository.id, { after: null, limit: 9 })
+  expect(listed).toMatchObject({ id, version: '1.0.0' })
+  expect(listed).not.toHaveProperty('metadata')
 })

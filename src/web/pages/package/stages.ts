@@ -11,6 +11,7 @@ import { orderFields, type ReviewedFields } from '../../../packages/stages/revie
 import {
   findStageOf,
   findVersionBefore,
+  type ListedStage,
   listStages,
   type Stage,
   stageDays,
@@ -30,7 +31,7 @@ const maxReasonCharacters = 500
 
 const stagesPage = page<{
   repository: VisibleRepository
-  stages: Stage[]
+  stages: ListedStage[]
   stageDays: number
   isContinued: boolean
   next: string | null
