@@ -68,6 +68,19 @@ const endAfterRestore = block(
   'docs/operations.md',
   'npx svc account set-password alice --end-everything --force',
 )
+const trust = block(
+  'docs/publishing.md',
+  'npx svc trusted-publisher add acme/php --provider github --project acme/hello --workflow release.yml \\',
+)
+const stage = block('docs/publishing.md', 'curl --silent --show-error --fail --user "svc:$SVC_TOKEN" \\')
+const tryStage = block(
+  'docs/publishing.md',
+  'composer config repositories.acme composer https://svc.example.com/acme/php/-/packages/stages/17/',
+)
+const awaitRelease = block(
+  'docs/publishing.md',
+  'until curl --silent --show-error --fail --header "Authorization: Bearer $SVC_TOKEN" \\',
+)
 
 /** Blocks that documents.test.ts runs. It takes all shell blocks of these documents, but none with `npx svc`. */
 const runByDocumentsTest = ['docs/oauth-applications.md', 'docs/packages.md', 'docs/api.md']
@@ -212,6 +225,26 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     expect(await printed(prefetch)).toContain('Fetched 1 of 1')
     expect(await printed(importPackages)).toContain('Imported 1,')
     expect(await listArchives(database.db)).toHaveLength(3)
+  })
+
+  it('trust a CI job', async () => {
+    expect(await printed(trust)).toContain('added to acme/php')
+  })
+
+  it('stage a version, try it, and wait for its release', async () => {
+    const auth = JSON.parse(await readFile(join(checkout, 'project/auth.json'), 'utf8'))
+    const token = { SVC_TOKEN: auth['http-basic'][`localhost:${ports[0]}`].password as string }
+    // The bytes of 1.0.0: the archives below stay three.
+    const { id } = JSON.parse(await printed(`cp package/package.zip hello-1.1.0.zip\n${stage}`, token))
+    const ofStage = (text: string) => text.replaceAll('stages/17', `stages/${id}`)
+    await printed(`cd project\n${ofStage(tryStage)}`)
+    const lock = JSON.parse(await readFile(join(checkout, 'project/composer.lock'), 'utf8'))
+    expect(lock.packages).toMatchObject([{ name: 'acme/hello', version: '1.1.0' }])
+    const [, released] = await Promise.all([
+      printed(ofStage(awaitRelease), token),
+      printed(`npx svc stage release ${id}`),
+    ])
+    expect(released).toContain('acme/hello 1.1.0')
   })
 
   describe.runIf(has('swift-proxy-server'))('for a bucket (needs Swift)', () => {
