@@ -222,7 +222,7 @@ describe('a form whose session has ended', () => {
   const t = useApp()
 
   it.each([
-    ['/settings/account/password', '/settings/account'],
+    ['/settings/account/password', '/settings/account/password'],
     ['/settings/tokens/new', '/settings/tokens/new'],
     ['/settings/tokens/revoke', '/settings/tokens'],
     ['/settings/authorizations/withdraw', '/settings/authorizations'],
