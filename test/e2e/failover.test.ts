@@ -85,7 +85,9 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
 
     await expect.poll(() => lastSuccess.size).toBe(kinds.length)
     await pair.killPrimary()
-    await sleep(500)
+    await expect
+      .poll(() => new Set(refused.map(({ what }) => what)), { interval: 20 })
+      .toEqual(new Set(kinds))
     // Now the standby can be read, but not written.
     pair.moveAddress()
     await sleep(300)
@@ -96,7 +98,6 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
     isOver = true
     await load
 
-    expect(new Set(refused.map(({ what }) => what))).toEqual(new Set(kinds))
     expect(refused.filter(({ status, retryAfter }) => status !== 503 || retryAfter === null)).toEqual([])
 
     for (const { access_token } of chains ?? [])
