@@ -125,8 +125,8 @@ function comparePins(
   return pins
 }
 
-/** Numbers and booleans count as their texts. Null for everything else. */
-function textOf(value: unknown): string | null {
+/** Returns the text of a claim. Numbers and booleans count as their texts. Null for everything else. */
+export function textOf(value: unknown): string | null {
   if (typeof value === 'string') return value
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : null
 }
