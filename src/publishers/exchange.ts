@@ -18,7 +18,7 @@ import {
   type Validity,
 } from './identity-token.ts'
 import type { IssuerKeys } from './issuer-keys.ts'
-import { type ClaimComparison, compareClaims, describeClaims, runOf, textOf } from './providers.ts'
+import { type ClaimComparison, claimText, compareClaims, describeClaims, runOf } from './providers.ts'
 import { insertPublisherToken, pinPublishers, publisherTokenSeconds } from './publisher-tokens.ts'
 import {
   actingAs,
@@ -213,7 +213,7 @@ async function noteReplay(
   context: ExchangeContext,
   { repositoryId, matching, identity, by }: Issue,
 ): Promise<void> {
-  const given = textOf(identity.claims['jti'])
+  const given = claimText(identity.claims['jti'])
   const differs = [{ claim: 'jti', expected: 'a token that was not exchanged before', given }]
   const named = matching.map((one) => ({ ...one, differs }))
   await refuse(context, by, { repositoryId, named, identity })

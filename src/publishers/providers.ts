@@ -67,7 +67,7 @@ const foreignEvents = ['pull_request', 'pull_request_target', 'workflow_run', 'i
  * issuer writes it differently, and its owners can change its form.
  */
 export function compareClaims(terms: PublisherTerms, claims: Claims): ClaimComparison {
-  const job = { read: (name: string) => textOf(claims[name]), differs: [] as ClaimDifference[] }
+  const job = { read: (name: string) => claimText(claims[name]), differs: [] as ClaimDifference[] }
   const { project, own, pinned, needsPins } = presets[terms.provider](terms)
   for (const condition of project) requireClaim(job, condition)
   const isProject = job.differs.length === 0
@@ -126,7 +126,7 @@ function comparePins(
 }
 
 /** Returns the text of a claim. Numbers and booleans count as their texts. Null for everything else. */
-export function textOf(value: unknown): string | null {
+export function claimText(value: unknown): string | null {
   if (typeof value === 'string') return value
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : null
 }
@@ -276,7 +276,7 @@ const shownClaims = [
 export function describeClaims(claims: Claims): string {
   return shownClaims
     .flatMap((name) => {
-      const given = textOf(claims[name])
+      const given = claimText(claims[name])
       return given === null ? [] : [`${name}=${given.slice(0, 300)}`]
     })
     .join('; ')
@@ -288,7 +288,7 @@ export function runOf(
   claims: Claims,
 ): PublisherRun {
   const read = (name: string) => {
-    const text = textOf(claims[name])
+    const text = claimText(claims[name])
     return text === null ? null : cleanLine(text.slice(0, 500))
   }
   const common = { provider, ref: read('ref'), commit: read('sha') }
