@@ -1,4 +1,4 @@
-/** Letters and digits of which the left one is easily taken for the right one, after NFKD and lower case. */
+/** Letters and digits that look alike, after NFKD and lower case: each left one counts as the right one. */
 const twins = new Map(
   Object.entries({
     // Cyrillic

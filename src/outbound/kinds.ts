@@ -97,5 +97,5 @@ export const kinds = {
 /** What a request is for. */
 export type OutboundKind = keyof typeof kinds
 
-/** The kinds of which svc itself sends the requests. */
+/** The kinds whose requests svc itself sends. */
 export type RequestKind = Exclude<OutboundKind, 'git'>

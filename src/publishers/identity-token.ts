@@ -76,7 +76,7 @@ export async function checkSignature({ text }: IdentityToken, key: CryptoKey): P
   }
 }
 
-/** For whom and when a token is valid. */
+/** The result of the checks of a token's audience and times. */
 export interface Validity {
   /** When it expires, in seconds since 1970. */
   expires: number
@@ -84,7 +84,7 @@ export interface Validity {
   differs: ClaimDifference[]
 }
 
-/** Checks for whom and when a token is valid, with a leeway of a minute for the clocks. */
+/** Checks the audience and the times of a token, with a leeway of a minute for the clocks. */
 export function checkValidity(
   { claims }: Pick<IdentityToken, 'claims'>,
   audience: string,

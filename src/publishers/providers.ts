@@ -59,7 +59,7 @@ export interface ClaimComparison {
   pins: Record<string, string>
 }
 
-/** The events of which GitHub and Forgejo run workflows with code, or for people, from outside the project. */
+/** Events of GitHub and Forgejo that can run workflows for people from outside the project, or with their code. */
 const foreignEvents = ['pull_request', 'pull_request_target', 'workflow_run', 'issue_comment']
 
 /**

@@ -105,13 +105,13 @@ function tokenSteps({ provider, authUrl, registryUrl }: WorkflowTarget): string[
         ]
   return [
     ...get,
-    'ANSWER=$(curl --silent --show-error --fail-with-body \\',
+    'RESPONSE=$(curl --silent --show-error --fail-with-body \\',
     '  --data-urlencode "grant_type=urn:ietf:params:oauth:grant-type:token-exchange" \\',
     '  --data-urlencode "subject_token_type=urn:ietf:params:oauth:token-type:id_token" \\',
     '  --data-urlencode "subject_token=$IDENTITY" \\',
     `  --data-urlencode "resource=${registryUrl}" \\`,
-    `  "${authUrl}/oauth2/token") || { echo "$ANSWER"; exit 1; }`,
-    String.raw`TOKEN=$(echo "$ANSWER" | sed -n 's/.*"access_token":"\([^"]*\)".*/\1/p')`,
+    `  "${authUrl}/oauth2/token") || { echo "$RESPONSE"; exit 1; }`,
+    String.raw`TOKEN=$(echo "$RESPONSE" | sed -n 's/.*"access_token":"\([^"]*\)".*/\1/p')`,
     ...(provider === 'gitlab' ? [] : ['echo "::add-mask::$TOKEN"']),
   ]
 }

@@ -37,7 +37,7 @@ const isThere = (id: string) => `exists (select from repository where id = ${id}
 /**
  * Creates the package if none has that name: claims its vendor, and gives it a place in the list by downloads. Locks its
  * row until the transaction ends. Throws errcode 5 when the repository was deleted, and 9 with 409 when the name is reserved
- * for trusted publishers of which none is the uploader.
+ * for trusted publishers, and the uploader is none of them.
  */
 export async function claimPackage(
   tx: pg.PoolClient,
