@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 import { rareOptimization } from './support/rare-optimization.ts'
-import { skippedReporter } from './support/skipped-reporter.ts'
+import { summaryReporter } from './support/summary-reporter.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -47,7 +47,7 @@ export default defineConfig({
   root,
   test: {
     globalSetup: ['test/support/global-setup.ts'],
-    reporters: ['default', skippedReporter()],
+    reporters: ['default', summaryReporter()],
     // A process waits for servers and browsers much of the time, so there is one more than two cores need.
     maxWorkers: Math.max(3, availableParallelism()),
     // They start in the order of their names: the long tests first, so that no process is idle at the end.

@@ -11,6 +11,7 @@ import {
   readSchema,
 } from '../../src/database/migrate.ts'
 import { useDatabase } from '../support/database.ts'
+import { countUnchangedRows, fillOldSchema } from '../support/old-schema.ts'
 import { hasCommit, unpackCommit } from '../support/previous-release.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
 import { dropRows } from '../support/rows.ts'
@@ -27,6 +28,7 @@ describe.skipIf(!(await hasCommit(bridgeCommit)))(
   'a database of the migrations that the baseline replaces (in the history of git)',
   () => {
     const database = useDatabase('template1')
+    const filled = useDatabase('template1')
     const current = useDatabase()
 
     it('goes on from there, and then equals a new one', async () => {
@@ -46,6 +48,18 @@ describe.skipIf(!(await hasCommit(bridgeCommit)))(
       expect(await describeSchema(database.db)).toEqual(await describeSchema(current.db))
       expect(await countEveryTable(database.db)).toEqual(await countEveryTable(current.db))
       expect(await listAppliedMigrations(database.db)).toEqual(await listAppliedMigrations(current.db))
+    })
+
+    it('has all rows changed that later migrations have to change, in steps', async () => {
+      await migrate(filled.db, null, join(folder, 'old'))
+      await fillOldSchema(filled.db, 20_000)
+      await migrate(filled.db, null)
+      expect(await countUnchangedRows(filled.db)).toEqual({
+        passwords: 0,
+        authorizations: 0,
+        documents: 0,
+        renderings: 0,
+      })
     })
   },
 )

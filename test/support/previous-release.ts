@@ -51,16 +51,26 @@ export async function unpackPreviousRelease(folder: string): Promise<PreviousRel
   if (!(await hasPreviousRelease()))
     throw new Error(`This clone lacks the previous release, ${commit}. Run: git fetch --unshallow`)
   await unpackCommit(commit, folder)
-  const lockOf = (place: string) => readFile(join(place, 'package-lock.json'), 'utf8')
-  // The installed packages are those of this release.
-  if ((await lockOf(folder)) === (await lockOf(root)))
+  const installed = new Set(await packagesOf(root))
+  if ((await packagesOf(folder)).every((name) => installed.has(name)))
     await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
-  else await run('npm', ['ci', '--no-fund', '--no-audit'], { cwd: folder })
+  else
+    await run('npm', ['ci', '--prefer-offline', '--no-fund', '--no-audit'], { cwd: folder, timeout: 200_000 })
   await run(process.execPath, [join(folder, 'bin/build.js')])
   return {
     program: join(folder, 'bin/svc.js'),
     load: (path) => import(/* @vite-ignore */ pathToFileURL(join(folder, path)).href),
   }
+}
+
+/** Returns the packages of a package-lock.json, each with its place and version. */
+async function packagesOf(folder: string): Promise<string[]> {
+  const { packages } = JSON.parse(await readFile(join(folder, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version?: string }>
+  }
+  return Object.entries(packages)
+    .filter(([place]) => place !== '')
+    .map(([place, { version }]) => `${place} ${version}`)
 }
 
 /** Unpacks a commit in an empty folder, or only the files below a path of it. */

@@ -83,8 +83,8 @@ export interface Server {
 }
 
 /**
- * Starts `svc serve` and waits until it listens. If it ends instead, throws with its outcome. `command` is the program of
- * another release, and `flags` are those of Node.
+ * Starts `svc serve` and waits until it listens. If it ends instead, throws with its outcome, and if it takes more than 200
+ * seconds, with what it has printed. `command` is the program of another release, and `flags` are those of Node.
  */
 export async function startServer(
   environment: Environment,
@@ -103,7 +103,13 @@ export async function startServer(
   const outcome = outcomeOf(child)
   const ended = outcome.then((end) => Promise.reject(new Error(`svc serve ended: ${JSON.stringify(end)}`)))
   ended.catch(() => {})
-  while (!printed.includes('listens on')) await Promise.race([sleep(20), ended])
+  const started = performance.now()
+  while (!printed.includes('listens on')) {
+    await Promise.race([sleep(20), ended])
+    if (performance.now() - started < 200_000) continue
+    child.kill('SIGKILL')
+    throw new Error(`svc serve does not listen after 200 seconds: ${printed}`)
+  }
   return { process: child, url: `http://127.0.0.1:${port}`, outcome, printed: () => printed }
 }
 

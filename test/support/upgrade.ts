@@ -78,7 +78,7 @@ export async function upgradeUnderLoad(
     await first.user.push(old.url, '1.0.0', largePackage)
     const repositoryId = await findRepositoryId(db, first.user.repository)
     await fill(db, sizes, { repositoryId, memberId: first.user.account.id })
-    await fillMigrated(db, repositoryId, sizes)
+    await db.query('vacuum analyze')
     const functions = await listCalledFunctions(db, join(folder, 'release/src'))
     const count = (server: Server, load: Load, work: () => Promise<unknown>) =>
       countDuring(
@@ -123,34 +123,6 @@ type User = Awaited<ReturnType<typeof import('./remote-user.ts').aRemoteUser>>
 interface Load {
   user: User
   visit: (url: string, turn: number) => Promise<Response>
-}
-
-/** Adds many rows that migrations since the previous release change. */
-async function fillMigrated(db: pg.Pool, repositoryId: string, { versions }: Sizes): Promise<void> {
-  const unusable =
-    '$argon2id$v=19$m=19456,p=1,t=2$zkY1icGpUMymFBlYwv7JiQ$kEpWsGuzHeS+BEd2N9QKnOHJO9MsW7ISXlU+6Q7t9KU'
-  await db.query(
-    `insert into account (username, password_hash) select 'provider' || i, $1 from generate_series(1, $2::int) i`,
-    [unusable, versions],
-  )
-  await db.query(`update application set status = 'suspended' where client_id = 'largelarge'`)
-  await db.query(
-    `with removed as (
-       insert into upstream (repository_id, name, url, position, removed_at)
-       values ($1, 'removed', 'https://removed.example/', 1, now()) returning id
-     ), documents as (
-       insert into upstream_document (upstream_id, name, is_dev, content, dropped)
-       select id, 'mirrored/lib' || i, false, 'x', '{"1.0.0: it has no archive that can be mirrored"}'
-         from removed, generate_series(1, $2::int) i
-     ), packages as (
-       insert into mirrored_package (repository_id, name) select $1, 'mirrored/lib' || i from generate_series(1, $2::int) i
-       returning id
-     )
-     insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli)
-     select id, false, now(), 'http://svc.test', 'infinity', 'document', 'document', 'document' from packages`,
-    [repositoryId, versions],
-  )
-  await db.query('vacuum analyze')
 }
 
 async function findRepositoryId(db: pg.Pool, path: string): Promise<string> {
