@@ -147,7 +147,7 @@ export function putIntoWords(
   event: Pick<Event, 'action' | 'details'> & { application?: string | null },
 ): EventWords {
   const { action, details, application = null } = event
-  const said = action === 'release' && 'stage' in details ? 'released' : describeAction(action)
+  const said = describeAction(action)
   if (isIdentityAction(action)) return { said, more: describeSubject({ application, details }) }
   if (typeof details['username'] === 'string') return wordsOfRole(said, details)
   return { said, more: describeMore(details) }

@@ -52,7 +52,7 @@ it('svc stage lists, shows, releases and rejects, and the events say that it was
     'stage api',
     'stage api',
     'publish command',
-    'release command',
+    'release-stage command',
     'reject command',
   ])
   expect(expand((await ask('p2/acme/lib.json')).body)).toMatchObject([{ version: '1.0.0' }])
@@ -82,7 +82,7 @@ it.each([
     expect((await ask('p2/acme/lib.json')).statusCode).toBe(404)
     await svc.json('stage', 'release', id)
     expect(expand((await ask('p2/acme/lib.json')).body)).toHaveLength(1)
-    expect(await actions()).toEqual(['stage api', 'publish command', 'release command'])
+    expect(await actions()).toEqual(['stage api', 'publish command', 'release-stage command'])
   },
 )
 

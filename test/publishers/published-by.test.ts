@@ -70,7 +70,7 @@ describe('a version of a trusted publisher', () => {
     })
     expect((await version()).published_by).toMatchObject({ type: 'publisher', ...publisher })
     const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'actorId', 'details'])
-    expect(events).toContainEqual(expect.objectContaining({ action: 'release', actorId: account.id }))
+    expect(events).toContainEqual(expect.objectContaining({ action: 'release-stage', actorId: account.id }))
     expect(events).toContainEqual(
       expect.objectContaining({
         action: 'publish',

@@ -57,7 +57,7 @@ export async function releaseStage(
     const published = await addVersion(tx, publication, stage)
     // The number was reserved. Only a process of an earlier release, which knows no stages, can have taken it.
     if (published === 'repeated') throw notNow(`version ${version} is published already: reject the stage`)
-    await insertEvent(tx, by, { ...event, action: 'release' })
+    await insertEvent(tx, by, { ...event, action: 'release-stage' })
     return outcome
   })
 }

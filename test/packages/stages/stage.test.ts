@@ -1,11 +1,15 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
+import { builtInMigrations } from '../../../src/database/migrate.ts'
 import { operator } from '../../../src/domain/principal.ts'
+import { insertEvent } from '../../../src/events/events.ts'
 import { rejectStage, releaseStage } from '../../../src/packages/stages/release.ts'
 import { findStage, listStages } from '../../../src/packages/tables/staged-versions.ts'
 import { aDeployToken, aMember, anAccount, groupOf } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { eventsOf } from '../../support/event-rows.ts'
+import { eventsOf, rewriteEvents } from '../../support/event-rows.ts'
 import { growMetadata } from '../../support/package-rows.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import {
@@ -165,12 +169,31 @@ describe('a release', () => {
     })
     expect(Date.parse(entry?.['published-time'] as string)).toBeGreaterThan(before - 2000)
     expect((await ask('packages.json')).json()['available-packages']).toEqual(['acme/lib'])
-    expect(await actionsIn(repository)).toEqual(['stage', 'publish', 'release'])
+    expect(await actionsIn(repository)).toEqual(['stage', 'publish', 'release-stage'])
     const { rows } = await t.db.query(
       'select uploader_id from package_version v join package p on p.id = v.package_id where p.repository_id = $1',
       [repository.id],
     )
     expect(rows).toEqual([{ uploader_id: account.id }])
+  })
+
+  it('has an event of its own, also one that was written under the action of a quarantine', async () => {
+    const { id, repository } = await aStage()
+    await release(id)
+    const events = () =>
+      eventsOf(t.db, { repositoryId: repository.id }, ['id', 'action', 'actorId', 'details'])
+    const before = await events()
+    await rewriteEvents(t.db, { repositoryId: repository.id, action: 'release-stage' }, { action: 'release' })
+    await insertEvent(t.db, operator, { action: 'release', repositoryId: repository.id })
+    await t.db.query(await readFile(join(builtInMigrations, '0450_release_of_stages.sql'), 'utf8'))
+    expect(await events()).toEqual([...before, expect.objectContaining({ action: 'release' })])
+    // A process of the former release inserts one meanwhile.
+    await insertEvent(t.db, operator, {
+      action: 'release',
+      repositoryId: repository.id,
+      details: { stage: id },
+    })
+    expect((await actionsIn(repository)).at(-1)).toBe('release-stage')
   })
 
   it('happens once, however many releases, rejections and the expiry race', async () => {
@@ -185,7 +208,9 @@ describe('a release', () => {
       expect(released).toHaveLength(state === 'released' ? 1 : 0)
       expect((await ask('p2/acme/lib.json')).statusCode).toBe(state === 'released' ? 200 : 404)
       const actions = await actionsIn(repository)
-      expect(actions.filter((action) => ['release', 'reject', 'expire'].includes(action))).toHaveLength(1)
+      expect(actions.filter((action) => ['release-stage', 'reject', 'expire'].includes(action))).toHaveLength(
+        1,
+      )
     }
   })
 
@@ -231,7 +256,7 @@ describe('a release', () => {
     await expect(release(id, asAccount(first))).rejects.toMatchObject({ status: 409 })
     expect(await release(id, asAccount(second))).toBe('released')
     const actions = await actionsIn(repository)
-    expect(actions).toEqual(['stage', 'approve-release', 'publish', 'release'])
+    expect(actions).toEqual(['stage', 'approve-release', 'publish', 'release-stage'])
   })
 
   it('does not count the approval of an account that was disabled since', async () => {

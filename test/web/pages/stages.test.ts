@@ -91,7 +91,7 @@ describe('/<group>/<name>/-/stages/<id>', () => {
       '1.1.0',
       '1.0.0',
     ])
-    const events = await eventsOf(t.db, { repositoryId: repository.id, action: 'release' }, [
+    const events = await eventsOf(t.db, { repositoryId: repository.id, action: 'release-stage' }, [
       'actorId',
       'via',
     ])
