@@ -3,9 +3,7 @@ import type { Queryable } from '../../database/database.ts'
 import { coversAll, isScope } from '../../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
 import { checkRedirectUri, redirectTo } from '../../oauth/redirect-uri.ts'
-
-/** Not every browser and proxy accepts longer URLs (OAUTH 50). */
-const maxLinkCharacters = 8192
+import { maxLinkCharacters } from '../pages/sign-in/return-path.ts'
 
 /** A link whose application and redirect URI are checked. The other parameters are not read yet. */
 export interface ProvenLink {

@@ -13,7 +13,7 @@ import { type Application, listApplicationsOfDeveloper } from '../../../oauth/ap
 import { acceptMultipart } from '../../multipart-forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { readSession, redirectToSignIn, signedIn } from '../../visit.ts'
+import { signedIn } from '../../visit.ts'
 import {
   type ApplicationForm,
   emptyApplicationForm,
@@ -53,14 +53,6 @@ const url = '/settings/applications/new'
  */
 export async function developerRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   acceptMultipart(app, { maxFileBytes: maxLogoBytes })
-  // Before the body is read.
-  app.addHook('onRequest', async (request, reply) => {
-    if (request.method !== 'POST') return
-    if (!(await readSession(context, request))) return redirectToSignIn(context, request, reply, url)
-    if (!(Number(request.headers['content-length']) <= maxBodyBytes))
-      throw new PageError(413, 'The logo has more than 1 MB. Go back and choose a smaller one.')
-  })
-
   app.get(
     '/settings/applications',
     signedIn(context, async ({ session }, _request, reply) => {
@@ -79,6 +71,13 @@ export async function developerRoutes(app: FastifyInstance, context: AppContext)
 
   app.post(
     url,
+    {
+      // Before the body is read.
+      onRequest: signedIn(context, { form: url }, async (_visit, request) => {
+        if (!(Number(request.headers['content-length']) <= maxBodyBytes))
+          throw new PageError(413, 'The logo has more than 1 MB. Go back and choose a smaller one.')
+      }),
+    },
     signedIn(context, { form: url }, async ({ session }, request, reply) => {
       const form = readApplicationForm(request)
       return show(reply, session, { form, checked: check(context, session, form) })

@@ -1,25 +1,22 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { JsonObject } from '../../../composer/manifest-json.ts'
 import type { AppContext } from '../../../context.ts'
-import { findVisibleRepository } from '../../../groups/repositories.ts'
 import { resolveFiles } from '../../../packages/readmes/file-links.ts'
-import { findPackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { findPreviousRelease, listVersions } from '../../../packages/tables/listed-versions.ts'
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
 import { findListedMirror, findOrigin } from '../../../upstreams/tables/mirrored-packages.ts'
 import type { HeavyPages } from '../../network-turns.ts'
 import { pageNotFound } from '../../page-error.ts'
-import { readSession } from '../../visit.ts'
 import { may, type PagesContext } from '../permit.ts'
 import { archiveOfMirror, describe, type MirrorView, type ShownArchive, shownOf } from './mirror-view.ts'
 import {
+  findNamed,
   findShownVersion,
   listOfferedVersions,
   offeredVersions,
   type PackageRoute,
   type PackageView,
   refuseQuarantined,
-  viewOf,
 } from './package-view.ts'
 
 /** A package of the repository itself or of an upstream, with the access of one reader. */
@@ -49,13 +46,8 @@ export async function findAnyPackage(
   request: FastifyRequest<PackageRoute>,
 ): Promise<AnyPackage> {
   const { db } = context
-  const { params } = request
-  const session = await readSession(context, request)
-  const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
-  if (!repository) throw pageNotFound()
-  const name = `${params.vendor}/${params.package}`
-  const about = await findPackageSummary(db, repository.id, name)
-  if (about) return viewOf(session, repository, about)
+  const { own, session, repository, name } = await findNamed(context, request)
+  if (own) return own
   const mirror = await findListedMirror(db, repository.id, name)
   if (!mirror) throw pageNotFound()
   const { verdict } = await findOrigin(db, repository.id, name)

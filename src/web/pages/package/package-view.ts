@@ -34,18 +34,31 @@ export interface PackageView {
 /** The URL pattern of a package's page. */
 export const packagePath = '/:group/:name/packages/:vendor/:package'
 
-/** Finds the package of a URL. Throws 404 when the reader may not see its repository. */
+/** Finds the repository's own package of a URL. Throws 404 when there is none that the reader may see. */
 export async function findPackageView(
   context: AppContext,
   request: FastifyRequest<PackageRoute>,
 ): Promise<PackageView> {
+  const { own } = await findNamed(context, request)
+  if (!own) throw pageNotFound()
+  return own
+}
+
+/** The reader, the repository and the name of a URL. `own` is null when the repository has no package of the name. */
+export type PackageOfUrl = Pick<PackageView, 'session' | 'repository' | 'name'> & { own: PackageView | null }
+
+/** Finds what a URL names. Throws 404 when the reader may not see the repository. */
+export async function findNamed(
+  context: AppContext,
+  request: FastifyRequest<PackageRoute>,
+): Promise<PackageOfUrl> {
   const { params } = request
   const session = await readSession(context, request)
   const repository = await findVisibleRepository(context.db, params, session?.account.id ?? null)
-  const about =
-    repository && (await findPackageSummary(context.db, repository.id, `${params.vendor}/${params.package}`))
-  if (!repository || !about) throw pageNotFound()
-  return viewOf(session, repository, about)
+  if (!repository) throw pageNotFound()
+  const name = `${params.vendor}/${params.package}`
+  const about = await findPackageSummary(context.db, repository.id, name)
+  return { session, repository, name, own: about && viewOf(session, repository, about) }
 }
 
 /** Returns a package as its reader sees it. */

@@ -73,7 +73,7 @@ interface Route {
 
 /**
  * `/<group>/<name>/-/stages`: versions that wait for their release, and `…/<id>`: what a staged version changes, for the
- * developers who release or reject it. Both need a second factor or a passkey of the last five minutes.
+ * developers who release or reject it. Its two forms need a second factor or a passkey of the last five minutes.
  */
 export async function stagePageRoutes(
   app: FastifyInstance,

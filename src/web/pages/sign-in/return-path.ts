@@ -3,8 +3,8 @@ import { findSigningKey, isSigned, sign } from '../../../accounts/signatures.ts'
 import type { Queryable } from '../../../database/database.ts'
 
 const maxPathCharacters = 1024
-/** The maximum length of a link to the authorization endpoint (OAUTH 50). */
-const maxLinkCharacters = 8192
+/** The maximum length of a link to the authorization endpoint. Not every browser and proxy accepts longer URLs (OAUTH 50). */
+export const maxLinkCharacters = 8192
 
 /**
  * A path on this server. It excludes `//host`, `/\host`, and characters that browsers remove, which could lead to
