@@ -17,8 +17,13 @@ import {
   untilWaiting,
 } from '../support/locks.ts'
 import { anApplication } from '../support/oauth-actors.ts'
-import type { RegistrationChange } from '../support/oauth-rows.ts'
-import { changeRegistration, endAuthorizationsOf, liveGrantsOf, storedCode } from '../support/oauth-rows.ts'
+import {
+  changeRegistration,
+  endAuthorizationsOf,
+  liveGrantsOf,
+  type RegistrationChange,
+  storedCode,
+} from '../support/oauth-rows.ts'
 import { countRows, dropRows, expire } from '../support/rows.ts'
 
 describe('POST /oauth2/auth', () => {

@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import type { ArchiveDigest } from '../../archives/tables/archives.ts'
-import { collectionLock } from '../../archives/tables/archives.ts'
+import { type ArchiveDigest, collectionLock } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import type { Queryable } from '../../database/database.ts'

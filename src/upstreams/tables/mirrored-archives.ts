@@ -1,5 +1,4 @@
-import type { ArchiveDigest } from '../../archives/tables/archives.ts'
-import { collectionLock } from '../../archives/tables/archives.ts'
+import { type ArchiveDigest, collectionLock } from '../../archives/tables/archives.ts'
 import type { Queryable } from '../../database/database.ts'
 import { byteaArray, forEachCall } from '../../database/shared-statements.ts'
 import type { RegistryRequest, WithAccess } from '../../groups/access.ts'

@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
-import { lazily } from '../../database/database.ts'
+import { lazily, type Queryable } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
 import { renderFilter } from '../../documents/filter-document.ts'
 import {

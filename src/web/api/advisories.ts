@@ -14,8 +14,7 @@ import {
 } from '../../packages/tables/package-warnings.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardRepository } from './guards.ts'
+import { type ApiContext, guardRepository } from './guards.ts'
 import { PackagePath, packageChangeOf, packageNameOf, packageUrl } from './packages.ts'
 import { VersionPath, versionChangeOf, versionUrl } from './versions.ts'
 

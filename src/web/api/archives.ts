@@ -2,8 +2,7 @@ import * as z from 'zod'
 import { type FoundArchive, listFoundArchives, readSha256 } from '../../packages/tables/found-archives.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { invalidArgument } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardToken } from './guards.ts'
+import { type ApiContext, guardToken } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
 const FoundVersion = z

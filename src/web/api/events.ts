@@ -9,8 +9,7 @@ import { type AuditFilter, listEvents, listGroupEvents, means } from '../../even
 import { listRepositoryEvents } from '../../events/registry-events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { GroupPath } from './groups.ts'
-import type { ApiContext } from './guards.ts'
-import { guardAdministrator, guardGroup, guardRepository } from './guards.ts'
+import { type ApiContext, guardAdministrator, guardGroup, guardRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 

@@ -7,8 +7,7 @@ import {
 } from '../../groups/accessible-repositories.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardToken, requireFactorIn } from './guards.ts'
+import { type ApiContext, guardToken, requireFactorIn } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { describeRepository, RepositoryBody } from './repositories.ts'
 

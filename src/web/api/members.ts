@@ -5,8 +5,7 @@ import { findMember, type Member as KnownMember, listMembers } from '../../group
 import { changeMember } from '../../groups/membership.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardRepository, requireOnRepository } from './guards.ts'
+import { type ApiContext, guardRepository, requireOnRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 

@@ -2,8 +2,7 @@ import * as z from 'zod'
 import { plainText } from '../../domain/plain-text.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { invalidToken } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardToken, readBearer } from './guards.ts'
+import { type ApiContext, guardToken, readBearer } from './guards.ts'
 import { renameTokenHolder, type TokenAccount, type TokenHolder } from './token-holders.ts'
 
 const User = z

@@ -9,8 +9,7 @@ import { findPackage } from '../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../packages/tables/listed-versions.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import type { ApiContext } from './guards.ts'
-import { guardRepository, type RepositoryGrant } from './guards.ts'
+import { type ApiContext, guardRepository, type RepositoryGrant } from './guards.ts'
 import {
   formatPackage,
   Package,

@@ -9,8 +9,11 @@ import type { SentArchive } from '../../packages/download-counter.ts'
 import type { Downloader } from '../../packages/tables/recorded-downloads.ts'
 import { listDownloads } from '../../packages/tables/versions.ts'
 import { patienceMilliseconds } from '../../upstreams/archive-mirror.ts'
-import type { WantedDownload } from '../../upstreams/tables/mirrored-archives.ts'
-import { listMirroredDownloads, type MirroredArchive } from '../../upstreams/tables/mirrored-archives.ts'
+import {
+  listMirroredDownloads,
+  type MirroredArchive,
+  type WantedDownload,
+} from '../../upstreams/tables/mirrored-archives.ts'
 import { allowSilence } from '../allow-silence.ts'
 import { hasTag, rangeHeader, readRange } from '../conditional-requests.ts'
 import { noteDownload } from '../note-download.ts'

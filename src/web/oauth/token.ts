@@ -6,12 +6,12 @@ import { isScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret } from '../../domain/secrets.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
-import type { PresentedClient } from '../../oauth/token-pairs.ts'
 import {
   type CodeExchange,
   exchangeCodes,
   introspectTokens,
   type PairRefresh,
+  type PresentedClient,
   refreshPairs,
   revokeTokens,
   type SeenToken,

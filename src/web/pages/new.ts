@@ -12,8 +12,7 @@ import { leaveNotice } from '../notice.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
 import { signedIn } from '../visit.ts'
-import type { PagesContext } from './permit.ts'
-import { managedGroup } from './permit.ts'
+import { managedGroup, type PagesContext } from './permit.ts'
 
 /** The maximum number of groups that are suggested. People can type others. */
 const maxSuggested = 200

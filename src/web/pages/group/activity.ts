@@ -7,8 +7,7 @@ import { readQuery, text } from '../../forms.ts'
 import { page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
 import { type EventRows, showEvent } from '../event-rows.ts'
-import type { PagesContext } from '../permit.ts'
-import { permittedRepository } from '../permit.ts'
+import { type PagesContext, permittedRepository } from '../permit.ts'
 
 const eventsPerPage = 50
 

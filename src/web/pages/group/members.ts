@@ -13,8 +13,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
-import type { PagesContext } from '../permit.ts'
-import { managedGroup, permittedRepository } from '../permit.ts'
+import { managedGroup, type PagesContext, permittedRepository } from '../permit.ts'
 
 const membersPerPage = 100
 

@@ -13,8 +13,7 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
-import type { PagesContext } from '../permit.ts'
-import { permittedRepository } from '../permit.ts'
+import { type PagesContext, permittedRepository } from '../permit.ts'
 
 /** A form of a repository, and why it was rejected. */
 interface RepositoryForm {

@@ -2,8 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { findCredentialsById } from '../../../accounts/accounts.ts'
 import type { FactorKind } from '../../../accounts/second-factor/check-factor.ts'
-import type { Session } from '../../../accounts/sessions.ts'
-import { confirmSession } from '../../../accounts/sessions.ts'
+import { confirmSession, type Session } from '../../../accounts/sessions.ts'
 import {
   enter,
   givesAccounts,
