@@ -49,7 +49,7 @@ import { openUnknownNames } from './unknown-names.ts'
 /** How long a first request waits for an upstream. */
 const patienceMilliseconds = 20_000
 const pollMilliseconds = 50
-/** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
+/** How long a document is not requested again after a failure, unless the upstream asks for a longer pause. */
 const restSeconds = 5
 const maxRestSeconds = 300
 /** The size of the lists of names, in bytes, of the upstreams that a process keeps. */

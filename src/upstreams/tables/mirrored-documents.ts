@@ -28,7 +28,7 @@ export interface FoundMirror extends Origin {
   isDue: boolean
   /** True when the last response of the upstream is recent enough. */
   isFresh: boolean
-  /** True after a recent failure. The upstream gets no request then. */
+  /** True after a recent failure. The document is not requested then. */
   isResting: boolean
   /** Whether the upstream had the document at its last response. Null without a response. */
   isFound: boolean | null

@@ -20,7 +20,7 @@ export interface CheckTurn {
   isFound: boolean | null
   /** Whether another process is checking at this moment. */
   isChecking: boolean
-  /** Whether a failure is so recent that the upstream gets no request. */
+  /** Whether a failure is so recent that the document is not requested. */
   isResting: boolean
   /** The Last-Modified of the stored content. Null when there is none. */
   lastModified: string | null
@@ -131,8 +131,8 @@ export async function forgetUnbound(
 }
 
 /**
- * Stores the reason why a request failed. The upstream gets no request for the given seconds. The document is stale
- * after that: the change that its feed named is still unread.
+ * Stores the reason why a request failed. The document is not requested for the given seconds. It is stale after that:
+ * the change that its feed named is still unread.
  */
 export async function saveFailure(
   db: Queryable,
