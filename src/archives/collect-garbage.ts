@@ -7,7 +7,7 @@ import type { ArchiveStore } from './archive-store.ts'
 import { listTemporaryFiles } from './local-store.ts'
 import { NotClaimed, requireClaim } from './store-claim.ts'
 import { openOwnStore } from './store-owner.ts'
-import { deleteOrphanedArchives, deleteUnnamedArchives, lockCollection } from './tables/archives.ts'
+import { deleteOrphanedArchives, deleteOrphansAmong, lockCollection } from './tables/archives.ts'
 import {
   countDueArchives,
   type DueArchives,
@@ -15,12 +15,13 @@ import {
   listDueArchives,
   markUnusedArchives,
   type RecordedArchive,
-  recordNamedArchives,
+  recordNeededArchives,
 } from './tables/stored-archives.ts'
 
 // Two tables know archives. A row of `archive` has the hashes of what was published or fetched. A row of `stored_archive` says
-// that the file is in the store, and since when nothing needs it. The view `archive_reference` has what needs an archive.
-// Named: has a row in `archive`. Unused: nothing refers to it. Due: unused for 14 days. Orphaned: a row without a reference.
+// that the file is in the store, and since when nothing needs it. The view `archive_reference` has what refers to an archive,
+// and whether it needs the file: a purged version needs only the row.
+// Unused: nothing needs its file. Due: unused for 14 days. Orphaned: a row of `archive` to which nothing refers.
 
 /** The number and size of the files that were removed, or would be removed. */
 export interface CollectedGarbage {
@@ -114,7 +115,7 @@ async function countGarbage(
 
 /** Stores which archives are unused now. Their 14 days begin when a collection finds them unused. */
 async function mark(db: pg.Pool, signal: AbortSignal | undefined): Promise<void> {
-  for (const step of [recordNamedArchives, markUnusedArchives]) {
+  for (const step of [recordNeededArchives, markUnusedArchives]) {
     for (let last: string | null = ''; last !== null; last = await step(db, last)) signal?.throwIfAborted()
   }
 }
@@ -129,7 +130,7 @@ async function remove(
   await unlessBackupRuns(db, async () => {})
   for (let batch = await listDueArchives(db, '', lockedSize); batch.length > 0; ) {
     signal?.throwIfAborted()
-    for (const { size } of await removeUnnamed(batch)) {
+    for (const { size } of await removeDue(batch)) {
       collected.archives += 1
       collected.bytes += size
     }
@@ -147,7 +148,7 @@ async function remove(
   }
   return collected
 
-  async function removeUnnamed(archives: readonly RecordedArchive[]): Promise<RecordedArchive[]> {
+  async function removeDue(archives: readonly RecordedArchive[]): Promise<RecordedArchive[]> {
     return unlessBackupRuns(db, async (tx) => {
       await lockCollection(tx)
       // A bucket may respond later than an idle transaction may wait. The lock must stay until then.
@@ -157,7 +158,7 @@ async function remove(
       // Delete the rows first, on another connection, so that this is committed. After a crash, the next collection finds the
       // recorded archive. A row without its file would be damage.
       const needed = await again(() =>
-        deleteUnnamedArchives(
+        deleteOrphansAmong(
           db,
           archives.map(({ sha256 }) => sha256),
         ),

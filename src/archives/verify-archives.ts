@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 import { type ArchiveStore, isArchiveIntact, type ProblemKind } from './archive-store.ts'
-import { listArchivesAfter, listNewestArchives, type NamedArchive } from './tables/archives.ts'
+import { type ExpectedArchive, listArchivesAfter, listNewestArchives } from './tables/archives.ts'
 import { noteArchiveCheck } from './tables/stored-archives.ts'
 
 /** A problem with an archive. */
@@ -33,15 +33,15 @@ export async function verifyArchives(db: Queryable, store: ArchiveStore): Promis
     await noteArchiveCheck(db, sha256, isSound ? null : 'damaged')
   }
   const problems: ArchiveProblem[] = []
-  for await (const named of listNamed(db)) {
-    const problem = await problemOf(store, named, damaged)
-    damaged.delete(named.sha256)
+  for await (const needed of listNeeded(db)) {
+    const problem = await problemOf(store, needed, damaged)
+    damaged.delete(needed.sha256)
     if (!problem) continue
-    problems.push({ sha256: named.sha256, problem, versions: named.versions })
-    await noteArchiveCheck(db, named.sha256, problem)
+    problems.push({ sha256: needed.sha256, problem, versions: needed.versions })
+    await noteArchiveCheck(db, needed.sha256, problem)
   }
-  const unnamed = Array.from(damaged, (sha256) => ({ sha256, problem: 'damaged' as const, versions: [] }))
-  return { archives, problems: [...problems, ...unnamed] }
+  const others = Array.from(damaged, (sha256) => ({ sha256, problem: 'damaged' as const, versions: [] }))
+  return { archives, problems: [...problems, ...others] }
 }
 
 /** How many of the newest archives show whether a store is complete. */
@@ -62,7 +62,7 @@ export async function countMissingArchives(
   if ((await countMissing(store, await listNewestArchives(db, sampleSize))) === 0) return null
   const counted = { missing: 0, archives: 0 }
   let batch: string[] = []
-  for await (const { sha256 } of listNamed(db)) {
+  for await (const { sha256 } of listNeeded(db)) {
     batch.push(sha256)
     if (batch.length < sampleSize) continue
     await count()
@@ -91,7 +91,7 @@ async function countMissing(store: ArchiveStore, sha256s: readonly string[]): Pr
 
 async function problemOf(
   store: ArchiveStore,
-  { sha256, size }: NamedArchive,
+  { sha256, size }: ExpectedArchive,
   damaged: ReadonlySet<string>,
 ): Promise<ProblemKind | null> {
   const stored = await store.stat(sha256)
@@ -100,7 +100,7 @@ async function problemOf(
   return stored.size === size ? null : 'wrong size'
 }
 
-async function* listNamed(db: Queryable): AsyncGenerator<NamedArchive, void, void> {
+async function* listNeeded(db: Queryable): AsyncGenerator<ExpectedArchive, void, void> {
   let last = ''
   for (;;) {
     const batch = await listArchivesAfter(db, last)

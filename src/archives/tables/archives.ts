@@ -20,12 +20,12 @@ export async function lockCollection(tx: pg.PoolClient): Promise<void> {
 }
 
 /**
- * Returns those of the given archives whose file is needed (view `archive_reference`), and deletes the rows of those without
- * a reference. A purged version still refers to its archive, because the API shows size and hash. Skips rows that a running
- * publication has locked. Throws a foreign key violation when a publication commits at the same moment. Hashes are in
+ * Deletes the rows of those of the given archives to which nothing refers, and returns those whose file is needed (view
+ * `archive_reference`). A purged version still refers to its archive, because the API shows size and hash. Skips rows that a
+ * running publication has locked. Throws a foreign key violation when a publication commits at the same moment. Hashes are in
  * lower-case hex.
  */
-export async function deleteUnnamedArchives(
+export async function deleteOrphansAmong(
   db: Queryable,
   sha256s: readonly string[],
 ): Promise<ReadonlySet<string>> {
@@ -99,7 +99,7 @@ export async function listNewestArchives(db: Queryable, limit: number): Promise<
 }
 
 /** An archive whose file is needed, and its expected size. */
-export interface NamedArchive {
+export interface ExpectedArchive {
   sha256: string
   size: number
   /** The versions that need the file, such as `acme/php: acme/lib 1.0.0`. At most ten. */
@@ -107,7 +107,7 @@ export interface NamedArchive {
 }
 
 /** Lists the next thousand archives whose file is needed, after a hash and in the order of the hashes. */
-export async function listArchivesAfter(db: Queryable, sha256: string): Promise<NamedArchive[]> {
+export async function listArchivesAfter(db: Queryable, sha256: string): Promise<ExpectedArchive[]> {
   const { rows } = await db.query<{ sha256: string; size: string; versions: string[] }>(
     `select encode(a.sha256, 'hex') as sha256, a.size,
             array(

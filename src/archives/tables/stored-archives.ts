@@ -239,7 +239,7 @@ export async function markUnusedArchives(db: Queryable, after: string): Promise<
  * Records needed archives among the next thousand rows of `archive`, after a hash: a process of the previous release, which
  * may still run, records none. Returns the last hash of the thousand, or null at the end.
  */
-export async function recordNamedArchives(db: Queryable, after: string): Promise<string | null> {
+export async function recordNeededArchives(db: Queryable, after: string): Promise<string | null> {
   const { rows } = await db.query<{ last: string | null }>(
     `with batch as materialized (
        select a.sha256, a.size from archive a where a.sha256 > decode($1, 'hex') order by a.sha256 limit 1000
