@@ -5,9 +5,10 @@ import { noteMaintenance, unlessBackupRuns } from '../database/installation.ts'
 import { FailedForGood, type Job } from '../jobs/job.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { listTemporaryFiles } from './local-store.ts'
+import { lockedSize, removeFiles, removingFiles } from './remove-files.ts'
 import { NotClaimed, requireClaim } from './store-claim.ts'
 import { openOwnStore } from './store-owner.ts'
-import { deleteOrphanedArchives, deleteOrphansAmong, lockCollection } from './tables/archives.ts'
+import { deleteOrphanedArchives, deleteOrphansAmong } from './tables/archives.ts'
 import {
   countDueArchives,
   type DueArchives,
@@ -44,10 +45,6 @@ export interface CollectOptions {
  * its version is stored within minutes.
  */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
-/**
- * How many archives are removed under one lock. Publications wait meanwhile, but only for a moment, also with a bucket.
- */
-const lockedSize = 20
 const collectSeconds = 24 * 60 * 60
 
 /** Thrown when a collection would remove more than half of the archives. */
@@ -149,12 +146,7 @@ async function remove(
   return collected
 
   async function removeDue(archives: readonly RecordedArchive[]): Promise<RecordedArchive[]> {
-    return unlessBackupRuns(db, async (tx) => {
-      await lockCollection(tx)
-      // A bucket may respond later than an idle transaction may wait. The lock must stay until then.
-      await tx.query('set local idle_in_transaction_session_timeout = 0')
-      // A collection may take hours, and the claim may have been lost since its start.
-      await requireClaim(tx, store)
+    return removingFiles(db, store, async (tx) => {
       // Delete the rows first, on another connection, so that this is committed. After a crash, the next collection finds the
       // recorded archive. A row without its file would be damage.
       const needed = await again(() =>
@@ -163,21 +155,14 @@ async function remove(
           archives.map(({ sha256 }) => sha256),
         ),
       )
-      const ended = await Promise.allSettled(
-        archives.map(async (archive) => {
-          const isRemoved =
-            !needed.has(archive.sha256) && (await store.remove(archive.sha256, untouchedSince))
-          return isRemoved ? [archive] : []
-        }),
+      const unused = archives.filter(({ sha256 }) => !needed.has(sha256))
+      const removed = await removeFiles(
+        store,
+        unused.map(({ sha256 }) => sha256),
+        untouchedSince,
       )
-      const removed = ended.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
-      await deleteStoredArchives(
-        tx,
-        removed.map(({ sha256 }) => sha256),
-      )
-      // Only now: a removal after the end of the transaction could hit an archive that was just published again.
-      for (const one of ended) if (one.status === 'rejected') throw one.reason
-      return removed
+      await deleteStoredArchives(tx, removed)
+      return unused.filter(({ sha256 }) => removed.includes(sha256))
     })
   }
 }

@@ -1,14 +1,10 @@
 import type pg from 'pg'
-import { unlessBackupRuns } from '../database/installation.ts'
 import type { Job } from '../jobs/job.ts'
 import type { ArchiveStore } from './archive-store.ts'
-import { requireClaim } from './store-claim.ts'
+import { lockedSize, removeFiles, removingFiles } from './remove-files.ts'
 import { openOwnStore } from './store-owner.ts'
-import { lockCollection } from './tables/archives.ts'
 import { forgetUnneededArchives, listPurgedArchives } from './tables/stored-archives.ts'
 
-/** How many archives are removed under one lock. Publications wait meanwhile. */
-const lockedSize = 20
 /** A time after every last use of a file. */
 const always = new Date(8.64e15)
 
@@ -62,16 +58,9 @@ async function removeUnneeded(
   store: ArchiveStore,
   sha256s: readonly string[],
 ): Promise<{ removed: number; kept: number }> {
-  return unlessBackupRuns(db, async (tx) => {
-    // Waits for publications, and lets no new one begin.
-    await lockCollection(tx)
-    // A bucket may respond later than an idle transaction may wait. The locks must stay until then.
-    await tx.query('set local idle_in_transaction_session_timeout = 0')
-    await requireClaim(tx, store)
+  return removingFiles(db, store, async (tx) => {
     const { forgotten, kept } = await forgetUnneededArchives(tx, sha256s)
-    const ended = await Promise.allSettled(forgotten.map((sha256) => store.remove(sha256, always)))
-    // Only now: a removal after the end of the transaction could hit an archive that was just stored again.
-    for (const one of ended) if (one.status === 'rejected') throw one.reason
+    await removeFiles(store, forgotten, always)
     return { removed: forgotten.length, kept }
   })
 }
