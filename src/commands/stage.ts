@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { operator } from '../domain/principal.ts'
 import { describeRun } from '../domain/publisher.ts'
 import { findRepository } from '../groups/repositories.ts'
-import { describeStaged } from '../packages/stages/describe.ts'
+import { describeStaged } from '../packages/stages/describe-stage.ts'
 import { rejectStage, releaseStage } from '../packages/stages/release.ts'
 import {
   findStage,

@@ -23,7 +23,7 @@ import {
   showVersion,
   type VersionChange,
 } from './change.ts'
-import { refuseUnreviewed } from './review.ts'
+import { refuseUnreviewed } from './release-rule.ts'
 import { requireTrustedPublisher } from './trusted-only.ts'
 
 /**

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import type { Principal } from '../../domain/principal.ts'
 import { patternsFor } from '../../domain/publisher.ts'
 import { maySee } from '../../groups/access.ts'
-import { describeStaged } from '../../packages/stages/describe.ts'
+import { describeStaged } from '../../packages/stages/describe-stage.ts'
 import { noStage } from '../../packages/stages/release.ts'
 import {
   findStageOf,

@@ -21,7 +21,7 @@ import {
 import { emptyFilterText, emptyRootText, stagedRootText } from '../../packages/documents/packages-json.ts'
 import { refreshRoot } from '../../packages/documents/render.ts'
 import { rerenderPackage, rerenderRoot } from '../../packages/documents/rerender.ts'
-import { stageRegistryUrl } from '../../packages/stages/describe.ts'
+import { stageRegistryUrl } from '../../packages/stages/describe-stage.ts'
 import { renderStage } from '../../packages/stages/document.ts'
 import { findStageOf, type Stage } from '../../packages/tables/staged-versions.ts'
 import { withWarning } from '../../upstreams/documents/offer.ts'

@@ -13,7 +13,7 @@ import {
 } from '../../../packages/lifecycle/advisory-draft.ts'
 import type { PackageChange, VersionChange } from '../../../packages/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../../../packages/lifecycle/deletion.ts'
-import { setReleaseRule } from '../../../packages/lifecycle/review.ts'
+import { setReleaseRule } from '../../../packages/lifecycle/release-rule.ts'
 import { setOnlyTrustedPublishers } from '../../../packages/lifecycle/trusted-only.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../../../packages/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'

@@ -5,9 +5,9 @@ import { pageOf } from '../../../domain/paging.ts'
 import { cleanLine } from '../../../domain/plain-text.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import type { VersionComparer } from '../../../packages/compare-versions.ts'
-import { stageRegistryUrl } from '../../../packages/stages/describe.ts'
+import { stageRegistryUrl } from '../../../packages/stages/describe-stage.ts'
 import { rejectStage, releaseStage } from '../../../packages/stages/release.ts'
-import { orderFields, type ReviewedFields } from '../../../packages/stages/review.ts'
+import { orderFields, type ReviewedFields } from '../../../packages/stages/reviewed-fields.ts'
 import {
   findStageOf,
   findVersionBefore,
