@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { operator } from '../domain/principal.ts'
 import { describeRun } from '../domain/publisher.ts'
 import { findRepository } from '../groups/repositories.ts'
-import { describeStaged } from '../packages/stages/describe-stage.ts'
+import { describeStage } from '../packages/stages/describe-stage.ts'
 import { rejectStage, releaseStage } from '../packages/stages/release.ts'
 import {
   findStage,
@@ -114,16 +114,4 @@ function stagerOf({ stager, deployToken, by }: ListedStage): string {
   return (
     (run && describeRun(run)) ?? stager ?? deployToken ?? (by.via === 'command' ? 'command line' : 'a token')
   )
-}
-
-function describeStage(stage: ListedStage, path: string, baseUrl: string) {
-  return {
-    ...describeStaged(stage, path, baseUrl),
-    stager: stage.stager,
-    deploy_token: stage.deployToken,
-    staged_at: stage.stagedAt,
-    approver: stage.approver,
-    decider: stage.decider,
-    decided_at: stage.decidedAt,
-  }
 }

@@ -11,8 +11,8 @@ export function stageRegistryUrl(baseUrl: string, path: string, { id }: Pick<Lis
   return `${registryUrl(baseUrl, path)}stages/${id}/`
 }
 
-/** Describes a stage for the response of an upload, and for the API. */
-export function describeStaged(stage: ListedStage, path: string, baseUrl: string) {
+/** Describes a stage for the response of its upload. */
+export function describeNewStage(stage: ListedStage, path: string, baseUrl: string) {
   return {
     id: stage.id,
     status: stage.state,
@@ -22,5 +22,19 @@ export function describeStaged(stage: ListedStage, path: string, baseUrl: string
     review_url: reviewUrl(baseUrl, path, stage),
     repository_url: stageRegistryUrl(baseUrl, path, stage),
     expires_at: stage.expiresAt.toISOString(),
+  }
+}
+
+/** Describes a stage for the API and for commands. */
+export function describeStage(stage: ListedStage, path: string, baseUrl: string) {
+  return {
+    ...describeNewStage(stage, path, baseUrl),
+    size: stage.size,
+    stager: stage.stager,
+    deploy_token: stage.deployToken,
+    staged_at: stage.stagedAt.toISOString(),
+    approver: stage.approver,
+    decider: stage.decider,
+    decided_at: stage.decidedAt?.toISOString() ?? null,
   }
 }

@@ -3,15 +3,9 @@ import * as z from 'zod'
 import type { Principal } from '../../domain/principal.ts'
 import { patternsFor } from '../../domain/publisher.ts'
 import { maySee } from '../../groups/access.ts'
-import { describeStaged } from '../../packages/stages/describe-stage.ts'
+import { describeStage } from '../../packages/stages/describe-stage.ts'
 import { noStage } from '../../packages/stages/release.ts'
-import {
-  findStageOf,
-  type ListedStage,
-  listStages,
-  type Stage,
-  stageStates,
-} from '../../packages/tables/staged-versions.ts'
+import { findStageOf, listStages, type Stage, stageStates } from '../../packages/tables/staged-versions.ts'
 import { allowSilence } from '../allow-silence.ts'
 import { withoutTurn } from '../network-turns.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
@@ -99,7 +93,7 @@ export async function stageRoutes(app: ApiScope, context: ApiContext): Promise<v
         { request, reply, config },
         (part) => listStages(db, repositoryId, part, { state: request.query.status, packages }),
         ({ id }) => id,
-        (stage) => formatStage(stage, path, config.baseUrl),
+        (stage) => describeStage(stage, path, config.baseUrl),
       )
     },
   )
@@ -130,7 +124,7 @@ export async function stageRoutes(app: ApiScope, context: ApiContext): Promise<v
         }
       }
       const granted = mayStage.granted(request)
-      return formatStage(await stageOf(granted, id), granted.path, config.baseUrl)
+      return describeStage(await stageOf(granted, id), granted.path, config.baseUrl)
     }),
   )
 
@@ -151,17 +145,4 @@ function goneOf({ raw }: FastifyReply): AbortSignal {
   const gone = new AbortController()
   raw.once('close', () => gone.abort())
   return gone.signal
-}
-
-function formatStage(stage: ListedStage, path: string, baseUrl: string): z.input<typeof StageBody> {
-  return {
-    ...describeStaged(stage, path, baseUrl),
-    size: stage.size,
-    stager: stage.stager,
-    deploy_token: stage.deployToken,
-    staged_at: stage.stagedAt.toISOString(),
-    approver: stage.approver,
-    decider: stage.decider,
-    decided_at: stage.decidedAt?.toISOString() ?? null,
-  }
 }

@@ -12,7 +12,7 @@ import { findAccess, type RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import { checkManifest, publishArchive } from '../../packages/publish.ts'
-import { describeStaged } from '../../packages/stages/describe-stage.ts'
+import { describeNewStage } from '../../packages/stages/describe-stage.ts'
 import { refuseMirroredVendor } from '../../upstreams/claims.ts'
 import { requireUploadRate } from '../client-errors.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
@@ -77,7 +77,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
           const { baseUrl } = context.config
           const path = `${upload.target.group}/${upload.target.name}`
           if (outcome === 'staged') {
-            const staged = describeStaged(published.stage, path, baseUrl)
+            const staged = describeNewStage(published.stage, path, baseUrl)
             return sendRegistryJson(reply, 202, {
               ...staged,
               ...(warnings.length > 0 && { details: warnings }),
