@@ -85,9 +85,21 @@ export function noStage(): Refusal {
   return new Refusal(errcode.notFound, 'staged version not found')
 }
 
-function whyNot({ state, version, stager, approverId }: Stage, { accountId }: Principal): Refusal {
-  if (state !== 'staged') return notNow(`version ${version} is ${state} already`)
-  return approverId !== null && approverId === accountId
-    ? notNow('you have approved this release: another developer must release it, too')
-    : notNow(`${stager ?? 'the one who'} staged it: another developer must release it`)
+/**
+ * Returns why an account cannot release a waiting stage where two people must, by the rule of `markReleased`, which decides.
+ * Null if it can.
+ */
+export function obstacleTo(
+  { by, approverId }: Pick<Stage, 'by' | 'approverId'>,
+  accountId: string | null,
+): string | null {
+  if (accountId === null) return null
+  if (by.accountId === accountId) return 'you staged it: another developer must release it'
+  return approverId === accountId ? 'you approved it: another developer must release it, too' : null
+}
+
+function whyNot(stage: Stage, { accountId }: Principal): Refusal {
+  const { state, version } = stage
+  if (state === 'staged') return notNow(obstacleTo(stage, accountId) ?? 'another developer must release it')
+  return notNow(`version ${version} is ${state} already`)
 }

@@ -142,7 +142,7 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     const [first, second] = [await aReviewer(repository), await aReviewer(repository)]
     const approved = await first.sendWithCode(`${url}/release`)
     expect(approved.response.headers.location).toBe(url)
-    expect((await first.read(url)).body).toContain('You approved it. Another developer must release it, too.')
+    expect((await first.read(url)).body).toContain('You approved it: another developer must release it, too.')
     expect((await second.read(url)).body).toContain(`by ${first.account.username}`)
     const released = await second.sendWithCode(`${url}/release`)
     expect(released.response.headers.location).toContain('/packages/acme/lib?version=1.0.0')

@@ -3,10 +3,11 @@ import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { cleanLine } from '../../../domain/plain-text.ts'
+import { capitalize } from '../../../events/event-words.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import type { VersionComparer } from '../../../packages/compare-versions.ts'
 import { stageRegistryUrl } from '../../../packages/stages/describe-stage.ts'
-import { rejectStage, releaseStage } from '../../../packages/stages/release.ts'
+import { obstacleTo, rejectStage, releaseStage } from '../../../packages/stages/release.ts'
 import { orderFields, type ReviewedFields } from '../../../packages/stages/reviewed-fields.ts'
 import {
   findStageOf,
@@ -106,6 +107,7 @@ export async function stagePageRoutes(
     const isMissing = compared === 'missing' || introduction === 'missing'
     const changed = isMissing ? null : (compared ?? introduction)
     if (filePath !== '' && !isMissing && !compared?.files.length) throw pageNotFound()
+    const obstacle = repository.twoPeople ? obstacleTo(stage, session.account.id) : null
     return reviewPage(reply, session, {
       repository,
       stage,
@@ -118,7 +120,7 @@ export async function stagePageRoutes(
       names: isMissing ? [] : (introduction?.names ?? []),
       isMissing,
       filePath,
-      obstacle: obstacleFor(stage, repository, session.account.id),
+      obstacle: obstacle && `${capitalize(obstacle)}.`,
       needsSecond: repository.twoPeople && stage.by.accountId === null && stage.approverId === null,
     })
   })
@@ -172,17 +174,6 @@ export async function stagePageRoutes(
     if (!stage) throw pageNotFound()
     return stage
   }
-}
-
-/** Returns why an account cannot release a stage, by the rule of `markReleased`, which decides. Null if it can. */
-function obstacleFor(
-  { by, approverId }: Stage,
-  { twoPeople }: VisibleRepository,
-  accountId: string,
-): string | null {
-  if (!twoPeople) return null
-  if (by.accountId === accountId) return 'You staged it. Another developer must release it.'
-  return approverId === accountId ? 'You approved it. Another developer must release it, too.' : null
 }
 
 function sourceOf({ metadata }: Stage): { url: string; reference: string } | null {
