@@ -145,6 +145,8 @@ export const advisoryLocks = {
   tenancy: 7_382_005,
   /** With a package. Held by transactions that take or free a version number. */
   numbers: 7_382_006,
+  /** Held by transactions that register or rename an application: its name must not look like that of another one. */
+  applicationNames: 7_382_007,
   /** Held while downloads are counted: two processes that add totals could deadlock. */
   downloads: 7_338_002,
 } as const

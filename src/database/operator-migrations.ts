@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import type { Principal } from '../domain/principal.ts'
+import type { Queryable } from './database.ts'
 import {
   applyMigration,
   firstOperatorNumber,
@@ -71,6 +72,14 @@ export async function writeMigration(
   return path
 }
 
+/** A migration to write and apply: the end of its file name, and its SQL. */
+export interface NewMigration {
+  what: string
+  sql: string
+  /** Throws when it must not be applied. It runs in the transaction in which the migration is applied. */
+  check?: (tx: Queryable) => Promise<void>
+}
+
 /**
  * Writes a migration and applies it at once, so that a database rebuilt from the migrations gets the same state.
  * Returns its path. Removes a file that the database refuses, because it would stop every later start. Concurrent calls
@@ -80,12 +89,12 @@ export async function writeAndApplyMigration(
   db: pg.Pool,
   config: Folder,
   by: Principal,
-  what: string,
-  sql: string,
+  { what, sql, check }: NewMigration,
 ): Promise<string> {
   let written: string | undefined
   try {
     return await withMigrationLock(db, async (client) => {
+      await check?.(client)
       written = await writeMigration(config, what, sql, [...(await listAppliedMigrations(client)).keys()])
       await applyMigration(client, written, by)
       return written

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { findAccountByUsername } from '../accounts/accounts.ts'
 import type { Config } from '../config.ts'
-import { transaction } from '../database/database.ts'
+import { advisoryLocks, type Queryable, transaction } from '../database/database.ts'
 import { keepsMigrations, writeAndApplyMigration } from '../database/operator-migrations.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
@@ -66,12 +66,20 @@ export async function changeApplicationStatus(
   let migration: string | null = null
   if (isMigration && (await keepsMigrations(config))) {
     const sql = renderStatusSeed(before, status, reason)
-    migration = await writeAndApplyMigration(db, config, by, `${verb}_${slugOf(before)}`, sql)
+    migration = await writeAndApplyMigration(db, config, by, { what: `${verb}_${slugOf(before)}`, sql })
   } else {
     await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), by)
   }
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
+}
+
+/** A change of an application: the end of the migration's file name, and its SQL. */
+interface Change {
+  what: string
+  sql: string
+  /** Throws when the change is not acceptable. It runs in the transaction of the change. */
+  check?: (tx: Queryable) => Promise<void>
 }
 
 /**
@@ -82,11 +90,17 @@ async function applyChange(
   db: pg.Pool,
   config: Config,
   by: Principal,
-  what: string,
-  sql: string,
+  { what, sql, check = async () => {} }: Change,
 ): Promise<string | null> {
-  if (await keepsMigrations(config)) return writeAndApplyMigration(db, config, by, what, sql)
-  await transaction(db, (tx) => tx.query(sql), by)
+  if (await keepsMigrations(config)) return writeAndApplyMigration(db, config, by, { what, sql, check })
+  await transaction(
+    db,
+    async (tx) => {
+      await check(tx)
+      await tx.query(sql)
+    },
+    by,
+  )
   return null
 }
 
@@ -112,10 +126,12 @@ export async function changeApplication(
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
   }
-  if (after.name !== before.name) await requireDistinctName(db, after)
   await requireDeveloper(db, changes.developer ?? null)
-  const sql = renderChangeSeed(before, changes)
-  const migration = await applyChange(db, config, by, `set_${slugOf(before)}`, sql)
+  const migration = await applyChange(db, config, by, {
+    what: `set_${slugOf(before)}`,
+    sql: renderChangeSeed(before, changes),
+    ...(after.name !== before.name && { check: (tx) => requireDistinctName(tx, after) }),
+  })
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
 }
@@ -132,8 +148,10 @@ export async function deleteApplication(
 ): Promise<ChangedApplication | null> {
   const application = await findApplicationByClientId(db, clientId)
   if (application === null) return null
-  const sql = renderDeletionSeed(application)
-  const migration = await applyChange(db, config, by, `delete_${slugOf(application)}`, sql)
+  const migration = await applyChange(db, config, by, {
+    what: `delete_${slugOf(application)}`,
+    sql: renderDeletionSeed(application),
+  })
   return { application, migration }
 }
 
@@ -181,16 +199,18 @@ export async function registerApplication(
   form: RegistrationForm,
 ): Promise<Pick<PreparedRegistration, 'clientId' | 'clientSecret'> & { migration: string | null }> {
   const { clientId, clientSecret, what, sql } = prepareRegistration(config, form)
-  await requireDistinctName(db, { clientId, name: form.name })
   await requireDeveloper(db, form.developer ?? null)
-  return { clientId, clientSecret, migration: await applyChange(db, config, by, what, sql) }
+  const check = (tx: Queryable) => requireDistinctName(tx, { clientId, name: form.name })
+  return { clientId, clientSecret, migration: await applyChange(db, config, by, { what, sql, check }) }
 }
 
+/** Runs in the transaction that gives the name. The lock lets two such transactions compare their names in turn. */
 async function requireDistinctName(
-  db: pg.Pool,
+  tx: Queryable,
   application: Pick<Application, 'clientId' | 'name'>,
 ): Promise<void> {
-  const lookalike = findLookalike(application, await listApplicationNames(db))
+  await tx.query('select pg_advisory_xact_lock($1)', [advisoryLocks.applicationNames])
+  const lookalike = findLookalike(application, await listApplicationNames(tx))
   if (lookalike === null) return
   throw new UnacceptableChange(
     `People could take this name for that of the application “${lookalike}”. Choose another name.`,

@@ -205,15 +205,11 @@ describe('the operator’s migrations', () => {
   })
 
   it('never get the name of one that was applied, even when its file is gone', async () => {
-    const first = await writeAndApplyMigration(
-      database.db,
-      config(),
-      operator,
-      'gone',
-      'create table gone ()',
-    )
+    const apply = (sql: string) =>
+      writeAndApplyMigration(database.db, config(), operator, { what: 'gone', sql })
+    const first = await apply('create table gone ()')
     await rm(first)
-    const second = await writeAndApplyMigration(database.db, config(), operator, 'gone', 'drop table gone')
+    const second = await apply('drop table gone')
     expect(numberOf(basename(second))).toBe(numberOf(basename(first)) + 1)
     expect(await migrate(database.db, folder)).not.toContain(basename(second))
   })
@@ -224,7 +220,10 @@ describe('the operator’s migrations', () => {
     const names = ['c', 'a', 'same', 'b', 'same', 'd', 'same']
     const paths = await Promise.all(
       names.map((what) =>
-        writeAndApplyMigration(db, config(), operator, what, `insert into turn (what) values ('${what}')`),
+        writeAndApplyMigration(db, config(), operator, {
+          what,
+          sql: `insert into turn (what) values ('${what}')`,
+        }),
       ),
     )
     const inOrder = paths.map((path) => basename(path)).toSorted()
@@ -235,9 +234,8 @@ describe('the operator’s migrations', () => {
 
   it('leave no file when the database refuses it', async () => {
     const before = await readdir(folder)
-    await expect(writeAndApplyMigration(database.db, config(), operator, 'bad', 'nonsense')).rejects.toThrow(
-      'failed',
-    )
+    const bad = { what: 'bad', sql: 'nonsense' }
+    await expect(writeAndApplyMigration(database.db, config(), operator, bad)).rejects.toThrow('failed')
     expect(await readdir(folder)).toEqual(before)
   })
 })
