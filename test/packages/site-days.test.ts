@@ -58,8 +58,11 @@ describe('the figures of the site by day', () => {
       expect(body).toContain(`Show as a table<span class="hidden">: ${title}</span>`)
     }
     expect(body.match(/<rect /g)).toHaveLength(120)
-    // Of the storage, nothing keeps the past of before the first count.
-    expect(body).toContain(`<p class="hint">Counted since ${new Date().toISOString().slice(0, 10)}.</p>`)
-    expect(body.match(/Counted since/g)).toHaveLength(1)
+    // Of the storage, nothing keeps the past of before the first count, and of mirrored packages that of before the records.
+    const today = new Date().toISOString().slice(0, 10)
+    expect(body.match(/<p class="hint">[^<]*counted since[^<]*/gi)).toEqual([
+      `<p class="hint">Those of mirrored packages are counted since ${today}.`,
+      `<p class="hint">Counted since ${today}.`,
+    ])
   })
 })

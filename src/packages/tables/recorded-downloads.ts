@@ -3,7 +3,7 @@ import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import type { TokenKind } from '../../domain/secrets.ts'
-import { asCount } from './downloads.ts'
+import { asCount, type DailyDownloads } from './downloads.ts'
 
 /** Who downloads an archive. */
 export interface Downloader {
@@ -124,6 +124,55 @@ export async function listRecordedDownloads(
     values,
   )
   return rows
+}
+
+/** A package in a repository, also one of an upstream. */
+interface RecordedPackage {
+  repositoryId: string
+  packageName: string
+}
+
+/** Lists the recorded downloads of a package on each of the last days (UTC), today last. */
+export async function listRecordedDays(
+  db: Queryable,
+  { repositoryId, packageName }: RecordedPackage,
+  days: number,
+): Promise<DailyDownloads[]> {
+  const { rows } = await db.query<DailyDownloads>(
+    `with recorded as materialized (
+       select day, sum(count) as count from recorded_download
+        where repository_id = $1 and package = $2 and day > (now() at time zone 'utc')::date - $3::int
+        group by day
+     )
+     select wanted.day::text as day, ${asCount('d.count')} as count
+       from (select (now() at time zone 'utc')::date - ago as day from generate_series(0, $3::int - 1) ago) wanted
+       left join recorded d on d.day = wanted.day
+      order by wanted.day`,
+    [repositoryId, packageName, days],
+  )
+  return rows
+}
+
+/** Returns how often these versions of a package were downloaded, by the version as in the URL of the archive. */
+export async function countRecordedVersions(
+  db: Queryable,
+  { repositoryId, packageName }: RecordedPackage,
+  versions: readonly string[],
+): Promise<Map<string, number>> {
+  const { rows } = await db.query<{ version: string; count: number }>(
+    `select version, ${asCount('sum(count)')} as count from recorded_download
+      where repository_id = $1 and package = $2 and version = any($3) group by version`,
+    [repositoryId, packageName, versions],
+  )
+  return new Map(rows.map(({ version, count }) => [version, count]))
+}
+
+/** Returns the first day (UTC) with a record. Null when there is none. */
+export async function findFirstRecordedDay(db: Queryable): Promise<string | null> {
+  const { rows } = await db.query<{ day: string | null }>(
+    'select min(day)::text as day from recorded_download',
+  )
+  return rows[0]?.day ?? null
 }
 
 /** The last package that was downloaded from a repository. */

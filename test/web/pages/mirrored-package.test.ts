@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it, vi } from 'vitest'
+import { saveDownloads } from '../../../src/packages/tables/recorded-downloads.ts'
 import { aMember, anAccount, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { aCaller, type Caller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -68,6 +69,23 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
     expect(row('1.0.0')).toContain('blocked by a rule')
     expect(body).toContain('0.9.0: the upstream offers it only as source, without an archive')
     expect((await look('/-/versions?from=1000')).body).toContain('/-/versions">')
+  })
+
+  it('draws its downloads by day and by version, as the page of an own package does', async () => {
+    const name = 'drawn/lib'
+    const { caller, look } = await aMirroredPackage(name, [{ version: '1.1.0' }, { version: '1.0.0' }])
+    expect((await look()).body).toContain('No downloads yet.')
+    const of = { repositoryId: caller.repository.id, packageName: name }
+    const downloader = { kind: 'anonymous', id: '0', accountId: null } as const
+    await saveDownloads(t.db, [
+      { ...of, version: '1.0.0', downloader, count: 3 },
+      { ...of, version: '1.1.0', downloader, count: 2000 },
+    ])
+    const { body } = await look()
+    expect(body).toContain('aria-label="Last 30 days, in UTC: 2,003, at most 2,003"')
+    expect(body).toContain('aria-label="Newest 2 versions: 2,003, at most 2,000"')
+    expect(body).toContain('<span>1.0.0</span><span>1.1.0</span>')
+    expect(body).toContain(`Counted since ${new Date().toISOString().slice(0, 10)}.`)
   })
 
   it('shows the README and the files of an archive that is stored, and fetches it by a click', async () => {

@@ -2,7 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { type AccountCounts, countAccounts } from '../../../accounts/accounts.ts'
 import { countGroups } from '../../../groups/groups.ts'
 import { type ApplicationStatus, countApplications } from '../../../oauth/applications.ts'
-import { listSiteDays, type SiteDay } from '../../../packages/tables/site-days.ts'
+import { findFirstRecordedDay } from '../../../packages/tables/recorded-downloads.ts'
+import { listSiteDays, type SiteDay, shownDays } from '../../../packages/tables/site-days.ts'
 import { listWaitingDecisions } from '../../../upstreams/tables/waiting-decisions.ts'
 import { page } from '../../pages.ts'
 import { readSystemState, type SystemState } from '../../server/system-state.ts'
@@ -18,6 +19,8 @@ const overviewPage = page<{
   registry: { groups: number; repositories: number; packages: number }
   needs: Need[]
   days: SiteDay[]
+  /** The first day on which sent archives were recorded. Null when that is not known, or there is none. */
+  recordedSince: string | null
 }>('admin/overview')
 
 const systemPage = page<
@@ -34,16 +37,26 @@ export async function systemRoutes(
   { config, db, sessionOf }: AdminContext,
 ): Promise<void> {
   app.get('/admin', async (request, reply) => {
-    const [accounts, applications, registry, state, decisions, days] = await Promise.all([
+    const [accounts, applications, registry, state, decisions, days, firstRecord] = await Promise.all([
       countAccounts(db),
       countApplications(db),
       countGroups(db),
       readSystemState(db, config),
       listWaitingDecisions(db, null, maxDecisions),
       listSiteDays(db),
+      findFirstRecordedDay(db),
     ])
+    // The figures of a day are kept longer than its records.
+    const recordedSince = config.events.retentionDays < shownDays ? null : firstRecord
     const needs = needsOfSite(state, applications.pending ?? 0, accounts['without-second-factor'], decisions)
-    return overviewPage(reply, sessionOf(request), { accounts, applications, registry, needs, days })
+    return overviewPage(reply, sessionOf(request), {
+      accounts,
+      applications,
+      registry,
+      needs,
+      days,
+      recordedSince,
+    })
   })
 
   app.get('/admin/system', async (request, reply) => {

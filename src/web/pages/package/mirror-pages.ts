@@ -6,6 +6,11 @@ import { isJsonObject, type Json } from '../../../composer/manifest-json.ts'
 import { openReadCache } from '../../../domain/read-cache.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import type { RenderedReadme } from '../../../packages/tables/readmes.ts'
+import {
+  countRecordedVersions,
+  findFirstRecordedDay,
+  listRecordedDays,
+} from '../../../packages/tables/recorded-downloads.ts'
 import type { MirrorVersion } from '../../../upstreams/describe-mirror.ts'
 import { satisfies } from '../../../upstreams/documents/satisfies.ts'
 import { findMirroredArchives } from '../../../upstreams/tables/mirrored-archives.ts'
@@ -19,6 +24,7 @@ import { signedIn } from '../../visit.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
 import { changing, type PagesContext, permittedRepository } from '../permit.ts'
 import { findAnyPackage, type OfferedVersion, withFiles } from './any-package.ts'
+import { chartDays, chartDownloads, chartVersions, type DownloadCharts } from './download-charts.ts'
 import {
   archiveOfMirror,
   describe,
@@ -50,6 +56,7 @@ const readmePage = page<
     manifest: ManifestSummary | null
     archive: ShownArchive | null
     readme: RenderedReadme | null
+    charts: DownloadCharts
     /** How many advisories the version has. */
     advisories: number
   }
@@ -135,10 +142,30 @@ export function openMirrorPages(
       manifest,
       archive,
       readme: rendered && shown ? withFiles(rendered, view, shown) : null,
+      charts: await chartsOf(view, offered),
       advisories: (view.known ?? [])
         .slice(0, maxAdvisories)
         .filter((json) => shown && satisfies(shown.normalized, readAdvisory(json).affected)).length,
     })
+  }
+
+  /** What Composer reports is counted for own packages only, so these charts have the archives that were sent. */
+  async function chartsOf(
+    { repository, mirror }: MirrorView,
+    versions: readonly MirrorVersion[],
+  ): Promise<DownloadCharts> {
+    const of = { repositoryId: repository.id, packageName: mirror.name }
+    const newest = versions.slice(0, chartVersions)
+    const paths = newest.flatMap(({ archive }) => (archive === null ? [] : [archive.versionPath]))
+    const counts = await countRecordedVersions(db, of, paths)
+    return chartDownloads(
+      await listRecordedDays(db, of, chartDays),
+      newest.map(({ version, archive }) => ({
+        version,
+        downloads: counts.get(archive?.versionPath ?? '') ?? 0,
+      })),
+      await findFirstRecordedDay(db),
+    )
   }
 
   /** The README of an archive. Null when the archive cannot be read: strangers' archives are not checked like uploads. */

@@ -14,6 +14,7 @@ import { askFirst } from '../../network-turns.ts'
 import { linkToFeed, nobody, page } from '../../pages.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
 import { withFiles } from './any-package.ts'
+import { chartDays, chartDownloads, type DownloadCharts } from './download-charts.ts'
 import type { AdvisedMirror, MirrorPages } from './mirror-pages.ts'
 import {
   findShownVersion,
@@ -23,17 +24,8 @@ import {
   packagePath,
 } from './package-view.ts'
 
-/** The number of days, and of versions, in the charts. */
-const chartDays = 30
-const chartVersions = 12
 /** The number of requirements beside the README. The page of the dependencies has all. */
 const shownRequires = 10
-
-/** A bar of a chart. */
-interface Bar {
-  label: string
-  count: number
-}
 
 const packagePage = page<
   PackageView & {
@@ -50,10 +42,7 @@ const packagePage = page<
     /** The packages that the reader may see, among the requirements and the replacement of an abandoned package. */
     places: Map<string, FoundRequirement>
     readme: RenderedReadme
-    /** Downloads of the package by day. */
-    days: Bar[]
-    /** Downloads of the newest versions, from the oldest to the newest. */
-    versionBars: Bar[]
+    charts: DownloadCharts
     /** The URL of this page, for badges on other sites. Null for a private repository. */
     badgeUrl: string | null
   }
@@ -77,7 +66,6 @@ export async function packagePageRoutes(
       const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
       const offered = await listOfferedVersions(context, view)
       const days = await listPackageDays(db, view.about.id, chartDays)
-      const newest = offered.slice(0, chartVersions).toReversed()
       const readme = await loadReadme({ db, archives, readmes }, shown)
       const manifest = readManifest(shown.metadata)
       const requires = manifest.requires.slice(0, shownRequires)
@@ -88,8 +76,7 @@ export async function packagePageRoutes(
         ...view,
         shown,
         offered,
-        days: days.map(({ day, count }) => ({ label: day, count })),
-        versionBars: newest.map(({ version, downloads }) => ({ label: version, count: downloads })),
+        charts: chartDownloads(days, offered),
         badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
         manifest,
         requires,
