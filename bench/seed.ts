@@ -4,7 +4,7 @@ import { transaction } from '../src/database/database.ts'
 import { noteListingChange } from '../src/documents/listing.ts'
 import { operator } from '../src/domain/principal.ts'
 import type { Repository } from '../src/groups/repositories.ts'
-import { relinkDocument, renderDocument } from '../src/packages/documents/render.ts'
+import { renderDocument, renderEntries } from '../src/packages/documents/render.ts'
 import { claimPackage, copyDescription } from '../src/packages/tables/packages.ts'
 import { insertArchive, insertVersion } from '../src/packages/tables/versions.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../test/support/actors.ts'
@@ -111,7 +111,7 @@ export async function growPackage(
         deployTokenId: null,
       })
     }
-    await relinkDocument(tx, held, false, baseUrl)
+    await renderEntries(tx, held, false, baseUrl)
     await copyDescription(tx, held)
     await renderDocument(tx, held, false, baseUrl)
     await renderDocument(tx, held, true, baseUrl)

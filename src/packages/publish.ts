@@ -14,7 +14,7 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
-import { relinkVersion, renderDocument } from './documents/render.ts'
+import { renderDocument, renderEntriesAround } from './documents/render.ts'
 import { requireTrustedPublisher } from './lifecycle/trusted-only.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { expireStages } from './stages/expire.ts'
@@ -196,7 +196,7 @@ export async function addVersion(
   await saveReadme(tx, versionId, readme)
   await copyDescription(tx, held)
 
-  await relinkVersion(tx, held, versionId, baseUrl)
+  await renderEntriesAround(tx, held, versionId, baseUrl)
   const bytes = await renderDocument(tx, held, version.isDev, baseUrl)
   if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
   if (held.isNew) {

@@ -82,7 +82,7 @@ export async function freshRoot(
   const isFresh = age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000)
   if (isFresh && root !== null && !isOfEarlierRelease(root)) return upstream
   try {
-    return await context.roots.share(upstream.id, () => refreshRoot(context, upstream))
+    return await context.roots.share(upstream.id, () => readRootAgain(context, upstream))
   } catch (error) {
     if (!(error instanceof UpstreamError) || error instanceof ClosedClientError) throw error
     await saveRootFailure(context.db, upstream.id, error.message)
@@ -100,7 +100,7 @@ function isOfEarlierRelease({ inlineNames, hasAdvisoriesInDocuments }: UpstreamR
 }
 
 /** Reads packages.json of an upstream again. */
-async function refreshRoot({ db, client, readInTurn }: RootContext, upstream: Upstream): Promise<Upstream> {
+async function readRootAgain({ db, client, readInTurn }: RootContext, upstream: Upstream): Promise<Upstream> {
   const { id, url } = upstream
   const lastModified =
     upstream.root === null || isOfEarlierRelease(upstream.root) || upstream.root.vendors === undefined

@@ -35,7 +35,7 @@ const archiveLink =
  * Replaces the registry URL of the archives in the JSON of p2 entries. Stored entries keep the URL of the time at which
  * they were written, so that a new BASE_URL changes documents, but no stored entry.
  */
-export function relinkArchives(entries: string, registryUrl: string): string {
+export function withRegistryUrl(entries: string, registryUrl: string): string {
   const origin = JSON.stringify(registryUrl).slice(0, -1)
   return entries.replace(archiveLink, (_link, key: string, path: string) => `${key}${origin}${path}`)
 }

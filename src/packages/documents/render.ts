@@ -9,12 +9,12 @@ import { registryUrl } from '../../groups/repositories.ts'
 import { listAdvisories, listQuarantined } from '../tables/package-warnings.ts'
 import { findListing, type LockedPackage } from '../tables/packages.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
-import { type EntrySource, entryOf, relinkArchives } from './entry.ts'
+import { type EntrySource, entryOf, withRegistryUrl } from './entry.ts'
 import { maxNamesInRoot, rootText } from './packages-json.ts'
 import { warningsOf } from './warnings.ts'
 
 /** How many versions are read, compared and written at once. Each has up to 64 KiB of metadata. */
-const relinkedAtOnce = 100
+const renderedAtOnce = 100
 /** How many entries of a document are read at once. Each minified entry has about 500 bytes. */
 const joinedAtOnce = 1_000
 
@@ -22,7 +22,7 @@ const joinedAtOnce = 1_000
  * Updates the entries of a document after `is_listed` of a version has changed. Only the entry of the version and the
  * next older one change, so the cost hardly depends on the number of versions.
  */
-export async function relinkVersion(
+export async function renderEntriesAround(
   tx: pg.PoolClient,
   held: LockedPackage,
   versionId: string,
@@ -38,7 +38,7 @@ export async function relinkVersion(
 /**
  * Renders the newest entry of a document again. The other entries inherit the properties of the whole package from it.
  */
-export async function relinkNewest(
+export async function renderNewestEntry(
   tx: pg.PoolClient,
   held: LockedPackage,
   isDev: boolean,
@@ -49,18 +49,18 @@ export async function relinkNewest(
 }
 
 /** Renders all entries of a document again. It works in parts, because there can be tens of thousands of entries. */
-export async function relinkDocument(
+export async function renderEntries(
   tx: pg.PoolClient,
   held: LockedPackage,
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
-  const part = { packageId: held.id, isDev, limit: relinkedAtOnce }
+  const part = { packageId: held.id, isDev, limit: renderedAtOnce }
   let newer: (EntrySource & { id: string }) | null = null
   for (;;) {
     const sources = await listEntrySources(tx, { ...part, after: newer?.id ?? null })
     await saveDifferences(tx, await minify(sources, held, baseUrl, newer))
-    if (sources.length < relinkedAtOnce) return
+    if (sources.length < renderedAtOnce) return
     newer = sources.at(-1) ?? null
   }
 }
@@ -135,7 +135,7 @@ async function readEntries(
   const from = { baseUrl, after: null }
   const entries = await joinEntries(tx, held, isDev, { ...from, isAcceptable: isReadableJson })
   if (entries) return entries
-  await relinkDocument(tx, held, isDev, baseUrl)
+  await renderEntries(tx, held, isDev, baseUrl)
   return (await joinEntries(tx, held, isDev, { ...from, isAcceptable: () => true })) ?? []
 }
 
@@ -156,7 +156,7 @@ async function joinEntries(
     const { entries, last, count } = await joinDifferences(tx, part)
     if (!from.isAcceptable(entries)) return null
     const separator = after === from.after || count === 0 ? '' : ','
-    pieces.push(Buffer.from(separator + relinkArchives(entries, url)))
+    pieces.push(Buffer.from(separator + withRegistryUrl(entries, url)))
     if (count < joinedAtOnce) return pieces
     after = last
   }
@@ -166,7 +166,7 @@ async function joinEntries(
  * Renders a repository's packages.json from its current content, and stores it unless a newer one is stored already. It
  * takes no lock. Names that are published while it runs make the document outdated again.
  */
-export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: string): Promise<void> {
+export async function renderRoot(db: Queryable, repositoryId: string, baseUrl: string): Promise<void> {
   const listing = await findListing(db, repositoryId, maxNamesInRoot)
   if (!listing) return
   const text = rootText(registryUrl(baseUrl, listing.path), listing)

@@ -9,7 +9,7 @@ import {
 } from '../../documents/outdated.ts'
 import type { Job } from '../../jobs/job.ts'
 import { lockPackage } from '../tables/packages.ts'
-import { refreshRoot, renderDocument } from './render.ts'
+import { renderDocument, renderRoot } from './render.ts'
 
 /**
  * Renders all documents that have links of another base URL, or an older format. It runs in the background. A request does
@@ -66,7 +66,7 @@ export const renderOutdatedJob: Job = {
 export async function rerenderRoot(pool: pg.Pool, repositoryId: string, baseUrl: string): Promise<void> {
   // Documents of the same revision are not stored again.
   await noteListingChange(pool, repositoryId)
-  await refreshRoot(pool, repositoryId, baseUrl)
+  await renderRoot(pool, repositoryId, baseUrl)
 }
 
 /** Renders those documents of a package again that have links of another base URL, or an older format. */

@@ -4,7 +4,7 @@ import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import type { RegistryAction } from '../../events/actions.ts'
 import { insertEvent } from '../../events/events.ts'
-import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
+import { renderDocument, renderEntries, renderEntriesAround } from '../documents/render.ts'
 import { copyDescription, type LockedPackage, lockNamedPackage } from '../tables/packages.ts'
 
 /** A change of a published package: the package, who makes it, and the base URL of links. */
@@ -57,14 +57,14 @@ export async function showVersion(
   { id, isDev }: { id: string; isDev: boolean },
   baseUrl: string,
 ): Promise<void> {
-  await relinkVersion(tx, held, id, baseUrl)
+  await renderEntriesAround(tx, held, id, baseUrl)
   await copyDescription(tx, held)
   await renderDocument(tx, held, isDev, baseUrl)
 }
 
 /** Publishes the documents after several versions of a package have changed. */
 export async function showPackage(tx: pg.PoolClient, held: LockedPackage, baseUrl: string): Promise<void> {
-  for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
+  for (const isDev of [false, true]) await renderEntries(tx, held, isDev, baseUrl)
   await copyDescription(tx, held)
   await renderBothDocuments(tx, held, baseUrl)
 }

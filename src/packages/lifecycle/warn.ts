@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { renderFilter } from '../../documents/filter-document.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
-import { relinkNewest, relinkVersion } from '../documents/render.ts'
+import { renderEntriesAround, renderNewestEntry } from '../documents/render.ts'
 import {
   type Advisory,
   type AdvisoryText,
@@ -62,7 +62,7 @@ async function showChange(
   versionId: string,
   baseUrl: string,
 ): Promise<void> {
-  await relinkVersion(tx, held, versionId, baseUrl)
+  await renderEntriesAround(tx, held, versionId, baseUrl)
   await copyDescription(tx, held)
   await renderBothDocuments(tx, held, baseUrl)
   await renderFilter(tx, held.repositoryId)
@@ -84,7 +84,7 @@ export async function setAbandoned(
   await changePackage(pool, change, async (tx, held) => {
     await saveAbandonment(tx, held.id, abandoned)
     const changed = { ...held, abandoned }
-    for (const isDev of [false, true]) await relinkNewest(tx, changed, isDev, change.baseUrl)
+    for (const isDev of [false, true]) await renderNewestEntry(tx, changed, isDev, change.baseUrl)
     await renderBothDocuments(tx, changed, change.baseUrl)
     const details = {
       ...(typeof abandoned === 'string' && { replacement: abandoned }),

@@ -19,7 +19,7 @@ import {
   type WantedDocument,
 } from '../../packages/documents/find-documents.ts'
 import { emptyFilterText, emptyRootText, stagedRootText } from '../../packages/documents/packages-json.ts'
-import { refreshRoot } from '../../packages/documents/render.ts'
+import { renderRoot } from '../../packages/documents/render.ts'
 import { rerenderPackage, rerenderRoot } from '../../packages/documents/rerender.ts'
 import { stageRegistryUrl } from '../../packages/stages/describe-stage.ts'
 import { renderStage } from '../../packages/stages/document.ts'
@@ -147,7 +147,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
         BigInt(found.document?.revision ?? 0) >= wanted && !(found.isMisdirected && (await isLatestServer()))
       // A rendering that was already running may be too old for this request, but the next one is not.
       if (isCurrent || attempt === 3) return found
-      const render = found.isMisdirected ? rerenderRoot : refreshRoot
+      const render = found.isMisdirected ? rerenderRoot : renderRoot
       await renderings.share(`root ${repositoryId}`, () => render(db, repositoryId, baseUrl))
       found = await finder.findRoot(target)
     }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { noteListingChange } from '../../../src/documents/listing.ts'
-import { refreshRoot } from '../../../src/packages/documents/render.ts'
+import { renderRoot } from '../../../src/packages/documents/render.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../../support/actors.ts'
 import { onServer, useDatabase } from '../../support/database.ts'
 import { databaseUrl, type Environment, runSvc, stopServer } from '../../support/program.ts'
@@ -70,7 +70,7 @@ describe('svc serve', () => {
     const repository = await aRepository(database.db, { visibility: 'public' })
     const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
     await noteListingChange(database.db, before.repositoryId)
-    await refreshRoot(database.db, before.repositoryId, before.baseUrl)
+    await renderRoot(database.db, before.repositoryId, before.baseUrl)
     const { url } = await start({ BASE_URL: 'https://new.example.com' })
     const root = async () => (await fetch(`${url}/${repository.path}/-/packages/packages.json`)).text()
     expect(await root()).toContain(`https://new.example.com/${repository.path}`)
