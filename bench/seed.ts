@@ -5,7 +5,7 @@ import { noteListingChange } from '../src/documents/listing.ts'
 import { operator } from '../src/domain/principal.ts'
 import type { Repository } from '../src/groups/repositories.ts'
 import { renderDocument, renderEntries } from '../src/packages/documents/render.ts'
-import { claimPackage, copyDescription } from '../src/packages/tables/packages.ts'
+import { claimPackage, copyFromLatest } from '../src/packages/tables/packages.ts'
 import { insertArchive, insertVersion } from '../src/packages/tables/versions.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../test/support/actors.ts'
 import { basic } from '../test/support/registry-actors.ts'
@@ -112,7 +112,7 @@ export async function growPackage(
       })
     }
     await renderEntries(tx, held, false, baseUrl)
-    await copyDescription(tx, held)
+    await copyFromLatest(tx, held)
     await renderDocument(tx, held, false, baseUrl)
     await renderDocument(tx, held, true, baseUrl)
   })

@@ -14,11 +14,11 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
-import { renderDocument, renderEntriesAround } from './documents/render.ts'
+import { renderDocument, renderVersionChange } from './documents/render.ts'
 import { requireTrustedPublisher } from './lifecycle/trusted-only.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { expireStages } from './stages/expire.ts'
-import { claimPackage, copyDescription } from './tables/packages.ts'
+import { claimPackage } from './tables/packages.ts'
 import { saveReadme } from './tables/readmes.ts'
 import {
   findStagedNumber,
@@ -194,10 +194,8 @@ export async function addVersion(
     return settleRepeat(taken as TakenVersion, publication)
   }
   await saveReadme(tx, versionId, readme)
-  await copyDescription(tx, held)
 
-  await renderEntriesAround(tx, held, versionId, baseUrl)
-  const bytes = await renderDocument(tx, held, version.isDev, baseUrl)
+  const bytes = await renderVersionChange(tx, held, { id: versionId, isDev: version.isDev }, baseUrl)
   if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
   if (held.isNew) {
     // Both documents must tell Composer that the name is taken.

@@ -7,7 +7,7 @@ import { saveDocuments } from '../../documents/stored-documents.ts'
 import { makePause } from '../../domain/time-slices.ts'
 import { registryUrl } from '../../groups/repositories.ts'
 import { listAdvisories, listQuarantined } from '../tables/package-warnings.ts'
-import { findListing, type LockedPackage } from '../tables/packages.ts'
+import { copyFromLatest, findListing, type LockedPackage } from '../tables/packages.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
 import { type EntrySource, entryOf, withRegistryUrl } from './entry.ts'
 import { maxNamesInRoot, rootText } from './packages-json.ts'
@@ -22,7 +22,7 @@ const joinedAtOnce = 1_000
  * Updates the entries of a document after `is_listed` of a version has changed. Only the entry of the version and the
  * next older one change, so the cost hardly depends on the number of versions.
  */
-export async function renderEntriesAround(
+async function renderEntriesAround(
   tx: pg.PoolClient,
   held: LockedPackage,
   versionId: string,
@@ -63,6 +63,42 @@ export async function renderEntries(
     if (sources.length < renderedAtOnce) return
     newer = sources.at(-1) ?? null
   }
+}
+
+/**
+ * Renders what one version has changed that has appeared or disappeared: the entries, the description of the package, and the
+ * document. The generated column `is_listed` says which versions a document contains. Returns the size of the document in
+ * bytes.
+ */
+export async function renderVersionChange(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  { id, isDev }: { id: string; isDev: boolean },
+  baseUrl: string,
+): Promise<number> {
+  await renderEntriesAround(tx, held, id, baseUrl)
+  await copyFromLatest(tx, held)
+  return renderDocument(tx, held, isDev, baseUrl)
+}
+
+/** Renders the same after several versions of a package have appeared or disappeared. */
+export async function renderPackageChange(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  baseUrl: string,
+): Promise<void> {
+  for (const isDev of [false, true]) await renderEntries(tx, held, isDev, baseUrl)
+  await copyFromLatest(tx, held)
+  await renderBothDocuments(tx, held, baseUrl)
+}
+
+/** Publishes both documents of a package from its current entries. */
+export async function renderBothDocuments(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  baseUrl: string,
+): Promise<void> {
+  for (const isDev of [false, true]) await renderDocument(tx, held, isDev, baseUrl)
 }
 
 /** Publishes one of the package's two documents from its current entries. Returns the size in bytes. */

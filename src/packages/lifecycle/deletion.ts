@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { removePurgedJob } from '../../archives/remove-purged.ts'
 import type { Refusal } from '../../domain/refusal.ts'
 import { enqueue } from '../../jobs/job.ts'
+import { renderPackageChange, renderVersionChange } from '../documents/render.ts'
 import { forgetDescription } from '../tables/packages.ts'
 import { deletePurgedReadmes } from '../tables/readmes.ts'
 import {
@@ -19,8 +20,6 @@ import {
   notNow,
   noVersion,
   type PackageChange,
-  showPackage,
-  showVersion,
   type VersionChange,
 } from './change.ts'
 import { refuseUnreviewed } from './release-rule.ts'
@@ -34,7 +33,7 @@ export async function deleteVersion(pool: pg.Pool, change: VersionChange): Promi
   await changePackage(pool, change, async (tx, held) => {
     const deleted = await markDeleted(tx, held.id, change.version)
     if (!deleted) throw noVersion()
-    await showVersion(tx, held, deleted, change.baseUrl)
+    await renderVersionChange(tx, held, deleted, change.baseUrl)
     return { action: 'delete', version: change.version }
   })
 }
@@ -46,7 +45,7 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
   await changePackage(pool, change, async (tx, held) => {
     const versions = await markAllDeleted(tx, held.id)
     if (versions.length === 0) throw noPackage()
-    await showPackage(tx, held, change.baseUrl)
+    await renderPackageChange(tx, held, change.baseUrl)
     return { action: 'delete', version: null, details: someOf(versions) }
   })
 }
@@ -61,7 +60,7 @@ export async function restoreVersion(pool: pg.Pool, change: VersionChange): Prom
     await refuseUnreviewed(tx, held.repositoryId, held.name, change.by)
     const restored = await unmarkDeleted(tx, held.id, change.version)
     if (!restored) throw await whyNotRestored(tx, held.id, change.version)
-    await showVersion(tx, held, restored, change.baseUrl)
+    await renderVersionChange(tx, held, restored, change.baseUrl)
     return { action: 'restore', version: change.version }
   })
 }
@@ -77,7 +76,7 @@ export async function restorePackage(pool: pg.Pool, change: PackageChange): Prom
     await refuseUnreviewed(tx, held.repositoryId, held.name, change.by)
     const versions = await unmarkAllDeleted(tx, held.id)
     if (versions.length === 0) throw notNow('the package was not deleted as a whole, or is purged')
-    await showPackage(tx, held, change.baseUrl)
+    await renderPackageChange(tx, held, change.baseUrl)
     return { action: 'restore', version: null, details: someOf(versions) }
   })
 }
@@ -94,7 +93,7 @@ export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promis
     await deletePurgedReadmes(tx, held.id)
     await enqueue(tx, removePurgedJob, { packageId: held.id })
     await forgetDescription(tx, held.id)
-    await showVersion(tx, held, purged, change.baseUrl)
+    await renderVersionChange(tx, held, purged, change.baseUrl)
     return { action: 'purge', version: change.version }
   })
 }
@@ -107,7 +106,7 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
     await deletePurgedReadmes(tx, held.id)
     await enqueue(tx, removePurgedJob, { packageId: held.id })
     await forgetDescription(tx, held.id)
-    await showPackage(tx, held, change.baseUrl)
+    await renderPackageChange(tx, held, change.baseUrl)
     return { action: 'purge', version: null, details: someOf(versions) }
   })
 }

@@ -1,12 +1,10 @@
 import type pg from 'pg'
-import { transaction } from '../../database/database.ts'
 import type { ReleaseRule } from '../../domain/permissions.ts'
 import type { Principal } from '../../domain/principal.ts'
-import { insertEvent } from '../../events/events.ts'
 import { findRepository } from '../../groups/repositories.ts'
-import { lockNamedPackage, saveReleaseRule } from '../tables/packages.ts'
+import { saveReleaseRule } from '../tables/packages.ts'
 import { isReviewed } from '../tables/staged-versions.ts'
-import { noPackage, notNow, type PackageChange } from './change.ts'
+import { changePackage, notNow, type PackageChange } from './change.ts'
 
 /**
  * Changes how versions of a package are released, and writes an event if it is another rule then. Throws errcode 5 for an
@@ -14,16 +12,13 @@ import { noPackage, notNow, type PackageChange } from './change.ts'
  */
 export async function setReleaseRule(
   pool: pg.Pool,
-  { repositoryId, packageName, by }: PackageChange,
+  change: PackageChange,
   release: ReleaseRule,
 ): Promise<void> {
-  await transaction(pool, async (tx) => {
-    const held = await lockNamedPackage(tx, repositoryId, packageName)
-    if (!held) throw noPackage()
+  await changePackage(pool, change, async (tx, held) => {
     const former = await saveReleaseRule(tx, held.id, release)
-    if (former === release) return
-    const details = { release, from: { release: former } }
-    await insertEvent(tx, by, { action: 'change-package', repositoryId, packageName, details })
+    if (former === release) return null
+    return { action: 'change-package', version: null, details: { release, from: { release: former } } }
   })
 }
 

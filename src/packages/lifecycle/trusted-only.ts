@@ -1,10 +1,8 @@
 import type pg from 'pg'
-import { transaction } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
-import { insertEvent } from '../../events/events.ts'
-import { type LockedPackage, lockNamedPackage, saveOnlyTrustedPublishers } from '../tables/packages.ts'
-import { noPackage, type PackageChange } from './change.ts'
+import { type LockedPackage, saveOnlyTrustedPublishers } from '../tables/packages.ts'
+import { changePackage, type PackageChange } from './change.ts'
 
 /**
  * Changes whether only trusted publishers publish versions of a package, and writes an event if that is new. Throws errcode 5
@@ -12,16 +10,14 @@ import { noPackage, type PackageChange } from './change.ts'
  */
 export async function setOnlyTrustedPublishers(
   pool: pg.Pool,
-  { repositoryId, packageName, by }: PackageChange,
+  change: PackageChange,
   isOnly: boolean,
 ): Promise<void> {
-  await transaction(pool, async (tx) => {
-    const held = await lockNamedPackage(tx, repositoryId, packageName)
-    if (!held) throw noPackage()
-    if (held.onlyTrustedPublishers === isOnly) return
+  await changePackage(pool, change, async (tx, held) => {
+    if (held.onlyTrustedPublishers === isOnly) return null
     await saveOnlyTrustedPublishers(tx, held.id, isOnly)
     const details = { only_trusted_publishers: isOnly, from: { only_trusted_publishers: !isOnly } }
-    await insertEvent(tx, by, { action: 'change-package', repositoryId, packageName, details })
+    return { action: 'change-package', version: null, details }
   })
 }
 

@@ -2,7 +2,12 @@ import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { renderFilter } from '../../documents/filter-document.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
-import { renderEntriesAround, renderNewestEntry } from '../documents/render.ts'
+import {
+  renderBothDocuments,
+  renderDocument,
+  renderNewestEntry,
+  renderVersionChange,
+} from '../documents/render.ts'
 import {
   type Advisory,
   type AdvisoryText,
@@ -12,16 +17,9 @@ import {
   markWithdrawn,
   unmarkQuarantined,
 } from '../tables/package-warnings.ts'
-import { copyDescription, type LockedPackage, saveAbandonment } from '../tables/packages.ts'
+import { type LockedPackage, saveAbandonment } from '../tables/packages.ts'
 import { findVersionState } from '../tables/version-states.ts'
-import {
-  changePackage,
-  notNow,
-  noVersion,
-  type PackageChange,
-  renderBothDocuments,
-  type VersionChange,
-} from './change.ts'
+import { changePackage, notNow, noVersion, type PackageChange, type VersionChange } from './change.ts'
 
 /** The maximum number of active advisories of a package. Its documents contain all of them. */
 const maxAdvisories = 500
@@ -36,7 +34,7 @@ export async function quarantineVersion(pool: pg.Pool, change: VersionChange, re
     const { baseUrl, version } = change
     const quarantined = await markQuarantined(tx, held.id, version, reason)
     if (!quarantined) throw noVersion()
-    await showChange(tx, held, quarantined.id, baseUrl)
+    await renderQuarantine(tx, held, quarantined, baseUrl)
     return { action: 'quarantine', version, details: { reason } }
   })
 }
@@ -50,21 +48,20 @@ export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Prom
       const state = await findVersionState(tx, held.id, version)
       throw state === null ? noVersion() : notNow(`version ${version} is not in quarantine`)
     }
-    await showChange(tx, held, released.id, baseUrl)
+    await renderQuarantine(tx, held, released, baseUrl)
     return { action: 'release', version }
   })
 }
 
-/** Publishes both documents and filter.json, because they list the package's quarantines. */
-async function showChange(
+/** Renders both documents and filter.json, because they list the package's quarantines. */
+async function renderQuarantine(
   tx: pg.PoolClient,
   held: LockedPackage,
-  versionId: string,
+  version: { id: string; isDev: boolean },
   baseUrl: string,
 ): Promise<void> {
-  await renderEntriesAround(tx, held, versionId, baseUrl)
-  await copyDescription(tx, held)
-  await renderBothDocuments(tx, held, baseUrl)
+  await renderVersionChange(tx, held, version, baseUrl)
+  await renderDocument(tx, held, !version.isDev, baseUrl)
   await renderFilter(tx, held.repositoryId)
 }
 

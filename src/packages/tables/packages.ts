@@ -161,7 +161,7 @@ export async function saveReleaseRule(
  * Copies a package's description from its latest version, for lists and searches, and its requirements, for lists of
  * dependents.
  */
-export async function copyDescription(
+export async function copyFromLatest(
   tx: pg.PoolClient,
   { id: packageId, repositoryId }: Pick<LockedPackage, 'id' | 'repositoryId'>,
 ): Promise<void> {
