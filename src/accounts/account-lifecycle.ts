@@ -40,21 +40,21 @@ export async function createAccount(
 /** What to update of an account. Missing members keep their values. */
 export interface AccountUpdate extends AccountChanges {
   isDisabled?: boolean
-  /** When the account is disabled: who ends everything. Null ends only its sessions. */
-  everythingBy?: Principal | null
+  /** When the account is disabled: end everything for good, not only its sessions. */
+  endsEverything?: boolean
   /** True takes the new username from an account that had it before, and for which it is reserved. */
   isReleased?: boolean
 }
 
 /**
  * Updates an account: its names, its email, its role, and whether it is disabled. All of it changes, or nothing. Returns
- * what it has ended with `everythingBy`. Throws LastAdministratorError, and the errors of `changeAccount`.
+ * what it has ended with `endsEverything`. Throws LastAdministratorError, and the errors of `changeAccount`.
  */
 export async function updateAccount(
   db: pg.Pool,
   by: Principal,
   accountId: string,
-  { isDisabled, everythingBy = null, isReleased = false, ...changes }: AccountUpdate,
+  { isDisabled, endsEverything = false, isReleased = false, ...changes }: AccountUpdate,
 ): Promise<Ended | null> {
   return transaction(
     db,
@@ -67,7 +67,7 @@ export async function updateAccount(
       // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
       await setDisabled(tx, by, accountId, isDisabled)
       if (!isDisabled) return null
-      if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
+      if (endsEverything) return endEverything(tx, by, accountId)
       await endAllSessions(tx, by, accountId)
       return null
     },
@@ -77,16 +77,16 @@ export async function updateAccount(
 
 /**
  * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
- * check reads the account. Enabling it makes the tokens work again, but not the sessions. With `everythingBy`, who
- * does that, it ends everything for good and returns how many.
+ * check reads the account. Enabling it makes the tokens work again, but not the sessions. With
+ * `endsEverything` it ends everything for good and returns how many.
  */
 export async function disableAccount(
   db: pg.Pool,
   by: Principal,
   accountId: string,
-  everythingBy: Principal | null = null,
+  endsEverything = false,
 ): Promise<Ended | null> {
-  return updateAccount(db, by, accountId, { isDisabled: true, everythingBy })
+  return updateAccount(db, by, accountId, { isDisabled: true, endsEverything })
 }
 
 /** Enables a disabled account. Tokens that were not revoked work again. */
@@ -122,17 +122,17 @@ export async function endEverything(tx: pg.PoolClient, by: Principal, accountId:
 
 /**
  * Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. With
- * `everythingBy`, who does that, it ends everything and returns how many.
+ * `endsEverything` it ends everything and returns how many.
  */
 export async function resetPassword(
   db: pg.Pool,
   by: Principal,
   accountId: string,
   password: string,
-  everythingBy: Principal | null = null,
+  endsEverything = false,
 ): Promise<Ended | null> {
   const passwordHash = await hashPassword(password)
-  return transaction(db, (tx) => replacePassword(tx, by, accountId, passwordHash, everythingBy), by)
+  return transaction(db, (tx) => replacePassword(tx, by, accountId, passwordHash, endsEverything), by)
 }
 
 /**
@@ -165,10 +165,10 @@ export async function replacePassword(
   by: Principal,
   accountId: string,
   passwordHash: string,
-  everythingBy: Principal | null,
+  endsEverything: boolean,
 ): Promise<Ended | null> {
   await setPasswordHash(tx, by, accountId, passwordHash)
-  if (everythingBy !== null) return endEverything(tx, everythingBy, accountId)
+  if (endsEverything) return endEverything(tx, by, accountId)
   await deleteAllSessions(tx, by, accountId)
   // A person who knew the old password must not keep a known browser or network.
   await forgetOrigins(tx, accountId)

@@ -86,8 +86,13 @@ export function normalizeLogin(login: string): string {
 export const hasLogin = '(username = $1 or lower(email) = $1)'
 
 /**
- * Finds credentials by username or email. Null when there is no such account or it is disabled. Of several accounts that
- * entered an email, the one that verified it has it, or else the first one.
+ * SQL: the order of the accounts with a login. Of several accounts that entered an email, the one that verified it has it, or
+ * else the first one.
+ */
+export const likeliestFirst = 'order by disabled_at is not null, email_verified_at is null, email_since, id'
+
+/**
+ * Finds credentials by username or email. Null when there is no such account or it is disabled.
  */
 export async function findCredentials(
   db: Queryable,
@@ -98,7 +103,7 @@ export async function findCredentials(
     text: `select id as "accountId", password_hash as "passwordHash", is_admin as "isAdmin"
              from account
             where disabled_at is null and ${hasLogin}
-            order by email_verified_at is null, email_since, id
+            ${likeliestFirst}
             limit 1`,
     values: [normalizeLogin(login)],
   })

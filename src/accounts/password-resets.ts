@@ -87,8 +87,7 @@ export async function spendResetToken(
         [account.id, hashSecret(token)],
       )
       if (rowCount !== 1) return false
-      const everythingBy = endsEverything ? { ...by, accountId: account.id } : null
-      await replacePassword(tx, by, account.id, passwordHash, everythingBy)
+      await replacePassword(tx, { ...by, accountId: account.id }, account.id, passwordHash, endsEverything)
       return true
     },
     by,

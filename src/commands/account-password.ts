@@ -7,7 +7,7 @@ import {
 } from '../accounts/email-verifications.ts'
 import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/password-resets.ts'
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
-import { operator, type Principal } from '../domain/principal.ts'
+import { operator } from '../domain/principal.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
@@ -41,8 +41,7 @@ export function setPasswordCommand(): Command {
       const password = await choosePassword(username, options)
       const ended = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
-        const everythingBy = await confirmEnding(username, options)
-        return resetPassword(db, operator, id, password, everythingBy)
+        return resetPassword(db, operator, id, password, await confirmEnding(username, options))
       })
       const text = `Password of ${username} changed.${tellEnded(ended)}${tellPassword(options, password)}`
       printResult(options, { username, password, ...describeEnded(ended) }, text)
@@ -92,12 +91,12 @@ export function endEverythingOption(): Option {
   return new Option('--end-everything', description)
 }
 
-/** Returns who ends everything, after a confirmation. Null when `--end-everything` is not given. */
-export async function confirmEnding(username: string, options: EndingOptions): Promise<Principal | null> {
-  if (!options.endEverything) return null
+/** Returns whether `--end-everything` is given, after a confirmation. */
+export async function confirmEnding(username: string, options: EndingOptions): Promise<boolean> {
+  if (!options.endEverything) return false
   const effect = `This ends all sessions, tokens and applications of ${username} for good, and what they made for others.`
   await confirmInTerminal(effect, username, options)
-  return operator
+  return true
 }
 
 /** Returns what was ended, for `--json`. Empty when only sessions ended. */

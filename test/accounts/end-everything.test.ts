@@ -305,7 +305,7 @@ describe('a request that waits while everything of its account ends', () => {
       await lockRow(tx, 'account', person)
       response = send()
       await untilWaiting(t.db)
-      await replacePassword(tx, operator, person.id, 'another hash', operator)
+      await replacePassword(tx, operator, person.id, 'another hash', true)
     })
     expect([401, 403]).toContain((await response)?.statusCode)
     expect(await count(person.id)).toBe(0)

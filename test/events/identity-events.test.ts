@@ -7,7 +7,7 @@ import {
   resetPassword,
 } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
-import { countRefusedSignIn } from '../../src/accounts/refused-sign-ins.ts'
+import { countRefusedSignIn } from '../../src/accounts/password-check.ts'
 import { noteFailedFactor } from '../../src/accounts/second-factor/check-factor.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
@@ -24,6 +24,7 @@ import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
 import { openLog } from '../../src/web/server/log.ts'
+import { verifyEmail } from '../support/account-rows.ts'
 import {
   aName,
   anAccount,
@@ -144,6 +145,24 @@ describe('identity events', () => {
     }
     const events = await listEvents(t.db, { ip }, { after: null, limit: 10 })
     expect(events.map(({ username, details }) => [username, details['attempts']])).toEqual([[null, 5]])
+  })
+
+  it('are of the account that the sign-in would check, when several entered the email', async () => {
+    const email = `${aName('shared')}@example.com`
+    const [disabled, first, second] = [
+      await anAccount(t.db, { email }),
+      await anAccount(t.db, { email }),
+      await anAccount(t.db, { email }),
+    ]
+    await disableAccount(t.db, operator, disabled.id)
+    const tryWrong = () => tryPassword(email, 'a wrong password')
+    const failed = async () =>
+      Promise.all([disabled, first, second].map(async ({ id }) => failures(await eventsOf(id)).length))
+    await tryWrong()
+    expect(await failed()).toEqual([0, 1, 0])
+    await verifyEmail(t.db, second)
+    await tryWrong()
+    expect(await failed()).toEqual([0, 1, 1])
   })
 
   it('count the attempts that a lock rejects in one event, also at the same moment', async () => {

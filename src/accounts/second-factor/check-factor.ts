@@ -1,4 +1,3 @@
-import { verifySync } from 'otplib'
 import type pg from 'pg'
 import type { Config } from '../../config.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
@@ -8,14 +7,12 @@ import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts
 import type { Principal } from '../../domain/principal.ts'
 import { anAdministrator } from '../../domain/site.ts'
 import { countEvent } from '../../events/counted-events.ts'
+import { type CredentialRefusal, tooManyAttempts } from '../credential-refusal.ts'
 import type { SignInProof } from '../sessions.ts'
 import { findKnownOrigin, type SignInOrigin } from '../sign-in-origins.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
-import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
-import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
-
-/** The period of a code (RFC 6238 §4). Codes of the period before and after are accepted too, because clocks differ. */
-export const periodSeconds = 30
+import type { KeySettings } from './secret-key.ts'
+import { spendCode } from './totp.ts'
 
 /** The kind of a second factor. */
 export type FactorKind = NonNullable<SignInProof['secondFactor']>
@@ -25,13 +22,6 @@ export interface TypedFactor {
   /** Six digits of the authenticator app. */
   code: string
   recoveryCode: string
-}
-
-/** The reason why a second factor was rejected, with the status and headers of the page. */
-export interface FactorRefusal {
-  status: 403 | 409 | 429 | 503
-  headers: Readonly<Record<string, string>>
-  problem: string
 }
 
 /** What a check of a second factor needs: parts of the server, and the browser that sent the factor. */
@@ -51,7 +41,7 @@ export function spendFactor(
   by: Principal,
   accountId: string,
   typed: TypedFactor,
-): Promise<FactorRefusal | null> {
+): Promise<CredentialRefusal | null> {
   return observing(
     signIns,
     kindOfTyped(typed),
@@ -65,7 +55,7 @@ async function countAndCheckFactor(
   by: Principal,
   accountId: string,
   typed: TypedFactor,
-): Promise<FactorRefusal | null> {
+): Promise<CredentialRefusal | null> {
   const { db, origin } = context
   const kind = kindOfTyped(typed)
   const limits = await limitsOfFactor(db, accountId, kind, origin)
@@ -93,13 +83,13 @@ export function kindOfTyped({ recoveryCode }: TypedFactor): 'totp' | 'recovery-c
 }
 
 /** The refusal of a wrong code of an authenticator app. */
-export const wrongCode: FactorRefusal = {
+export const wrongCode: CredentialRefusal = {
   status: 403,
   headers: {},
   problem: 'This code is wrong, or it was used before. Enter the code that your app shows now.',
 }
 
-const wrongRecoveryCode: FactorRefusal = {
+const wrongRecoveryCode: CredentialRefusal = {
   status: 403,
   headers: {},
   problem: 'This recovery code is wrong, or it was used before.',
@@ -115,41 +105,8 @@ export async function noteFailedFactor(
   await countEvent(db, by, { action: 'second-factor-failed', accountId, kind })
 }
 
-/**
- * Returns the time step of a right code, or null for a wrong one. Returns `no key` when the server does not have the
- * key of the secret. The log then says what to do.
- */
-export async function timeStepOf(
-  { config, log }: Pick<FactorContext, 'config' | 'log'>,
-  accountId: string,
-  factor: TotpFactor,
-  code: string,
-): Promise<number | null | 'no key'> {
-  const digits = code.replace(/\s/g, '')
-  if (!/^\d{6}$/.test(digits)) return null
-  const secret = openSecret(await readSecretKeys(config), accountId, factor)
-  if (secret === null) {
-    log.error({ accountId, keyId: factor.keyId.toString('hex') }, explainMissingKey(config))
-    return 'no key'
-  }
-  const found = verifySync({
-    secret,
-    token: digits,
-    epoch: factor.nowSeconds,
-    period: periodSeconds,
-    epochTolerance: periodSeconds,
-  })
-  return found.valid && 'timeStep' in found ? found.timeStep : null
-}
-
-/** Explains why secrets cannot be decrypted, and what an operator can do. */
-export function explainMissingKey(config: KeySettings): string {
-  const place = config.secretKey === null ? `the key file ${keyFileOf(config)}` : 'SECRET_KEY'
-  return `A second factor is encrypted with another key than ${place}. Restore the old key (as SECRET_KEY_PREVIOUS, or as the key file), or remove the person's factors with svc account reset-factors.`
-}
-
 /** The refusal when the server does not have the key of a secret. */
-export function missingKey({ site }: Pick<Config, 'site'>): FactorRefusal {
+export function missingKey({ site }: Pick<Config, 'site'>): CredentialRefusal {
   return {
     status: 503,
     headers: {},
@@ -177,20 +134,6 @@ export async function limitsOfFactor(
 }
 
 /** Returns the refusal while too many wrong second factors block further ones. */
-export function tooManyFactors(seconds: number): FactorRefusal {
-  const minutes = Math.ceil(seconds / 60)
-  const problem = `Too many attempts failed. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}, or in another way.`
-  return { status: 429, headers: { 'retry-after': `${seconds}` }, problem }
-}
-
-async function spendCode(
-  context: FactorContext,
-  accountId: string,
-  code: string,
-): Promise<boolean | 'no key'> {
-  const factor = await findTotpFactor(context.db, accountId)
-  if (!factor?.confirmedAt) return false
-  const timeStep = await timeStepOf(context, accountId, factor, code)
-  if (timeStep === 'no key') return timeStep
-  return timeStep !== null && spendTimeStep(context.db, accountId, timeStep)
+export function tooManyFactors(seconds: number): CredentialRefusal {
+  return tooManyAttempts(seconds, 'Too many attempts failed.', ', or in another way')
 }

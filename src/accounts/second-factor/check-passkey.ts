@@ -2,8 +2,9 @@ import type { AppContext } from '../../context.ts'
 import { countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import type { Principal } from '../../domain/principal.ts'
+import type { CredentialRefusal } from '../credential-refusal.ts'
 import type { SignInOrigin } from '../sign-in-origins.ts'
-import { type FactorRefusal, limitsOfFactor, noteFailedFactor, tooManyFactors } from './check-factor.ts'
+import { limitsOfFactor, noteFailedFactor, tooManyFactors } from './check-factor.ts'
 import { finishUse } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkey-challenges.ts'
 
@@ -23,7 +24,7 @@ export function checkPasskey(
   sender: PasskeySender,
   sent: string,
   owner: ChallengeOwner,
-): Promise<{ accountId: string } | FactorRefusal> {
+): Promise<{ accountId: string } | CredentialRefusal> {
   return observing(
     signIns,
     'passkey',
@@ -37,7 +38,7 @@ async function countAndCheckPasskey(
   sender: PasskeySender,
   sent: string,
   owner: ChallengeOwner,
-): Promise<{ accountId: string } | FactorRefusal> {
+): Promise<{ accountId: string } | CredentialRefusal> {
   const { db } = context
   const { accountId: known } = owner
   const { origin } = sender
@@ -61,14 +62,14 @@ async function countAndCheckPasskey(
   return wrongPasskey
 }
 
-const wrongPasskey: FactorRefusal = {
+const wrongPasskey: CredentialRefusal = {
   status: 403,
   headers: {},
   problem: 'This passkey was not accepted: this account does not have it. Try again, or use another one.',
 }
 
 /** The refusal of a page whose challenge is gone. */
-const expiredPasskey: FactorRefusal = {
+const expiredPasskey: CredentialRefusal = {
   status: 403,
   headers: {},
   problem: 'This page was open for too long, or was sent before. Your passkey was not checked. Try again.',

@@ -1,110 +1,63 @@
-import { generateSecret, generateURI } from 'otplib'
+import { verifySync } from 'otplib'
 import type pg from 'pg'
-import qrcode from 'qrcode-generator'
-import type { Config } from '../../config.ts'
-import { transaction } from '../../database/database.ts'
-import { countAttempt, takeBackAttempt } from '../../database/failure-limit.ts'
-import type { Principal } from '../../domain/principal.ts'
-import {
-  type FactorContext,
-  type FactorRefusal,
-  limitsOfFactor,
-  missingKey,
-  noteFailedFactor,
-  periodSeconds,
-  timeStepOf,
-  tooManyFactors,
-  wrongCode,
-} from './check-factor.ts'
-import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
-import { type KeySettings, openSecret, readSecretKeys, sealSecret } from './secret-key.ts'
-import { confirmTotpFactor, findTotpFactor, startTotpFactor } from './totp-factors.ts'
+import type { Log } from '../../domain/log.ts'
+import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
+import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
 
-/** The values that an authenticator app needs. */
-export interface Enrolment {
-  /** The secret in base32, in groups of four letters. */
-  secret: string
-  /** The same as an `otpauth:` URL. */
-  url: string
-  /** The URL as a QR code: an SVG element. */
-  qrCode: string
+/** The period of a code (RFC 6238 §4). Codes of the period before and after are accepted too, because clocks differ. */
+export const periodSeconds = 30
+
+/** What a check of a code needs: the keys of secrets, and the log for a key that is missing. */
+interface TotpContext {
+  config: KeySettings
+  log: Log
 }
-
-/** Creates a new secret for an authenticator app. False when the account already has an app. */
-export async function startEnrolment(
-  { db, config }: { db: pg.Pool; config: KeySettings },
-  accountId: string,
-): Promise<boolean> {
-  const [key] = await readSecretKeys(config)
-  return startTotpFactor(db, accountId, sealSecret(key, accountId, generateSecret()))
-}
-
-/** Returns the secret of an app that is being set up. Null when there is none, or the server has lost its key. */
-export async function findEnrolment(
-  { db, config }: { db: pg.Pool; config: KeySettings & Pick<Config, 'baseUrl' | 'site'> },
-  account: { id: string; username: string },
-): Promise<Enrolment | null> {
-  const factor = await findTotpFactor(db, account.id)
-  if (!factor || factor.confirmedAt) return null
-  const secret = openSecret(await readSecretKeys(config), account.id, factor)
-  if (secret === null) return null
-  // A colon separates issuer and username in the label, so neither may contain one.
-  const issuer = `${config.site.name ?? 'svc'} ${new URL(config.baseUrl).hostname}`.replaceAll(
-    /[^\p{L}\p{N} _.-]/gu,
-    '',
-  )
-  const url = generateURI({ issuer, label: account.username, secret, period: periodSeconds })
-  return { secret: secret.replace(/.{4}(?=.)/g, '$& '), url, qrCode: renderQrCode(url) }
-}
-
-/** The result of the first code: new recovery codes, or the refusal. An account that has recovery codes gets none. */
-export type EnrolmentOutcome = { recoveryCodes: string[] } | FactorRefusal
 
 /**
- * Confirms an authenticator app with its first code. From then on the sign-in asks for codes. With its first factor the
- * account gets recovery codes.
+ * Checks a code of the authenticator app of an account, and uses it up. Returns `no key` when the server does not have the key
+ * of the app's secret.
  */
-export async function confirmEnrolment(
-  context: FactorContext,
-  by: Principal,
+export async function spendCode(
+  context: TotpContext & { db: pg.Pool },
   accountId: string,
   code: string,
-): Promise<EnrolmentOutcome> {
-  const { db, origin } = context
-  const limits = await limitsOfFactor(db, accountId, 'totp', origin)
-  const blockedSeconds = await countAttempt(db, limits)
-  if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-  const factor = await findTotpFactor(db, accountId)
-  if (!factor || factor.confirmedAt) return nothingToConfirm
+): Promise<boolean | 'no key'> {
+  const factor = await findTotpFactor(context.db, accountId)
+  if (!factor?.confirmedAt) return false
   const timeStep = await timeStepOf(context, accountId, factor, code)
-  if (timeStep === 'no key') return missingKey(context.config)
-  if (timeStep === null) {
-    await noteFailedFactor(db, by, accountId, 'totp')
-    return wrongCode
+  if (timeStep === 'no key') return timeStep
+  return timeStep !== null && spendTimeStep(context.db, accountId, timeStep)
+}
+
+/**
+ * Returns the time step of a right code, or null for a wrong one. Returns `no key` when the server does not have the
+ * key of the secret. The log then says what to do.
+ */
+export async function timeStepOf(
+  { config, log }: TotpContext,
+  accountId: string,
+  factor: TotpFactor,
+  code: string,
+): Promise<number | null | 'no key'> {
+  const digits = code.replace(/\s/g, '')
+  if (!/^\d{6}$/.test(digits)) return null
+  const secret = openSecret(await readSecretKeys(config), accountId, factor)
+  if (secret === null) {
+    log.error({ accountId, keyId: factor.keyId.toString('hex') }, explainMissingKey(config))
+    return 'no key'
   }
-  const confirmed = await transaction(
-    db,
-    async (tx) => {
-      if (!(await confirmTotpFactor(tx, by, accountId, factor, timeStep))) return nothingToConfirm
-      const hasCodes = (await countRecoveryCodes(tx, accountId)) > 0
-      return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, by, accountId) }
-    },
-    by,
-  )
-  if ('recoveryCodes' in confirmed) await takeBackAttempt(db, limits, limits)
-  return confirmed
+  const found = verifySync({
+    secret,
+    token: digits,
+    epoch: factor.nowSeconds,
+    period: periodSeconds,
+    epochTolerance: periodSeconds,
+  })
+  return found.valid && 'timeStep' in found ? found.timeStep : null
 }
 
-const nothingToConfirm: FactorRefusal = {
-  status: 409,
-  headers: {},
-  problem: 'No authenticator app is being set up. Start again.',
-}
-
-/** The SVG shows the text as squares only, so it needs no escaping. */
-function renderQrCode(text: string): string {
-  const code = qrcode(0, 'M')
-  code.addData(text)
-  code.make()
-  return code.createSvgTag({ cellSize: 4, margin: 16, scalable: true })
+/** Explains why secrets cannot be decrypted, and what an operator can do. */
+export function explainMissingKey(config: KeySettings): string {
+  const place = config.secretKey === null ? `the key file ${keyFileOf(config)}` : 'SECRET_KEY'
+  return `A second factor is encrypted with another key than ${place}. Restore the old key (as SECRET_KEY_PREVIOUS, or as the key file), or remove the person's factors with svc account reset-factors.`
 }

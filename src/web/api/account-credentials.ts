@@ -174,8 +174,7 @@ export async function accountCredentialEndpoints(app: ApiScope, context: ApiCont
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
       const password = given ?? makePassword()
-      const everythingBy = end_everything === true ? person.by : null
-      await resetPassword(db, person.by, id, password, everythingBy)
+      await resetPassword(db, person.by, id, password, end_everything === true)
       return { password: given === undefined ? password : null }
     },
   )

@@ -212,7 +212,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
         // An unchanged email stays verified.
         ...(email !== undefined && email !== account.email && { email }),
         ...(disabled !== undefined && { isDisabled: disabled }),
-        everythingBy: end_everything ? person.by : null,
+        endsEverything: end_everything,
       }
       await keepingRules(() => updateAccount(db, person.by, account.id, changes))
       // By the id: another request may have renamed the account.

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { hasNoAccounts } from '../../accounts/accounts.ts'
-import { explainMissingKey } from '../../accounts/second-factor/check-factor.ts'
 import { readSecretKeys } from '../../accounts/second-factor/secret-key.ts'
+import { explainMissingKey } from '../../accounts/second-factor/totp.ts'
 import { countForeignSecrets } from '../../accounts/second-factor/totp-factors.ts'
 import { openOwnStore, refuseEmptyDatabase } from '../../archives/store-owner.ts'
 import { countMissingArchives } from '../../archives/verify-archives.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
-import { startEnrolment } from '../../../src/accounts/second-factor/totp.ts'
+import { startEnrolment } from '../../../src/accounts/second-factor/totp-enrolment.ts'
 import {
   confirmTotpFactor,
   findTotpFactor,

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { changePassword } from '../../../accounts/account-lifecycle.ts'
 import type { AccountDetails } from '../../../accounts/accounts.ts'
+import { confirmPassword } from '../../../accounts/password-check.ts'
 import {
   findPasswordProblem,
   mayUsePassword,
@@ -18,7 +19,7 @@ import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { principalOf } from '../../principal.ts'
 import { anybody, signedIn } from '../../visit.ts'
-import { confirmPassword, startSession } from '../sign-in/sign-in.ts'
+import { startSession } from '../sign-in/sign-in.ts'
 import { hasPassword, ownDetails, profileRoutes } from './profile-routes.ts'
 
 const accountPage = page<{

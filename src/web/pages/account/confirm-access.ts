@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import { confirmPassword } from '../../../accounts/password-check.ts'
 import { spendFactor } from '../../../accounts/second-factor/check-factor.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
 import {
@@ -26,7 +27,7 @@ import { confirmationPage, page } from '../../pages.ts'
 import { factorContextOf, passkeySenderOf } from '../../sign-in-origin.ts'
 import { anybody, signedIn, type Visit, withReturn } from '../../visit.ts'
 import { findReturn } from '../sign-in/return-path.ts'
-import { confirmPassword, redirectBack } from '../sign-in/sign-in.ts'
+import { redirectBack } from '../sign-in/sign-in.ts'
 
 /**
  * Whether the browser comes from a form: it is `held` and sent after the confirmation, or `lost`, because it cannot be

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import { confirmPassword } from '../../../accounts/password-check.ts'
 import { spendFactor } from '../../../accounts/second-factor/check-factor.ts'
 import {
   type FactorRequirement,
@@ -17,7 +18,7 @@ import {
   type Enrolment,
   findEnrolment,
   startEnrolment,
-} from '../../../accounts/second-factor/totp.ts'
+} from '../../../accounts/second-factor/totp-enrolment.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
@@ -27,7 +28,6 @@ import { leaveNotice } from '../../notice.ts'
 import { page } from '../../pages.ts'
 import { factorContextOf } from '../../sign-in-origin.ts'
 import { requireConfirmation, signedIn, type Visit, withReturn } from '../../visit.ts'
-import { confirmPassword } from '../sign-in/sign-in.ts'
 
 /** The page of the second factors. */
 export const factorHome = '/settings/second-factor'

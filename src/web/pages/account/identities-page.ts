@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import { checkSignIn } from '../../../accounts/password-check.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import { givesAccounts, makeAccount, unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
 import { listIdentities, lockAccount } from '../../../accounts/single-sign-on/identities.ts'
@@ -24,7 +25,7 @@ import { confirmationPage, page } from '../../pages.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { signedIn } from '../../visit.ts'
 import { linkWithPassword, proofIsGone } from '../sign-in/link-with-password.ts'
-import { checkSignIn, noteRefusedSignIn } from '../sign-in/sign-in.ts'
+import { noteRefusedSignIn } from '../sign-in/sign-in.ts'
 import {
   enterLinkedAccount,
   type SingleSignOnContext,

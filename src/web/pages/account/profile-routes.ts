@@ -9,6 +9,7 @@ import {
 } from '../../../accounts/account-lifecycle.ts'
 import { type AccountChanges, type AccountDetails, findAccountDetails } from '../../../accounts/accounts.ts'
 import { verificationMail } from '../../../accounts/email-verifications.ts'
+import { confirmPassword } from '../../../accounts/password-check.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
@@ -23,7 +24,6 @@ import { leaveFarewell, leaveNotice } from '../../notice.ts'
 import { PageError } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { requireConfirmation, signedIn, type Visit } from '../../visit.ts'
-import { confirmPassword } from '../sign-in/sign-in.ts'
 
 const profilePage = page<{ displayName: string; problem: string | null }>('accounts/profile')
 const signInPage = page<{

@@ -62,7 +62,7 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
     }
     const by = byOf(request)
     if (act === 'disable' && end_everything === 'yes') {
-      await disableAccount(db, by, id, by)
+      await disableAccount(db, by, id, true)
       const sentence = `${username} is disabled, and everything that could act for it has ended.`
       return goOn(context, reply, `/admin/accounts/${username}`, sentence)
     }

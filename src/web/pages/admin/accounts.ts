@@ -183,9 +183,8 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     const password = makePassword()
     const session = sessionOf(request)
     const { end_everything } = readForm(PasswordForm, request)
-    const everythingBy = end_everything === 'yes' ? byOf(request) : null
-    await resetPassword(db, byOf(request), id, password, everythingBy)
-    const hasEndedEverything = everythingBy !== null
+    const hasEndedEverything = end_everything === 'yes'
+    await resetPassword(db, byOf(request), id, password, hasEndedEverything)
     return passwordPage(reply, session, { username, password, isNew: false, hasEndedEverything })
   })
 }

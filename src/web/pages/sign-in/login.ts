@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import { checkSignIn, renewPasswordHash } from '../../../accounts/password-check.ts'
 import { noPasswordHere } from '../../../accounts/passwords.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import { allowsPasskeys, startUse } from '../../../accounts/second-factor/passkey-ceremony.ts'
@@ -15,14 +16,7 @@ import { page } from '../../pages.ts'
 import { signInOriginOf } from '../../sign-in-origin.ts'
 import { anybody, redirectToSignIn, withReturn } from '../../visit.ts'
 import { type Destination, findDestination } from './destination.ts'
-import {
-  checkSignIn,
-  completeSignIn,
-  endSession,
-  noteRefusedSignIn,
-  redirectBack,
-  renewPasswordHash,
-} from './sign-in.ts'
+import { completeSignIn, endSession, noteRefusedSignIn, redirectBack } from './sign-in.ts'
 import { redirectToSecondStep } from './waiting-step.ts'
 
 interface LoginForm {
