@@ -1,15 +1,13 @@
 -- Inserts events in the transaction of their change. Nothing else inserts any. An event has the columns of its row; its id
 -- and time are set when they are missing. The actor fills what the event does not tell about who acted: it has the account,
--- the token, or the members of the setting svc.actor. Identity events are also queued for the log. A process that has not
--- been restarted since 0450 calls the release of a staged version by its former action.
+-- the token, or the members of the setting svc.actor. Identity events are also queued for the log.
 create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$
 begin
   with inserted as (
     insert into event (id, happened_at, action, account_id, application_id, repository_id, group_id, in_group_id, package,
                        version, actor_id, token_kind, token_id, via, address, user_agent, request_id, details)
-    select coalesce(e.id, nextval('event_id_seq')), coalesce(e.happened_at, now()),
-           case when e.action = 'release' and e.details ? 'stage' then 'release-stage' else e.action end,
-           e.account_id, e.application_id, e.repository_id, e.group_id,
+    select coalesce(e.id, nextval('event_id_seq')), coalesce(e.happened_at, now()), e.action, e.account_id, e.application_id,
+           e.repository_id, e.group_id,
            coalesce(e.in_group_id, e.group_id,
                     (select coalesce(r.group_id, r.deleted_from_id) from repository r where r.id = e.repository_id)),
            e.package, e.version,

@@ -108,17 +108,8 @@ export async function asEventSweep<T>(db: pg.Pool, work: (tx: pg.PoolClient) => 
 
 /** Lets the events of a filter have happened at a time. */
 export async function dateEvents(db: pg.Pool, filter: EventFilter, happenedAt: Date): Promise<void> {
-  await rewriteEvents(db, filter, { happenedAt })
-}
-
-/** Gives the events of a filter other values, although the log is append-only. */
-export async function rewriteEvents(
-  db: pg.Pool,
-  filter: EventFilter,
-  changes: Partial<StoredEvent>,
-): Promise<void> {
   await db.query('alter table event disable trigger user')
-  await changeEvents(db, filter, changes)
+  await changeEvents(db, filter, { happenedAt })
   await db.query('alter table event enable trigger user')
 }
 

@@ -1,15 +1,11 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
-import { builtInMigrations } from '../../../src/database/migrate.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { insertEvent } from '../../../src/events/events.ts'
 import { rejectStage, releaseStage } from '../../../src/packages/stages/release.ts'
 import { findStage, listStages } from '../../../src/packages/tables/staged-versions.ts'
 import { aDeployToken, aMember, anAccount, groupOf } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { eventsOf, rewriteEvents } from '../../support/event-rows.ts'
+import { eventsOf } from '../../support/event-rows.ts'
 import { growMetadata } from '../../support/package-rows.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import {
@@ -175,25 +171,6 @@ describe('a release', () => {
       [repository.id],
     )
     expect(rows).toEqual([{ uploader_id: account.id }])
-  })
-
-  it('has an event of its own, also one that was written under the action of a quarantine', async () => {
-    const { id, repository } = await aStage()
-    await release(id)
-    const events = () =>
-      eventsOf(t.db, { repositoryId: repository.id }, ['id', 'action', 'actorId', 'details'])
-    const before = await events()
-    await rewriteEvents(t.db, { repositoryId: repository.id, action: 'release-stage' }, { action: 'release' })
-    await insertEvent(t.db, operator, { action: 'release', repositoryId: repository.id })
-    await t.db.query(await readFile(join(builtInMigrations, '0450_release_of_stages.sql'), 'utf8'))
-    expect(await events()).toEqual([...before, expect.objectContaining({ action: 'release' })])
-    // A process of the former release inserts one meanwhile.
-    await insertEvent(t.db, operator, {
-      action: 'release',
-      repositoryId: repository.id,
-      details: { stage: id },
-    })
-    expect((await actionsIn(repository)).at(-1)).toBe('release-stage')
   })
 
   it('happens once, however many releases, rejections and the expiry race', async () => {
