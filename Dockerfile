@@ -17,6 +17,8 @@ COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --omit=optional
 
 FROM ${NODE_IMAGE}
+# Git reads sources. ssh and the certificates are for their servers.
+RUN apt-get update && apt-get install -y --no-install-recommends git openssh-client ca-certificates && rm -rf /var/lib/apt/lists/*
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/var/lib/svc
 WORKDIR /svc
 COPY --from=dependencies /svc ./

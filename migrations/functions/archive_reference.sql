@@ -5,4 +5,6 @@ create or replace view archive_reference as
   union all
   select sha256, is_stored as keeps_file from mirrored_archive where sha256 is not null
   union all
-  select sha256, state = 'staged' as keeps_file from staged_version;
+  select sha256, state = 'staged' as keeps_file from staged_version
+  union all
+  select sha256, (select purged_at is null from package_version where id = version_id) as keeps_file from former_archive;

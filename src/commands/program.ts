@@ -19,6 +19,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['token', async () => (await import('./token.ts')).tokenCommand()],
   ['invitation', async () => (await import('./invitation.ts')).invitationCommand()],
   ['deploy-token', async () => (await import('./deploy-token.ts')).deployTokenCommand()],
+  ['source', async () => (await import('./source.ts')).sourceCommand()],
   ['trusted-publisher', async () => (await import('./trusted-publisher.ts')).trustedPublisherCommand()],
   ['package', async () => (await import('./package.ts')).packageCommand()],
   ['version', async () => (await import('./version.ts')).versionCommand()],

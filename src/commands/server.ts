@@ -1,11 +1,13 @@
 import { Command } from 'commander'
-import { rekey } from '../accounts/second-factor/rekey.ts'
-import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
+import { totpSecrets } from '../accounts/second-factor/totp-factors.ts'
 import { readConfig } from '../config.ts'
 import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { type PlannedStep, planMigrations } from '../database/migration-plan.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { rekey } from '../database/rekey.ts'
+import { keyFileOf } from '../database/secret-key.ts'
 import { registryUrl } from '../groups/repositories.ts'
+import { sourceSecrets } from '../sources/source-secrets.ts'
 import { makeDemo, resetDemo } from '../web/server/demo.ts'
 import { fillDemo } from '../web/server/demo-content.ts'
 import { describeWalk } from '../web/server/demo-walk.ts'
@@ -110,10 +112,12 @@ export function demoCommand(): Command {
     })
 }
 
-/** `svc rekey`: encrypts the secrets of authenticator apps with a new key. */
+/** `svc rekey`: encrypts the secrets of authenticator apps and of Git sources with a new key. */
 export function rekeyCommand(): Command {
   return new Command('rekey')
-    .description('Encrypt the secrets of authenticator apps with a new key. Servers can keep running.')
+    .description(
+      'Encrypt the secrets of authenticator apps and Git sources with a new key. Servers can keep running.',
+    )
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -124,7 +128,7 @@ If it is interrupted, run it again.`,
     )
     .action(async (options: JsonOptions) => {
       const { secrets, key, file } = await withDatabase(async (db, config) => ({
-        ...(await rekey(db, config)),
+        ...(await rekey(db, config, [totpSecrets, sourceSecrets])),
         file: keyFileOf(config),
       }))
       const place = key === 'file' ? `the new key in ${file}` : 'SECRET_KEY'

@@ -1,4 +1,4 @@
-import { isSameVersion, type PublishedVersion } from './composer-version.ts'
+import { isBranchVersion, isSameVersion, type PublishedVersion, readBranch } from './composer-version.ts'
 import { losesCharacters, saysSomething, withoutEmpty } from './manifest-fields.ts'
 import {
   isJsonObject,
@@ -44,7 +44,10 @@ export function readComposerJson(bytes: Uint8Array, name: string, version: Publi
   checkName(manifest, name)
   checkVersion(manifest, version)
   refuseLarge(pick(manifest, publishedKeys), maxUnreadBytes)
-  const metadata = withoutOwnLinks(withoutEmpty(publish(manifest)), name)
+  const published = publish(manifest)
+  if (isBranchVersion(version))
+    published['extra'] = { ...(published['extra'] as JsonObject | undefined), ...branchAliases(manifest) }
+  const metadata = withoutOwnLinks(withoutEmpty(published), name)
   refuseLarge(metadata, maxMetadataBytes)
   return {
     metadata,
@@ -58,7 +61,8 @@ function checkName({ name }: JsonObject, expected: string): void {
 }
 
 function checkVersion({ version = null }: JsonObject, expected: PublishedVersion): void {
-  if (version === null) return
+  // To Composer, a branch is its name, whatever the file says.
+  if (version === null || isBranchVersion(expected)) return
   if (typeof version !== 'string' && typeof version !== 'number')
     refuseManifest('version', 'must be a string')
   if (!isSameVersion(`${version}`, expected)) {
@@ -79,6 +83,19 @@ function publish(manifest: JsonObject): Record<string, unknown> {
   }))
   const details = others.slice(0, 10).map(({ field, message }) => mistakeIn(field, message))
   refuseManifest(first?.field ?? '', first?.message ?? 'cannot be read', details)
+}
+
+/** Returns the aliases of branches in composer.json, without those that Composer cannot read. Only branches have a use for them. */
+function branchAliases({ extra }: JsonObject): JsonObject {
+  const given = isJsonObject(extra) ? extra['branch-alias'] : null
+  const aliases = Object.entries(isJsonObject(given) ? given : {}).filter(
+    ([branch, alias]) =>
+      /^[\w./+-]{1,200}$/.test(branch) &&
+      typeof alias === 'string' &&
+      alias.endsWith('-dev') &&
+      readBranch(alias.slice(0, -4))?.normalized.startsWith('dev-') === false,
+  )
+  return aliases.length === 0 ? {} : { 'branch-alias': Object.fromEntries(aliases) }
 }
 
 /** Removes links to the package itself. */

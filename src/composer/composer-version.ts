@@ -43,6 +43,24 @@ export function readVersion(version: string): PublishedVersion {
   }
 }
 
+/**
+ * Reads the name of a Git branch, as Composer does: `1.x` is `1.x-dev`, and any other name `dev-<name>`. Returns null for a
+ * name that cannot be part of a URL and of a constraint.
+ */
+export function readBranch(name: string): PublishedVersion | null {
+  if (!/^[\w./+-]+$/.test(name) || name.length > maxVersionLength - 4) return null
+  const numeric = normalizeNumericBranch(`${name}-dev`)
+  const normalized = numeric ?? `dev-${name}`
+  const prefix = name.startsWith('v') ? 'v' : ''
+  const version = numeric === null ? normalized : prefix + numeric.replace(/(?:\.9999999)+/, '.x')
+  return { version, composerVersion: version, normalized, isDev: true }
+}
+
+/** Returns whether a version is that of a branch: no upload can have it. */
+export function isBranchVersion({ version }: Pick<PublishedVersion, 'version'>): boolean {
+  return !isSemver(version)
+}
+
 /** Returns whether a `version` in composer.json equals the uploaded one. To Composer, `v1.0` is 1.0.0. */
 export function isSameVersion(text: string, { version, normalized }: PublishedVersion): boolean {
   return text === version || (normalizeVersion(text) ?? `dev-${text}`) === normalized

@@ -54,6 +54,7 @@ const acts = {
   // An admin can make credentials, and stays one after the withdrawal of the application.
   appointAdmin: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   trustPublisher: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  addSource: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   // Both ways: it protects a package, and locks everybody else out of publishing it.
   limitPublishers: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },

@@ -11,8 +11,8 @@ export interface Principal {
   accountId: string | null
   /** `application`: an application acts at an OAuth endpoint. Null: svc itself, in the background. */
   via: 'browser' | 'api' | 'command' | 'application' | null
-  /** The token of the request. Null in a browser and on the command line. */
-  token: UsedToken | null
+  /** The token of the request, or the Git source that is read. Null in a browser and on the command line. */
+  token: UsedToken | ActingSource | null
   /** The hash of the id of the browser's session. */
   session: SecretHash | null
   ip: string | null
@@ -31,6 +31,13 @@ export interface UsedToken {
   run?: PublisherRun | null
   /** The ids of all trusted publishers that matched the CI job. Only a token of a trusted publisher has some. */
   publishers?: readonly string[]
+}
+
+/** A Git source, in place of a token. */
+export interface ActingSource extends Omit<UsedToken, 'kind'> {
+  kind: 'source'
+  /** The id of the source. */
+  tokenId: string
 }
 
 const nobody = { accountId: null, token: null, session: null, ip: null, userAgent: null, requestId: null }

@@ -10,7 +10,10 @@ export interface PublisherRight {
   packages: readonly string[]
 }
 
-/** The CI job that got a token of a trusted publisher. Null: the issuer does not say. */
+/**
+ * The CI job that got a token of a trusted publisher. Null: the issuer does not say. For a version of a Git source, the
+ * provider is `git`, and the project is its URL.
+ */
 export interface PublisherRun {
   provider: string
   project: string | null
@@ -26,6 +29,7 @@ const ciNames: Readonly<Record<string, string>> = {
   github: 'GitHub Actions',
   gitlab: 'GitLab CI',
   forgejo: 'Forgejo Actions',
+  git: 'Git',
 }
 
 /** A part of a description of a CI job. */

@@ -115,6 +115,10 @@ export const registryWords = {
   'remove-publisher': 'removed a trusted publisher',
   'use-publisher': 'got a token as a trusted publisher for the first time',
   'refuse-publisher': 'got no token as a trusted publisher',
+  'add-source': 'added a Git source',
+  'remove-source': 'removed a Git source',
+  'fail-source': 'could not read the Git repository',
+  'refuse-tag': 'refused a tag that was moved',
 } as const
 
 export type RegistryAction = keyof typeof registryWords
@@ -167,6 +171,10 @@ export const areas = {
       'contest-package',
       'decide-package',
     ],
+  },
+  sources: {
+    words: 'Git sources',
+    actions: ['add-source', 'remove-source', 'fail-source', 'refuse-tag'],
   },
   settings: {
     words: 'Groups and repositories',

@@ -11,6 +11,7 @@ export const means = [
   'personal-token',
   'deploy-token',
   'publisher-token',
+  'source',
   'application',
   'command',
   'svc',
@@ -53,6 +54,7 @@ const conditionOfMeans: Record<Means, string> = {
   'personal-token': `e.token_kind = 'personal'`,
   'deploy-token': `e.token_kind = 'deploy'`,
   'publisher-token': `e.token_kind = 'publisher'`,
+  source: `e.token_kind = 'source'`,
   application: `(e.token_kind = 'access' or e.via = 'application')`,
   command: `e.via = 'command'`,
   svc: '(e.via is null and e.token_kind is null and e.actor_id is null)',
@@ -61,6 +63,7 @@ const conditionOfMeans: Record<Means, string> = {
 /** Returns how an event was made. The conditions of `listEvents` have the same rule. */
 export function meansOf({ via, tokenKind, actor }: Pick<Event, 'via' | 'tokenKind' | 'actor'>): Means {
   if (tokenKind === 'access' || via === 'application') return 'application'
+  if (tokenKind === 'source') return 'source'
   if (tokenKind !== null) return `${tokenKind}-token`
   if (via === 'browser' || via === 'command') return via
   return actor === null ? 'svc' : 'browser'

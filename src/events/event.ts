@@ -1,4 +1,4 @@
-import type { Principal, UsedToken } from '../domain/principal.ts'
+import type { Principal } from '../domain/principal.ts'
 
 /** A stored event of an account, an application, a group or a repository. */
 export interface Event {
@@ -24,9 +24,9 @@ export interface Event {
   groupName: string | null
   packageName: string | null
   version: string | null
-  tokenKind: UsedToken['kind'] | null
+  tokenKind: NonNullable<Principal['token']>['kind'] | null
   tokenId: string | null
-  /** The name of a deploy token, or the project of a trusted publisher. Null for other tokens. */
+  /** The name of a deploy token, the project of a trusted publisher, or the URL of a Git source. Null for other tokens. */
   tokenName: string | null
   /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
   ownTokenName: string | null
@@ -70,6 +70,7 @@ export function eventColumns({
           case e.token_kind
             when 'deploy' then (select name from deploy_token where id = e.token_id)
             when 'publisher' then (select coalesce(project, issuer) from trusted_publisher where id = e.token_id)
+            when 'source' then (select url from source where id = e.token_id)
           end as "tokenName",
           (select name from personal_token
             where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader}) as "ownTokenName",

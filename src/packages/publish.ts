@@ -3,7 +3,7 @@ import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts
 import type { CheckedZip } from '../archives/check-zip.ts'
 import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
-import type { PublishedVersion } from '../composer/composer-version.ts'
+import { isBranchVersion, type PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
@@ -14,11 +14,11 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
-import { renderDocument, renderVersionChange } from './documents/render.ts'
+import { renderDocument, renderEntriesAround, renderVersionChange } from './documents/render.ts'
 import { requireTrustedPublisher } from './lifecycle/trusted-only.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
-import { expireStages } from './stages/expire.ts'
-import { claimPackage } from './tables/packages.ts'
+import { endStage, expireStages } from './stages/expire.ts'
+import { claimPackage, type LockedPackage } from './tables/packages.ts'
 import { saveReadme } from './tables/readmes.ts'
 import {
   findStagedNumber,
@@ -28,7 +28,15 @@ import {
   type NewStage,
   type Stage,
 } from './tables/staged-versions.ts'
-import { findTakenVersion, insertArchive, insertVersion, type TakenVersion } from './tables/versions.ts'
+import {
+  findTakenVersion,
+  insertArchive,
+  insertVersion,
+  type NewVersion,
+  replaceVersion,
+  type TakenVersion,
+  unlistReplaced,
+} from './tables/versions.ts'
 
 /**
  * The maximum size of a document in bytes. A version is not published when its document would be larger, because
@@ -90,7 +98,7 @@ export async function publishArchive(
 ): Promise<Published> {
   const { repositoryId, packageName, version } = target
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
-  if (taken) {
+  if (taken && !isBranchVersion(version)) {
     const outcome = settleRepeat(taken, { version, archive: received })
     // The store may have lost or damaged the archive. A repeated upload brings it back.
     await keepArchive(db, archives, received, async () => {})
@@ -132,7 +140,9 @@ export async function publishVersion(pool: pg.Pool, publication: Publication): P
   return transaction(pool, async (tx) => {
     await lockNumbers(tx, repositoryId, packageName)
     const staged = await findStagedNumber(tx, repositoryId, packageName, version.normalized)
-    if (staged) return { outcome: 'staged', stage: settleStaged(staged, publication), isNew: false }
+    const isOutdated = isBranchVersion(version) && staged?.sha256 !== publication.archive.sha256
+    if (staged && isOutdated) await endStage(tx, staged)
+    else if (staged) return { outcome: 'staged', stage: settleStaged(staged, publication), isNew: false }
     const isStaged = release === 'reviewed' || (await isReviewed(tx, repositoryId, packageName))
     return isStaged ? stageVersion(tx, publication) : { outcome: await addVersion(tx, publication) }
   })
@@ -179,7 +189,7 @@ export async function addVersion(
   const held = await claimPackage(tx, repositoryId, packageName, uploader)
   requireTrustedPublisher(held, uploader)
   await insertArchive(tx, archive)
-  const versionId = await insertVersion(tx, {
+  const fresh = {
     packageId: held.id,
     version,
     metadata,
@@ -188,7 +198,8 @@ export async function addVersion(
     deployTokenId: uploader.token?.kind === 'deploy' ? uploader.token.tokenId : null,
     run,
     publishedAt: publication.publishedAt ?? null,
-  })
+  }
+  const versionId = (await insertVersion(tx, fresh)) ?? (await replaceBranch(tx, held, fresh, baseUrl))
   if (versionId === null) {
     const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
     return settleRepeat(taken as TakenVersion, publication)
@@ -212,6 +223,23 @@ export async function addVersion(
   const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
   await insertEvent(tx, by, event)
   return 'published'
+}
+
+/**
+ * Gives the development version of a branch the content of a new commit. Its entry gets another place in the document, so
+ * the entry beside the former place is rendered first. Returns the id. Null for any other version, and for the same content.
+ */
+async function replaceBranch(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  fresh: NewVersion,
+  baseUrl: string,
+): Promise<string | null> {
+  const versionId = isBranchVersion(fresh.version) ? await unlistReplaced(tx, fresh) : null
+  if (versionId === null) return null
+  await renderEntriesAround(tx, held, versionId, baseUrl)
+  await replaceVersion(tx, versionId, fresh)
+  return versionId
 }
 
 /**

@@ -4,6 +4,7 @@ import type { VersionPublisher } from './tables/versions.ts'
 export function describePublisher({ uploader, deployToken, run }: VersionPublisher) {
   if (run !== null) {
     const { provider, project, workflow, ref, commit, url } = run
+    if (provider === 'git') return { type: 'source' as const, url: project, ref, commit }
     return { type: 'publisher' as const, provider, project, workflow, ref, commit, run_url: url }
   }
   if (uploader !== null) return { type: 'account' as const, username: uploader }

@@ -1,9 +1,10 @@
 import { readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { rekey } from '../../src/accounts/second-factor/rekey.ts'
-import { keyFileOf, makeKeyText, readSecretKeys } from '../../src/accounts/second-factor/secret-key.ts'
+import { totpSecrets } from '../../src/accounts/second-factor/totp-factors.ts'
 import { lockCollection } from '../../src/archives/tables/archives.ts'
 import { transaction } from '../../src/database/database.ts'
+import { rekey } from '../../src/database/rekey.ts'
+import { keyFileOf, makeKeyText, readSecretKeys } from '../../src/database/secret-key.ts'
 import { useApp } from '../support/app.ts'
 import {
   aPersonWithTotp,
@@ -61,7 +62,7 @@ describe('svc rekey', () => {
   it('does not wait for publications and garbage collections', async () => {
     const rekeyed = await transaction(t.db, async (tx) => {
       await lockCollection(tx)
-      return rekey(t.db, t.config)
+      return rekey(t.db, t.config, [totpSecrets])
     })
     expect(rekeyed).toEqual({ secrets: 2, key: 'file' })
   })
@@ -80,13 +81,13 @@ describe('svc rekey', () => {
     // The state after a kill right after the new key was written: nothing is encrypted with it yet.
     await writeFile(file(), `${[next, ...(await lines())].join('\n')}\n`)
     await allSignIn()
-    expect(await rekey(t.db, t.config)).toEqual({ secrets: 2, key: 'file' })
+    expect(await rekey(t.db, t.config, [totpSecrets])).toEqual({ secrets: 2, key: 'file' })
     expect(await lines()).toEqual([next])
     await allSignIn()
   })
 
   it('runs changes one after the other', async () => {
-    await Promise.all(Array.from({ length: 4 }, () => rekey(t.db, t.config)))
+    await Promise.all(Array.from({ length: 4 }, () => rekey(t.db, t.config, [totpSecrets])))
     expect(await lines()).toHaveLength(1)
     await allSignIn()
   })
@@ -95,7 +96,7 @@ describe('svc rekey', () => {
     const before = await lines()
     const factors = await textOf(t.db, 'totp_factor')
     const foreign = { ...t.config, dataDir: `${t.config.dataDir}/another` }
-    await expect(rekey(t.db, foreign)).rejects.toThrow(people[0]?.username ?? '')
+    await expect(rekey(t.db, foreign, [totpSecrets])).rejects.toThrow(people[0]?.username ?? '')
     expect(await lines()).toEqual(before)
     expect(await textOf(t.db, 'totp_factor')).toBe(factors)
     const failed = await svcRekey({ DATA_DIR: foreign.dataDir })

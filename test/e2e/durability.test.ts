@@ -60,7 +60,7 @@ describe.skipIf(!hasStrace)('what svc has confirmed survives a power cut (needs 
   })
 
   it('the key of the second factors: its file and the folder', async () => {
-    const module = new URL('../../src/accounts/second-factor/secret-key.ts', import.meta.url)
+    const module = new URL('../../src/database/secret-key.ts', import.meta.url)
     const script = `
       const { readSecretKeys } = await import('${module}')
       await readSecretKeys({ dataDir: '${folder}/keys', secretKey: null, previousSecretKey: null })`

@@ -39,3 +39,8 @@ export async function setMetadata(
     rows[0]?.before ? difference(rows[0].before) : null,
   ])
 }
+
+/** Lets the former archives of development versions be replaced days ago. */
+export async function ageFormerArchives(db: Queryable, days: number): Promise<void> {
+  await db.query('update former_archive set replaced_at = now() - make_interval(days => $1)', [days])
+}

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Config } from '../../config.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
 import { type AttemptLimit, countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
+import type { KeySettings } from '../../database/secret-key.ts'
 import type { Log } from '../../domain/log.ts'
 import { observing, outcomeOfCheck, signIns } from '../../domain/observations.ts'
 import type { Principal } from '../../domain/principal.ts'
@@ -11,7 +12,6 @@ import { type CredentialRefusal, tooManyAttempts } from '../credential-refusal.t
 import type { SignInProof } from '../sessions.ts'
 import { findKnownOrigin, type SignInOrigin } from '../sign-in-origins.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
-import type { KeySettings } from './secret-key.ts'
 import { spendCode } from './totp.ts'
 
 /** The kind of a second factor. */

@@ -4,6 +4,7 @@ import qrcode from 'qrcode-generator'
 import type { Config } from '../../config.ts'
 import { transaction } from '../../database/database.ts'
 import { countAttempt, takeBackAttempt } from '../../database/failure-limit.ts'
+import { type KeySettings, openSecret, readSecretKeys, sealSecret } from '../../database/secret-key.ts'
 import type { Principal } from '../../domain/principal.ts'
 import type { CredentialRefusal } from '../credential-refusal.ts'
 import {
@@ -15,9 +16,8 @@ import {
   wrongCode,
 } from './check-factor.ts'
 import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
-import { type KeySettings, openSecret, readSecretKeys, sealSecret } from './secret-key.ts'
 import { periodSeconds, timeStepOf } from './totp.ts'
-import { confirmTotpFactor, findTotpFactor, startTotpFactor } from './totp-factors.ts'
+import { confirmTotpFactor, findTotpFactor, startTotpFactor, totpOwner } from './totp-factors.ts'
 
 /** The values that an authenticator app needs. */
 export interface Enrolment {
@@ -35,7 +35,7 @@ export async function startEnrolment(
   accountId: string,
 ): Promise<boolean> {
   const [key] = await readSecretKeys(config)
-  return startTotpFactor(db, accountId, sealSecret(key, accountId, generateSecret()))
+  return startTotpFactor(db, accountId, sealSecret(key, totpOwner(accountId), generateSecret()))
 }
 
 /** Returns the secret of an app that is being set up. Null when there is none, or the server has lost its key. */
@@ -45,7 +45,7 @@ export async function findEnrolment(
 ): Promise<Enrolment | null> {
   const factor = await findTotpFactor(db, account.id)
   if (!factor || factor.confirmedAt) return null
-  const secret = openSecret(await readSecretKeys(config), account.id, factor)
+  const secret = openSecret(await readSecretKeys(config), totpOwner(account.id), factor)
   if (secret === null) return null
   // A colon separates issuer and username in the label, so neither may contain one.
   const issuer = `${config.site.name ?? 'svc'} ${new URL(config.baseUrl).hostname}`.replaceAll(

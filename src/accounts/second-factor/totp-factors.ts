@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import type { SealedTable, StoredSecret } from '../../database/rekey.ts'
+import type { SealedSecret } from '../../database/secret-key.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { insertEvent } from '../../events/events.ts'
-import type { SealedSecret } from './secret-key.ts'
 
 /** The authenticator app of an account. */
 export interface TotpFactor extends SealedSecret {
@@ -91,40 +92,37 @@ export async function deleteTotpFactor(
   return true
 }
 
-/** A sealed secret with its account. */
-export interface StoredSecret extends SealedSecret {
-  accountId: string
-  username: string
+/** Returns what the secret of an account is sealed for. */
+export function totpOwner(accountId: string): string {
+  return `totp of account ${accountId}`
 }
 
-/** Lists and locks the secrets that are encrypted with another key than this one. */
-export async function lockSecretsOfOtherKeys(tx: pg.PoolClient, keyId: Buffer): Promise<StoredSecret[]> {
-  const { rows } = await tx.query<StoredSecret>(
-    `select f.account_id as "accountId", a.username, f.key_id as "keyId", f.sealed_secret as sealed
-       from totp_factor f join account a on a.id = f.account_id
-      where f.key_id <> $1
-      order by f.account_id
-        for update of f`,
-    [keyId],
-  )
-  return rows
-}
-
-/** Replaces sealed secrets. */
-export async function replaceSecrets(
-  tx: pg.PoolClient,
-  secrets: readonly Pick<StoredSecret, 'accountId' | 'keyId' | 'sealed'>[],
-): Promise<void> {
-  await tx.query(
-    `update totp_factor f set key_id = n.key_id, sealed_secret = n.sealed
-       from unnest($1::bigint[], $2::bytea[], $3::bytea[]) as n (account_id, key_id, sealed)
-      where f.account_id = n.account_id`,
-    [
-      secrets.map(({ accountId }) => accountId),
-      secrets.map(({ keyId }) => keyId),
-      secrets.map(({ sealed }) => sealed),
-    ],
-  )
+/** The secrets of authenticator apps. */
+export const totpSecrets: SealedTable = {
+  async lockOthers(tx, keyId) {
+    const { rows } = await tx.query<Omit<StoredSecret, 'owner'>>(
+      `select f.account_id as "rowId", 'the second factor of ' || a.username as name, f.key_id as "keyId",
+              f.sealed_secret as sealed
+         from totp_factor f join account a on a.id = f.account_id
+        where f.key_id <> $1
+        order by f.account_id
+          for update of f`,
+      [keyId],
+    )
+    return rows.map((row) => ({ ...row, owner: totpOwner(row.rowId) }))
+  },
+  async replace(tx, secrets) {
+    await tx.query(
+      `update totp_factor f set key_id = n.key_id, sealed_secret = n.sealed
+         from unnest($1::bigint[], $2::bytea[], $3::bytea[]) as n (account_id, key_id, sealed)
+        where f.account_id = n.account_id`,
+      [
+        secrets.map(({ rowId }) => rowId),
+        secrets.map(({ keyId }) => keyId),
+        secrets.map(({ sealed }) => sealed),
+      ],
+    )
+  },
 }
 
 /** Counts the accounts whose confirmed app is encrypted with none of these keys. */

@@ -1,8 +1,8 @@
 import { verifySync } from 'otplib'
 import type pg from 'pg'
+import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from '../../database/secret-key.ts'
 import type { Log } from '../../domain/log.ts'
-import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
-import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
+import { findTotpFactor, spendTimeStep, type TotpFactor, totpOwner } from './totp-factors.ts'
 
 /** The period of a code (RFC 6238 §4). Codes of the period before and after are accepted too, because clocks differ. */
 export const periodSeconds = 30
@@ -41,7 +41,7 @@ export async function timeStepOf(
 ): Promise<number | null | 'no key'> {
   const digits = code.replace(/\s/g, '')
   if (!/^\d{6}$/.test(digits)) return null
-  const secret = openSecret(await readSecretKeys(config), accountId, factor)
+  const secret = openSecret(await readSecretKeys(config), totpOwner(accountId), factor)
   if (secret === null) {
     log.error({ accountId, keyId: factor.keyId.toString('hex') }, explainMissingKey(config))
     return 'no key'

@@ -117,6 +117,12 @@ export async function listArchivesAfter(db: Queryable, sha256: string): Promise<
                     from package_version v join package p on p.id = v.package_id
                    where v.sha256 = a.sha256 and v.purged_at is null
                   union all
+                  select p.repository_id, p.name, v.version, v.id
+                    from former_archive f
+                    join package_version v on v.id = f.version_id
+                    join package p on p.id = v.package_id
+                   where f.sha256 = a.sha256 and v.purged_at is null
+                  union all
                   select p.repository_id, p.name, m.version, m.id
                     from mirrored_archive m join mirrored_package p on p.id = m.package_id
                    where m.sha256 = a.sha256 and m.is_stored
@@ -160,6 +166,13 @@ export async function measureGroup(db: Queryable, groupId: string): Promise<Grou
                                  from repositories r
                                  join package p on p.repository_id = r.id
                                  join package_version v on v.package_id = p.id
+                                where v.purged_at is null
+                               union all
+                               select f.sha256
+                                 from repositories r
+                                 join package p on p.repository_id = r.id
+                                 join package_version v on v.package_id = p.id
+                                 join former_archive f on f.version_id = v.id
                                 where v.purged_at is null
                                union all
                                select s.sha256

@@ -58,7 +58,10 @@ export async function listPurgedArchives(
   const { rows } = await db.query<{ sha256: string }>(
     `select encode(s.sha256, 'hex') as sha256 from stored_archive s
       where s.sha256 > decode($2, 'hex')
-        and s.sha256 in (select sha256 from package_version where package_id = $1 and purged_at is not null)
+        and s.sha256 in (select sha256 from package_version where package_id = $1 and purged_at is not null
+                         union all
+                         select f.sha256 from former_archive f join package_version v on v.id = f.version_id
+                          where v.package_id = $1 and v.purged_at is not null)
         and not exists (select from archive_reference r where r.sha256 = s.sha256 and r.keeps_file)
       order by s.sha256 limit $3`,
     [packageId, after, limit],

@@ -24,7 +24,9 @@ export interface EntryPackage {
 
 /** Returns the URL of an archive. It contains the hash, so its content never changes. */
 export function distUrl(registryUrl: string, name: string, version: string, sha256: string): string {
-  return `${registryUrl}dist/${name}/${version}/${sha256}.zip`
+  // The name of a branch can contain a slash.
+  const path = version.replaceAll('/', '%2F')
+  return `${registryUrl}dist/${name}/${path}/${sha256}.zip`
 }
 
 /** Matches a `dist` of `entryOf`. The part of its URL before `dist/` depends on BASE_URL and the repository's name. */

@@ -22,7 +22,7 @@ const joinedAtOnce = 1_000
  * Updates the entries of a document after `is_listed` of a version has changed. Only the entry of the version and the
  * next older one change, so the cost hardly depends on the number of versions.
  */
-async function renderEntriesAround(
+export async function renderEntriesAround(
   tx: pg.PoolClient,
   held: LockedPackage,
   versionId: string,

@@ -3,7 +3,7 @@ import { transaction } from '../../database/database.ts'
 import { background } from '../../domain/principal.ts'
 import { insertEvents } from '../../events/events.ts'
 import type { Job } from '../../jobs/job.ts'
-import { markExpired } from '../tables/staged-versions.ts'
+import { type ExpiredStage, markExpired, markOutdated } from '../tables/staged-versions.ts'
 
 /** How many stages one transaction ends. */
 const expiredAtOnce = 200
@@ -28,6 +28,17 @@ export async function expireStages(
   number?: Parameters<typeof markExpired>[2],
 ): Promise<number> {
   const expired = await markExpired(tx, limit, number)
+  await noteExpired(tx, expired)
+  return expired.length
+}
+
+/** Ends the stage of a branch that has a newer commit. Writes the event. */
+export async function endStage(tx: pg.PoolClient, stage: ExpiredStage): Promise<void> {
+  await markOutdated(tx, stage.id)
+  await noteExpired(tx, [stage])
+}
+
+async function noteExpired(tx: pg.PoolClient, expired: readonly ExpiredStage[]): Promise<void> {
   const events = expired.map(({ id, repositoryId, packageName, version, sha256 }) => ({
     action: 'expire' as const,
     repositoryId,
@@ -36,5 +47,4 @@ export async function expireStages(
     details: { stage: id, sha256 },
   }))
   if (events.length > 0) await insertEvents(tx, background, events)
-  return expired.length
 }

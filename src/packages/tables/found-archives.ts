@@ -46,7 +46,8 @@ export async function listFoundArchives(
                          when v.quarantined_at is not null then 'quarantined' else 'listed' end as state,
                     v.published_at as stored_at
                from package_version v join package p on p.id = v.package_id
-              where v.sha256 = decode($7, 'hex')
+              where v.id in (select id from package_version where sha256 = decode($7, 'hex')
+                             union select version_id from former_archive where sha256 = decode($7, 'hex'))
               union all
              select 'upstream-' || lpad(a.id::text, 20, '0'), m.repository_id, m.name, a.version, 'mirrored',
                     coalesce(a.fetched_at, a.first_seen_at)

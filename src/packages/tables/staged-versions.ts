@@ -281,6 +281,14 @@ export async function markExpired(
   return rows
 }
 
+/** Marks a stage as expired before its time. */
+export async function markOutdated(tx: pg.PoolClient, id: string): Promise<void> {
+  await tx.query(
+    `update staged_version set state = 'expired', decided_at = now() where id = $1 and state = 'staged'`,
+    [id],
+  )
+}
+
 /**
  * Finds the published version with which a review compares a stage: the next lower one, a stable one if possible, or else
  * the highest. Null when the package has no other version.

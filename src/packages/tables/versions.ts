@@ -96,6 +96,8 @@ export interface TakenVersion {
   version: string
   sha256: string
   isDeleted: boolean
+  /** The commit from which a Git source or a CI job published it. Null when it is not known. */
+  commit: string | null
 }
 
 /** Finds the version with a normalized number in a package, even a deleted one. Null when the number is free. */
@@ -107,12 +109,71 @@ export async function findTakenVersion(
 ): Promise<TakenVersion | null> {
   const { rows } = await db.query<TakenVersion>({
     name: 'find-taken-version',
-    text: `select v.version, encode(v.sha256, 'hex') as sha256, v.deleted_at is not null as "isDeleted"
+    text: `select v.version, encode(v.sha256, 'hex') as sha256, v.deleted_at is not null as "isDeleted",
+                  v.publisher_run ->> 'commit' as commit
              from package p join package_version v on v.package_id = p.id
             where p.repository_id = $1 and p.name = $2 and v.normalized = $3`,
     values: [repositoryId, packageName, normalized],
   })
   return rows[0] ?? null
+}
+
+/**
+ * Unlists the development version of a branch whose content becomes another one. Returns its id. Null when the content is
+ * the same, when the version was deleted, and when another version is equal for Composer.
+ */
+export async function unlistReplaced(
+  tx: pg.PoolClient,
+  { packageId, version, metadata, sha256 }: NewVersion,
+): Promise<string | null> {
+  const { rows } = await tx.query<{ id: string }>(
+    `update package_version set deleted_at = now(), difference = null
+      where package_id = $1 and normalized = $2 and version = $3 and deleted_at is null
+        and (sha256 <> decode($4, 'hex') or metadata::text <> $5)
+  returning id`,
+    [packageId, version.normalized, version.version, sha256, JSON.stringify(metadata)],
+  )
+  return rows[0]?.id ?? null
+}
+
+/**
+ * Gives an unlisted version of `unlistReplaced` its new content, and lists it again. Its former archive stays for lock files
+ * (`deleteFormerArchives`).
+ */
+export async function replaceVersion(
+  tx: pg.PoolClient,
+  versionId: string,
+  { metadata, sha256, uploaderId, deployTokenId, run }: NewVersion,
+): Promise<void> {
+  await tx.query(
+    `with kept as (
+       insert into former_archive (version_id, sha256)
+       select id, sha256 from package_version where id = $1 and sha256 <> decode($2, 'hex')
+     ), current as (
+       delete from former_archive where version_id = $1 and sha256 = decode($2, 'hex')
+     ), readme as (
+       delete from version_readme where version_id = $1
+     )
+     update package_version
+        set sha256 = decode($2, 'hex'), metadata = $3, uploader_id = $4, deploy_token_id = $5, publisher_run = $6,
+            published_at = now(), deleted_at = null
+      where id = $1`,
+    [versionId, sha256, JSON.stringify(metadata), uploaderId, deployTokenId, run && JSON.stringify(run)],
+  )
+}
+
+/** How long lock files get the former archives of a development version. */
+const formerArchiveDays = 90
+
+/** Deletes the former archives that were replaced long ago, at most `limit`, and returns how many. */
+export async function deleteFormerArchives(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from former_archive where (version_id, sha256) in (
+       select version_id, sha256 from former_archive where replaced_at < now() - interval '${formerArchiveDays} days'
+        limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
 }
 
 /** A version, and its position relative to another version in their document. */
@@ -245,7 +306,8 @@ const queryDownloads = forEachRequest<FoundDownload>({
   // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
   // no version.
   query: `
-    select (select size from archive where sha256 = v.sha256)::float8 as size,
+    select case when v.id is not null then (select size from archive where sha256 = decode(call.sha256, 'hex')) end::float8
+             as size,
            case when v.id is null then (
              select (select size from archive where sha256 = s.sha256) from staged_version s
               where s.repository_id = a.repository_id and s.package_name = call.package_name and s.version = call.version
@@ -256,6 +318,7 @@ const queryDownloads = forEachRequest<FoundDownload>({
                                        and m.name = call.package_name) as "mayMirror"
      from ${oneRow}
      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-     left join package_version v on v.package_id = p.id and v.version = call.version
-            and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
+     left join package_version v on v.package_id = p.id and v.version = call.version and v.purged_at is null
+            and (v.sha256 = decode(call.sha256, 'hex')
+                 or exists (select from former_archive f where f.version_id = v.id and f.sha256 = decode(call.sha256, 'hex')))`,
 })

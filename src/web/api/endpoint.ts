@@ -25,6 +25,7 @@ export const tags = {
   Versions: 'Versions of a package',
   Upstreams: 'Other Composer repositories whose packages a repository offers',
   'Trusted publishers': 'CI jobs that publish or read without a stored secret',
+  Sources: 'Git repositories whose tags and branches become versions',
   Security: 'Quarantine and security advisories',
   Registry:
     'What Composer and curl call. Credentials: HTTP Basic with the username `svc` and a token as password',
@@ -40,7 +41,7 @@ export interface EndpointSchema {
   querystring?: z.ZodObject
   /** A strict object: an unknown member is an error. */
   body?: z.ZodObject
-  response: Partial<Record<200 | 201 | 204, z.ZodType>>
+  response: Partial<Record<200 | 201 | 202 | 204, z.ZodType>>
 }
 
 /** The body of every error (CONTRACT 6.1): a gRPC code and a sentence. */

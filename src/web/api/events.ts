@@ -36,7 +36,9 @@ const Event = z
     }),
     token: z
       .object({
-        kind: z.enum(tokenKinds).meta({ description: 'The kind of token' }),
+        kind: z
+          .enum([...tokenKinds, 'source'])
+          .meta({ description: 'The kind of token; `source`: a Git source' }),
         id: z.int().meta({ description: 'Id of the token', example: 7 }),
         name: z
           .string()

@@ -33,6 +33,7 @@ import {
 import { lacksRequiredFactor } from '../../groups/factor-requirement.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../jobs/last-use.ts'
+import type { Outbound } from '../../outbound/outbound.ts'
 import type { StageWatch } from '../../packages/stages/watch.ts'
 import type { IssuerKeys } from '../../publishers/issuer-keys.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
@@ -50,6 +51,7 @@ export interface ApiContext extends AppContext {
   stageWatch: StageWatch
   upstreamClient: UpstreamClient
   issuerKeys: IssuerKeys
+  outbound: Outbound
 }
 
 /** Decides whether a request may use an endpoint, and keeps its result for the handler. */

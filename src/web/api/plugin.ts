@@ -21,6 +21,7 @@ import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
 import { repositoryRoutes } from './repositories.ts'
+import { sourceRoutes } from './sources.ts'
 import { stageRoutes } from './stages.ts'
 import { trustedPublisherRoutes } from './trusted-publishers.ts'
 import { upstreamRoutes } from './upstreams.ts'
@@ -47,6 +48,7 @@ const everyRoute = [
   archiveRoutes,
   upstreamRoutes,
   trustedPublisherRoutes,
+  sourceRoutes,
 ]
 
 /** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */

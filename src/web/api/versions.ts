@@ -31,9 +31,9 @@ export const VersionPath = PackagePath.extend({
 const OfPublisher = z.string().nullable().optional()
 const PublishedBy = z
   .object({
-    type: z.enum(['account', 'token', 'publisher']).meta({
+    type: z.enum(['account', 'token', 'publisher', 'source']).meta({
       description:
-        '`account`: a person, in the browser or with a token; `token`: a deploy token; `publisher`: a CI job of a trusted publisher. The other members are those of the type',
+        '`account`: a person, in the browser or with a token; `token`: a deploy token; `publisher`: a CI job of a trusted publisher; `source`: a Git source. The other members are those of the type',
     }),
     username: z.string().optional().meta({
       description: 'Of an account; "deleted account" once the account is gone',
@@ -41,6 +41,10 @@ const PublishedBy = z
     }),
     name: z.string().optional().meta({ description: 'Name of the deploy token', example: 'build server' }),
     provider: z.string().optional().meta({ description: 'Provider of the publisher', example: 'github' }),
+    url: OfPublisher.meta({
+      description: 'URL of the Git repository',
+      example: 'https://git.example.com/acme/lib.git',
+    }),
     project: OfPublisher.meta({ description: 'Project of the job', example: 'acme/lib' }),
     workflow: OfPublisher.meta({ description: 'File of the workflow', example: 'release.yml' }),
     ref: OfPublisher.meta({ description: 'Branch or tag', example: 'refs/tags/v1.0.0' }),

@@ -72,7 +72,7 @@ export async function distRoute(
     const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
     const sha256 = reference
     if (stagedSize !== null && maySee(found.access, 'stage', { packageName })) {
-      setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
+      setArchiveHeaders(reply, sha256, fileNameOf(packageName, version))
       // To everybody else it is 404.
       reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization')
       return sendStored(request, reply, { sha256, size: stagedSize, bytes: null }, null)
@@ -81,7 +81,7 @@ export async function distRoute(
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
-    setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
+    setArchiveHeaders(reply, sha256, fileNameOf(packageName, version))
     setArchiveCaching(reply, found.access.visibility)
     return sendStored(request, reply, { sha256, size, bytes: null }, sent)
   }
@@ -231,7 +231,7 @@ export async function distRoute(
 }
 
 function downloaderOf({ token, accountId }: Principal): Downloader {
-  if (token === null) return { kind: 'anonymous', id: '0', accountId: null }
+  if (token === null || token.kind === 'source') return { kind: 'anonymous', id: '0', accountId: null }
   return { kind: token.kind, id: token.authorizationId ?? token.tokenId, accountId }
 }
 
@@ -254,6 +254,10 @@ function inQuarantine(packageName: string, version: string, reason: string): Ref
     status: 410,
     warning: `${packageName} ${version} is in quarantine and cannot be installed: ${reason}`,
   })
+}
+
+function fileNameOf(packageName: string, version: string): string {
+  return `${packageName}-${version}.zip`.replaceAll('/', '-')
 }
 
 function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string): void {

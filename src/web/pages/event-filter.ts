@@ -55,6 +55,7 @@ const meansWords: Record<Means, string> = {
   'personal-token': 'Personal access token',
   'deploy-token': 'Deploy token',
   'publisher-token': 'Trusted publisher',
+  source: 'Git source',
   application: 'Application',
   command: 'Command line',
   svc: 'svc itself',

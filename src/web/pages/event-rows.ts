@@ -63,6 +63,7 @@ function describeActor({ actor, via, tokenKind, tokenName, application }: EventP
   if (actor !== null) return actor
   if (tokenKind === 'deploy') return `deploy token ${tokenName ?? ''}`.trim()
   if (tokenKind === 'publisher') return `trusted publisher ${tokenName ?? ''}`.trim()
+  if (tokenKind === 'source') return `Git source ${tokenName ?? ''}`.trim()
   if (via === 'application') return `application ${application ?? 'that was deleted'}`
   if (via === 'command') return 'operator'
   return via === 'browser' ? 'not signed in' : 'svc or an operator'
@@ -83,6 +84,7 @@ function describeMeans({
     'personal-token': ownTokenName === null ? 'Personal token' : `Your token “${ownTokenName}”`,
     'deploy-token': 'Deploy token',
     'publisher-token': 'Trusted publisher',
+    source: 'Git source',
     application: application === null ? 'Application' : `Application ${application}`,
     command: 'Command line',
     svc: '',

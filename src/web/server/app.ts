@@ -174,6 +174,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     stageWatch,
     upstreamClient,
     issuerKeys,
+    outbound,
   })
   await app.register(administration, context)
   await app.register(peoplesPages, {

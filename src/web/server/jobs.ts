@@ -48,11 +48,13 @@ import { rankPackagesJob, rollDownloadsJob } from '../../packages/tables/downloa
 import { deleteOldDownloads } from '../../packages/tables/recorded-downloads.ts'
 import { countSiteDaysJob } from '../../packages/tables/site-days.ts'
 import { deleteDecidedStages } from '../../packages/tables/staged-versions.ts'
+import { deleteFormerArchives } from '../../packages/tables/versions.ts'
 import {
   deleteExpiredIdentityTokens,
   deleteExpiredPublisherTokens,
 } from '../../publishers/publisher-tokens.ts'
 import { noteLapsingReservationsJob, reservationMail } from '../../publishers/reservation-notices.ts'
+import { readDueSourcesJob, readSourceJob } from '../../sources/read-source.ts'
 import {
   askEarlierUpstream,
   askEarlierUpstreams,
@@ -90,6 +92,7 @@ export const jobs: readonly Job[] = [
     deleteFormerFactorNotices,
     deleteExpiredMisses,
     deleteOldDownloads,
+    deleteFormerArchives,
     deleteExpiredUploads,
     deleteDecidedStages,
     deleteExpiredPublisherTokens,
@@ -123,6 +126,8 @@ export const jobs: readonly Job[] = [
   noteExpiringTokensJob,
   noteRequiredFactorsJob,
   noteLapsingReservationsJob,
+  readDueSourcesJob,
+  readSourceJob as Job,
   sendMailJob([
     verificationMail,
     confirmationMail,

@@ -143,6 +143,12 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/trusted-publishers/new'],
     command: 'trusted-publisher add',
   },
+  addSource: {
+    kind: 'opens',
+    api: ['POST', `${R}/sources`, {}],
+    page: null,
+    command: 'source add',
+  },
   limitPublishers: {
     kind: 'opens',
     api: ['PATCH', `${R}/packages/acme/lib`, { only_trusted_publishers: false }],

@@ -1,13 +1,13 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Config } from '../../config.ts'
-import { syncFolder } from '../../database/new-file.ts'
+import type { Config } from '../config.ts'
+import { syncFolder } from './new-file.ts'
 
 /** The settings that decide the keys. */
 export type KeySettings = Pick<Config, 'secretKey' | 'previousSecretKey' | 'dataDir'>
 
-/** A key that encrypts the secrets of authenticator apps. Nothing else depends on it. */
+/** A key that encrypts secrets that svc must know later: those of authenticator apps and of Git sources. */
 export interface SecretKey {
   /** 8 bytes that identify the key. They are stored with each secret. The key cannot be derived from them. */
   id: Buffer
@@ -81,10 +81,10 @@ export function deriveKey(text: string): SecretKey {
   return { id: derive('key id', 8), bytes: derive('second factors', 32) }
 }
 
-/** Encrypts a secret of an account. */
-export function sealSecret(key: SecretKey, accountId: string, secret: string): SealedSecret {
+/** Encrypts a secret. `owner` names what it belongs to: a copy in another row cannot be decrypted. */
+export function sealSecret(key: SecretKey, owner: string, secret: string): SealedSecret {
   const nonce = randomBytes(nonceBytes)
-  const cipher = createCipheriv('aes-256-gcm', key.bytes, nonce).setAAD(boundTo(accountId))
+  const cipher = createCipheriv('aes-256-gcm', key.bytes, nonce).setAAD(Buffer.from(owner))
   const sealed = Buffer.concat([nonce, cipher.update(secret, 'utf8'), cipher.final(), cipher.getAuthTag()])
   return { keyId: key.id, sealed }
 }
@@ -92,14 +92,14 @@ export function sealSecret(key: SecretKey, accountId: string, secret: string): S
 /** Decrypts a secret of an account. Null when none of the keys encrypted it, or it was changed. */
 export function openSecret(
   keys: readonly SecretKey[],
-  accountId: string,
+  owner: string,
   { keyId, sealed }: SealedSecret,
 ): string | null {
   const key = keys.find(({ id }) => id.equals(keyId))
   if (!key) return null
   const nonce = sealed.subarray(0, nonceBytes)
   const decipher = createDecipheriv('aes-256-gcm', key.bytes, nonce, { authTagLength: tagBytes })
-    .setAAD(boundTo(accountId))
+    .setAAD(Buffer.from(owner))
     .setAuthTag(sealed.subarray(-tagBytes))
   try {
     const opened = decipher.update(sealed.subarray(nonceBytes, -tagBytes))
@@ -107,11 +107,6 @@ export function openSecret(
   } catch {
     return null
   }
-}
-
-/** Binds a secret to its account: a copy in the row of another account cannot be decrypted. */
-function boundTo(accountId: string): Buffer {
-  return Buffer.from(`totp of account ${accountId}`)
 }
 
 /** Creates the key file and returns its key. If another process was faster, returns the key of that process. */

@@ -1,0 +1,445 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { isIP } from 'node:net'
+import { constants, setPriority } from 'node:os'
+import { join } from 'node:path'
+import { PassThrough, type Readable } from 'node:stream'
+import type { Config } from '../config.ts'
+import { measureDisk } from '../domain/disk-space.ts'
+import type { Outbound } from '../outbound/outbound.ts'
+import type { SourceUrl } from './source-url.ts'
+
+/** A Git repository, and what it takes to read it. */
+export interface GitRemote extends SourceUrl {
+  /** Whether it may be on a host of OUTBOUND_PRIVATE_HOSTS. */
+  reachesPrivateHosts: boolean
+  /** `user:password`, for HTTP Basic. Null for none. */
+  login: string | null
+  /** A private key. Null unless the protocol is SSH. */
+  sshKey: string | null
+  /** The keys of the SSH server, as lines of known_hosts. Null accepts and stores those of the first connection. */
+  hostKeys: string | null
+}
+
+/**
+ * - `remote`: the server cannot be reached, or refuses;
+ * - `objects`: Git refuses what the server has sent, or it is too large;
+ * - `missing`: the commit does not have what was asked for.
+ */
+export type GitFailure = 'remote' | 'objects' | 'missing'
+
+/** A failed command of Git. The message has no credentials, and nothing that a server has sent. */
+export class GitError extends Error {
+  override readonly name = 'GitError'
+  readonly failure: GitFailure
+
+  constructor(failure: GitFailure, message: string) {
+    super(message)
+    this.failure = failure
+  }
+}
+
+/** A tag or branch of a Git repository. */
+export interface RemoteRef {
+  kind: 'tag' | 'branch'
+  name: string
+  /** The object that the server names: for an annotated tag, the tag itself. */
+  objectId: string
+  /** The object behind it. */
+  commit: string
+}
+
+/** Git commands on an own, temporary, bare repository. */
+export interface Git {
+  /** Lists tags and branches, and the name of the default branch. Null when the server does not say. */
+  listRefs: () => Promise<{ refs: RemoteRef[]; defaultBranch: string | null }>
+  /** Fetches objects, without their history. */
+  fetch: (objectIds: readonly string[]) => Promise<void>
+  /** Returns the commit behind an object, and the tree of a folder in it. Throws `missing` when there is no such folder. */
+  resolve: (objectId: string, folder: string) => Promise<{ commit: string; tree: string }>
+  /** Lists the files of a tree. A submodule has no size. */
+  listFiles: (tree: string) => Promise<{ path: string; size: number | null }[]>
+  /** Lists the files of a tree with a line that matches. */
+  grep: (tree: string, pattern: string) => Promise<string[]>
+  /** Packs a commit or tree into a zip, and gives the bytes to `use`. */
+  archive: <T>(treeish: string, use: (bytes: Readable) => Promise<T>) => Promise<T>
+  /** Returns the lines of known_hosts that an SSH connection has stored. */
+  readHostKeys: () => Promise<string>
+}
+
+/** What the commands of one job may take. */
+const bounds = {
+  /** The list of all refs of a repository with 100,000 of them has about 7 MiB. */
+  listMilliseconds: 60_000,
+  listBytes: 8 * 1024 ** 2,
+  fetchMilliseconds: 10 * 60_000,
+  /** On the disk, while something is fetched. */
+  folderBytes: 2 * 1024 ** 3,
+  readMilliseconds: 60_000,
+  readBytes: 32 * 1024 ** 2,
+  archiveMilliseconds: 5 * 60_000,
+}
+const measureMilliseconds = 250
+const maxErrorBytes = 16 * 1024
+/** Longer than any job takes. */
+const abandonedMilliseconds = 6 * 3600_000
+
+const options = [
+  'core.hooksPath=/dev/null',
+  'transfer.fsckObjects=true',
+  'fetch.fsck.zeroPaddedFilemode=ignore',
+  'fetch.fsck.badTimezone=ignore',
+  'fetch.fsck.missingSpaceBeforeDate=ignore',
+  'core.fsmonitor=false',
+  'submodule.recurse=false',
+  'gc.auto=0',
+  'credential.helper=',
+  'http.followRedirects=false',
+  'protocol.version=2',
+]
+
+/** The process groups that run, to end them with this process. */
+const groups = new Set<number>()
+process.on('exit', () => {
+  for (const pid of groups) killGroup(pid)
+})
+
+/**
+ * Approves the address of a Git repository, runs work on it, and removes what the work has written. The server is not
+ * trusted: Git gets an empty environment, no configuration but ours, and bounds for time, disk and output. Every process is
+ * gone when the work ends or the signal aborts. Throws `GitError`, `OutboundError`, and the errors of the work.
+ */
+export async function withGit<T>(
+  { config, outbound }: { config: Pick<Config, 'dataDir' | 'outbound' | 'storage'>; outbound: Outbound },
+  remote: GitRemote,
+  signal: AbortSignal,
+  work: (git: Git) => Promise<T>,
+): Promise<T> {
+  const { host, port, reachesPrivateHosts } = remote
+  const address = await outbound.approveHost('git', host, port, { reachesPrivateHosts })
+  const parent = join(config.dataDir, 'git')
+  await mkdir(parent, { recursive: true })
+  const folder = await mkdtemp(join(parent, 'source-'))
+  const ended = new AbortController()
+  try {
+    return await work(
+      await openGit(config, remote, { address, folder, signal: AbortSignal.any([signal, ended.signal]) }),
+    )
+  } finally {
+    ended.abort()
+    await rm(folder, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+/** Removes the folders of jobs whose process was killed. */
+export async function removeAbandoned({ dataDir }: Pick<Config, 'dataDir'>): Promise<void> {
+  const parent = join(dataDir, 'git')
+  for (const name of await readdir(parent).catch(() => [])) {
+    const path = join(parent, name)
+    const found = await stat(path).catch(() => null)
+    if (found && found.mtimeMs < Date.now() - abandonedMilliseconds)
+      await rm(path, { recursive: true, force: true })
+  }
+}
+
+async function openGit(
+  config: Pick<Config, 'dataDir' | 'outbound' | 'storage'>,
+  remote: GitRemote,
+  { address, folder, signal }: { address: string; folder: string; signal: AbortSignal },
+): Promise<Git> {
+  const repository = join(folder, 'repository')
+  const hostKeysPath = join(folder, 'known_hosts')
+  // What `git init --bare` would write, without a process, and without templates.
+  for (const name of ['home', 'repository/objects/pack', 'repository/refs'])
+    await mkdir(join(folder, name), { recursive: true })
+  await writeFile(join(repository, 'HEAD'), 'ref: refs/heads/main\n')
+  const allowsHttp = config.outbound.allowHttp && remote.reachesPrivateHosts
+  const environment = {
+    PATH: process.env['PATH'],
+    HOME: join(folder, 'home'),
+    GIT_CONFIG_NOSYSTEM: '1',
+    GIT_CONFIG_GLOBAL: '/dev/null',
+    GIT_TERMINAL_PROMPT: '0',
+    GIT_ASKPASS: '/bin/true',
+    GIT_ALLOW_PROTOCOL: allowsHttp ? 'https:ssh:http' : 'https:ssh',
+    GIT_PROTOCOL_FROM_USER: '0',
+    LC_ALL: 'C',
+    ...loginOf(remote),
+    ...(await sshOf(remote, { address, folder, hostKeysPath })),
+  }
+  const pinned = isIP(remote.host) === 0 ? [`http.curloptResolve=${resolveOf(remote, address)}`] : []
+  const own = [...[...options, ...pinned].flatMap((option) => ['-c', option]), `--git-dir=${repository}`]
+
+  /** Runs a command until its end, and gives its output to `use`. Kills its process group when anything is over a bound. */
+  async function run<T>(
+    args: readonly string[],
+    milliseconds: number,
+    use: (output: Readable) => Promise<T>,
+    { fetches = false, allows = [0] }: { fetches?: boolean; allows?: readonly number[] } = {},
+  ): Promise<T> {
+    signal.throwIfAborted()
+    const timeout = AbortSignal.timeout(milliseconds)
+    let isTooLarge = false
+    // A process group of its own: Git starts others, such as ssh.
+    const child = spawn('git', [...own, ...args], {
+      cwd: folder,
+      env: environment,
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    const { pid } = child
+    const kill = () => void (pid !== undefined && killGroup(pid))
+    const exited = exitOf(child)
+    // It is awaited after the output has ended.
+    exited.catch(() => {})
+    if (pid !== undefined) {
+      groups.add(pid)
+      lowerPriority(pid)
+    }
+    // Node throws away the output that nobody reads yet when the process ends.
+    const output = child.stdout.pipe(new PassThrough())
+    const over = AbortSignal.any([signal, timeout])
+    over.addEventListener('abort', kill)
+    const measuring = fetches ? setInterval(() => void measure(), measureMilliseconds) : null
+    async function measure(): Promise<void> {
+      if (!(await isOverBytes(folder, config))) return
+      isTooLarge = true
+      kill()
+    }
+    try {
+      const [used, message] = await Promise.allSettled([
+        use(output).catch((error: unknown) => {
+          // It may wait for a reader.
+          kill()
+          child.stdout.destroy()
+          throw error
+        }),
+        readStart(child.stderr),
+      ])
+      const code = await exited
+      signal.throwIfAborted()
+      if (timeout.aborted) throw new GitError(fetches ? 'objects' : 'remote', 'Git took too long')
+      if (isTooLarge) throw new GitError('objects', 'it is too large')
+      if (used.status === 'rejected') throw used.reason
+      if (code === null || !allows.includes(code))
+        throw explain(message.status === 'fulfilled' ? message.value : '', remote)
+      return used.value
+    } finally {
+      if (measuring !== null) clearInterval(measuring)
+      over.removeEventListener('abort', kill)
+      kill()
+      if (pid !== undefined) groups.delete(pid)
+    }
+  }
+
+  const read = async (args: readonly string[], allows?: readonly number[]) =>
+    run(args, bounds.readMilliseconds, (output) => readAll(output, bounds.readBytes), allows && { allows })
+
+  return {
+    async listRefs() {
+      const args = ['ls-remote', '--symref', '--', remote.url, 'HEAD', 'refs/heads/*', 'refs/tags/*']
+      const text = await run(args, bounds.listMilliseconds, (output) => readAll(output, bounds.listBytes))
+      return parseRefs(text)
+    },
+    async fetch(objectIds) {
+      const specs = objectIds.map((id) => `${id}:refs/fetched/${id}`)
+      const flags = ['--depth=1', '--no-tags', '--no-write-fetch-head', '--quiet']
+      await run(['fetch', ...flags, '--', remote.url, ...specs], bounds.fetchMilliseconds, drain, {
+        fetches: true,
+      })
+    },
+    async resolve(objectId, folder) {
+      const commit = (await read(['rev-parse', '--verify', '--quiet', `${objectId}^{commit}`], [0, 1])).trim()
+      if (commit === '') throw new GitError('missing', 'it is no commit')
+      const tree = (await read(['rev-parse', '--verify', '--quiet', `${commit}:${folder}`], [0, 1])).trim()
+      const kind = tree === '' ? '' : (await read(['cat-file', '-t', tree])).trim()
+      if (kind !== 'tree') throw new GitError('missing', `there is no folder ${folder}`)
+      return { commit, tree }
+    },
+    async listFiles(tree) {
+      const text = await read(['ls-tree', '-r', '-l', '-z', tree])
+      return text
+        .split('\0')
+        .slice(0, -1)
+        .map((line) => {
+          const [, size = '', path = ''] = /^\d+ \w+ [\da-f]+ +(-|\d+)\t(.*)$/s.exec(line) ?? []
+          return { path, size: size === '-' ? null : Number(size) }
+        })
+    },
+    async grep(tree, pattern) {
+      const text = await read(['grep', '-l', '-z', '-I', '-E', '-e', pattern, tree], [0, 1])
+      return text
+        .split('\0')
+        .slice(0, -1)
+        .map((line) => line.slice(tree.length + 1))
+    },
+    archive: (treeish, use) => run(['archive', '--format=zip', treeish], bounds.archiveMilliseconds, use),
+    readHostKeys: () => readFile(hostKeysPath, 'utf8').catch(() => ''),
+  }
+}
+
+/** Returns the setting that makes Git connect to the address that was approved, whatever the name resolves to by now. */
+function resolveOf({ host, port }: GitRemote, address: string): string {
+  return `${host}:${port}:${isIP(address) === 6 ? `[${address}]` : address}`
+}
+
+/** Returns the environment that sends a login. It is not on the command line, which every process of the machine can read. */
+function loginOf({ url, login }: GitRemote): Record<string, string> {
+  if (login === null) return {}
+  return {
+    GIT_CONFIG_COUNT: '1',
+    GIT_CONFIG_KEY_0: `http.${url}.extraHeader`,
+    GIT_CONFIG_VALUE_0: `Authorization: Basic ${Buffer.from(login).toString('base64')}`,
+  }
+}
+
+/** Writes the key of an SSH connection, and returns the environment that uses it. */
+async function sshOf(
+  { protocol, host, sshKey, hostKeys }: GitRemote,
+  { address, folder, hostKeysPath }: { address: string; folder: string; hostKeysPath: string },
+): Promise<Record<string, string>> {
+  if (protocol !== 'ssh:') return {}
+  const keyPath = join(folder, 'key')
+  await writeFile(keyPath, `${(sshKey ?? '').trimEnd()}\n`, { mode: 0o600 })
+  if (hostKeys !== null) await writeFile(hostKeysPath, hostKeys, { mode: 0o600 })
+  const settings = [
+    'IdentitiesOnly=yes',
+    'IdentityAgent=none',
+    'BatchMode=yes',
+    `StrictHostKeyChecking=${hostKeys === null ? 'accept-new' : 'yes'}`,
+    // ssh splits its settings at spaces.
+    `UserKnownHostsFile=${/\s/.test(hostKeysPath) ? `"${hostKeysPath}"` : hostKeysPath}`,
+    'GlobalKnownHostsFile=/dev/null',
+    `HostName=${address}`,
+    `HostKeyAlias=${host}`,
+  ]
+  const words = ['ssh', '-F', '/dev/null', '-i', keyPath, ...settings.flatMap((setting) => ['-o', setting])]
+  return { GIT_SSH_COMMAND: words.map(quote).join(' ') }
+}
+
+/** Quotes a word for the shell that starts ssh. */
+function quote(word: string): string {
+  return /^[\w./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+}
+
+function parseRefs(text: string): { refs: RemoteRef[]; defaultBranch: string | null } {
+  const refs = new Map<string, RemoteRef>()
+  let defaultBranch: string | null = null
+  for (const line of text.split('\n')) {
+    const [, branch] = /^ref: refs\/heads\/(.+)\tHEAD$/.exec(line) ?? []
+    if (branch !== undefined) defaultBranch = branch
+    const [, id, folder, name, peeled] =
+      /^([\da-f]{40,64})\trefs\/(heads|tags)\/(.+?)(\^\{\})?$/.exec(line) ?? []
+    if (id === undefined || name === undefined) continue
+    const kind = folder === 'tags' ? 'tag' : 'branch'
+    const known = refs.get(`${kind} ${name}`)
+    // The line of an annotated tag is followed by that of the object behind it.
+    if (known && peeled !== undefined) known.commit = id
+    else if (peeled === undefined) refs.set(`${kind} ${name}`, { kind, name, objectId: id, commit: id })
+  }
+  return { refs: [...refs.values()], defaultBranch }
+}
+
+async function exitOf(child: ChildProcess): Promise<number | null> {
+  return new Promise((resolve, reject) => {
+    child.once('error', (error: NodeJS.ErrnoException) =>
+      reject(error.code === 'ENOENT' ? new Error('The program git is not installed on the server.') : error),
+    )
+    child.once('close', resolve)
+  })
+}
+
+/** Ends a process and those that it has started. */
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // All of them have ended.
+  }
+}
+
+/** Requests go first. */
+function lowerPriority(pid: number): void {
+  try {
+    setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended already.
+  }
+}
+
+async function isOverBytes(folder: string, { storage }: Pick<Config, 'storage'>): Promise<boolean> {
+  const disk = await measureDisk(folder).catch(() => null)
+  if (disk !== null && disk.freeBytes < storage.reserveBytes) return true
+  const names = await readdir(folder, { recursive: true }).catch(() => [])
+  const sizes = await Promise.all(
+    names.map(async (name) => (await stat(join(folder, name)).catch(() => null))?.size ?? 0),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0) > bounds.folderBytes
+}
+
+async function readAll(output: Readable, maxBytes: number): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of output as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > maxBytes) throw new GitError('remote', 'it has too many tags, branches or files')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+/** Reads a stream to its end, and returns how it begins. */
+async function readStart(output: Readable): Promise<string> {
+  let text = ''
+  for await (const chunk of output.setEncoding('utf8') as AsyncIterable<string>) {
+    if (text.length < maxErrorBytes) text += chunk
+  }
+  return text
+}
+
+async function drain(output: Readable): Promise<void> {
+  for await (const _ of output);
+}
+
+/** What the messages of Git mean, the first match first. They contain URLs and what a server has sent, so nobody sees them. */
+const explanations: readonly [RegExp, GitFailure, string][] = [
+  [
+    /REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed/i,
+    'remote',
+    'the SSH server has another key than the pinned one: if that is right, remove the source and add it again',
+  ],
+  [
+    /Permission denied \(|error in libcrypto|invalid format/i,
+    'remote',
+    'the server does not accept the SSH key',
+  ],
+  [
+    /Authentication failed|could not read Username|returned error: 40[13]|HTTP 40[13]/i,
+    'remote',
+    'the server does not accept the credentials, or needs some',
+  ],
+  [
+    /returned error: 404|repository .* not found|not appear to be a git repository|Repository not found|does not exist/i,
+    'remote',
+    'the server has no such Git repository, or needs credentials',
+  ],
+  [
+    /returned error: 3\d\d|redirect/i,
+    'remote',
+    'the server redirects: add the source with the URL that it redirects to',
+  ],
+  [/dumb http transport/i, 'remote', 'the server does not speak the protocol of Git over HTTP'],
+  [
+    /fsck|index-pack failed|bad object|corrupt|invalid index-pack|missing blob|unpack/i,
+    'objects',
+    'Git refuses its objects as damaged or malicious',
+  ],
+  [/unadvertised object|not our ref|couldn't find remote ref/i, 'objects', 'the server does not send it'],
+  [/certificate|SSL|TLS/i, 'remote', 'the certificate of the server is not valid'],
+]
+
+function explain(message: string, { host }: GitRemote): GitError {
+  const found = explanations.find(([pattern]) => pattern.test(message))
+  if (found) return new GitError(found[1], found[2])
+  return new GitError('remote', `${host} cannot be reached, or its answer makes no sense to Git`)
+}

@@ -1,0 +1,453 @@
+import { createHash } from 'node:crypto'
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import type { AppContext } from '../context.ts'
+import { type Queryable, transaction } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
+import type { ListPart } from '../domain/paging.ts'
+import { isPlainText } from '../domain/plain-text.ts'
+import type { Principal } from '../domain/principal.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
+import { readRowId } from '../domain/row-id.ts'
+import { makeOpaqueId } from '../domain/secrets.ts'
+import { insertEvent } from '../events/events.ts'
+import { requireLivePrincipal } from '../groups/live-principal.ts'
+import { isOperator } from '../groups/operators.ts'
+import { enqueue } from '../jobs/job.ts'
+import type { Outbound } from '../outbound/outbound.ts'
+import { OutboundError } from '../outbound/outbound-error.ts'
+import { GitError, withGit } from './git.ts'
+import { forgetRefusals } from './source-refs.ts'
+import { openSourceSecrets, type SourceSecrets, sealSourceSecrets } from './source-secrets.ts'
+import { readSourceUrl, type SourceUrl } from './source-url.ts'
+
+/** A source to add. */
+export interface NewSource {
+  url: string
+  /** The folder of the package. The default is the root. */
+  path?: string | null
+  /** The pattern of tags. The default is all, and '' is none. */
+  tags?: string | null
+  /** The pattern of branches. */
+  branches?: string | null
+  /** How often svc looks. The default is 15 minutes. */
+  everyMinutes?: number | null
+  /** Whether the metadata does not name the Git repository. */
+  hidesSource?: boolean
+  /** A token, or `user:password`. Only for https. */
+  secret?: string | null
+  /** A private key without a passphrase. Only for SSH. */
+  sshKey?: string | null
+}
+
+/** A source: a Git repository whose tags and branches become versions of a repository. */
+export interface Source {
+  id: string
+  repositoryId: string
+  url: string
+  /** Empty for the root. */
+  path: string
+  tags: string
+  branches: string
+  everyMinutes: number
+  hidesSource: boolean
+  reachesPrivateHosts: boolean
+  /** The pinned keys of the SSH server, as lines of known_hosts. Empty for https. */
+  hostKeys: string
+  /** The account that added it. Null for the command line, `deleted account` after that account was deleted. */
+  madeBy: string | null
+  createdAt: Date
+  /** When it was read last without a failure. */
+  lookedAt: Date | null
+  nextLookAt: Date
+  /** Why it cannot be read at the moment. */
+  failure: string | null
+  failingSince: Date | null
+  /** How many tags and branches there are in each state. */
+  counts: Partial<Record<string, number>>
+}
+
+/** A source that was added. */
+export interface AddedSource {
+  id: string
+  hookUrl: string
+  /** The secret of hooks. */
+  hookSecret: string
+  /** The fingerprints of the pinned keys of the SSH server. */
+  hostKeys: string[]
+}
+
+const maxSources = 1000
+const maxSecretLength = 4096
+const maxKeyLength = 16 * 1024
+const defaultEveryMinutes = 15
+/** The largest `everyMinutes`, a week. The schema has the same number. */
+export const maxEveryMinutes = 10_080
+/** How long `add` waits for the keys of an SSH server. */
+const hostKeyMilliseconds = 20_000
+
+/** The job that reads a source, as its row in the queue. */
+export const sourceJob = {
+  name: 'read-source',
+  singleton: ({ sourceId }: { sourceId: string }) => sourceId,
+}
+
+type SourceContext = AppContext & { outbound: Outbound }
+
+/**
+ * Adds a source to a repository, and queues its first reading. Pins the keys of an SSH server at the first connection.
+ * Throws errcode 3 for a setting or URL that is not allowed, 5 when the repository was deleted, 6 when the repository reads
+ * this folder already, and 8 when it has too many sources.
+ */
+export async function addSource(
+  context: SourceContext,
+  { repositoryId, by }: { repositoryId: string; by: Principal },
+  wanted: NewSource,
+): Promise<AddedSource> {
+  const { config, db } = context
+  const reachesPrivateHosts = await isOperator(db, by)
+  const allowsHttp = config.outbound.allowHttp && reachesPrivateHosts
+  const remote = readSourceUrl(wanted.url, { allowsHttp })
+  const settings = readSettings(wanted, remote)
+  const secrets: SourceSecrets = {
+    hookSecret: makeOpaqueId(),
+    login: readLogin(wanted.secret ?? null),
+    sshKey: wanted.sshKey ?? null,
+  }
+  const hostKeys = await findHostKeys(context, { ...remote, ...secrets, reachesPrivateHosts })
+  const id = await transaction(db, async (tx) => {
+    await requireLivePrincipal(tx, by)
+    await requireRoom(tx, repositoryId)
+    const id = await takeId(tx)
+    const { keyId, sealed } = await sealSourceSecrets(config, id, secrets)
+    await insertSource(tx, {
+      ...settings,
+      id,
+      repositoryId,
+      reachesPrivateHosts,
+      keyId,
+      sealed,
+      hostKeys,
+      madeBy: by.accountId,
+    })
+    await insertEvent(tx, by, {
+      ...about(repositoryId),
+      action: 'add-source',
+      details: detailsOf({ ...settings, id }),
+    })
+    await enqueue(tx, sourceJob, { sourceId: id })
+    return id
+  })
+  const { hookSecret } = secrets
+  return { id, hookUrl: hookUrlOf(config, id), hookSecret, hostKeys: fingerprintsOf({ hostKeys }) }
+}
+
+/**
+ * Removes a source. Its versions stay. Writes the event. `repositoryId` limits it to one repository. Returns false when there
+ * is no such source.
+ */
+export async function removeSource(
+  db: pg.Pool,
+  by: Principal,
+  { id, repositoryId }: { id: string; repositoryId: string | null },
+): Promise<boolean> {
+  return transaction(db, async (tx) => {
+    const { rows } = await tx.query<Source>(
+      `update source s set removed_at = now(), sealed_secrets = null, key_id = null
+        where id = $1 and removed_at is null and ($2::bigint is null or repository_id = $2)
+    returning ${columns}`,
+      [id, repositoryId],
+    )
+    const [removed] = rows
+    if (!removed) return false
+    await tx.query('delete from source_ref where source_id = $1', [id])
+    await tx.query('delete from source_package where source_id = $1', [id])
+    await insertEvent(tx, by, {
+      ...about(removed.repositoryId),
+      action: 'remove-source',
+      details: detailsOf(removed),
+    })
+    return true
+  })
+}
+
+/**
+ * Queues the reading of a source. Tags and branches that were refused are judged again. Returns false when there is no such
+ * source.
+ */
+export async function queueSource(
+  db: pg.Pool,
+  { id, repositoryId }: { id: string; repositoryId: string | null },
+): Promise<boolean> {
+  return transaction(db, async (tx) => {
+    const { rowCount } = await tx.query(
+      'select from source where id = $1 and removed_at is null and ($2::bigint is null or repository_id = $2)',
+      [id, repositoryId],
+    )
+    if (rowCount !== 1) return false
+    await forgetRefusals(tx, id)
+    await enqueue(tx, sourceJob, { sourceId: id })
+    return true
+  })
+}
+
+const columns = `s.id, s.repository_id as "repositoryId", s.url, s.path, s.tags, s.branches, s.every_minutes as "everyMinutes",
+  s.hides_source as "hidesSource", s.reaches_private_hosts as "reachesPrivateHosts", s.host_keys as "hostKeys",
+  case when s.made_by is not null
+       then coalesce((select username from account where id = s.made_by), 'deleted account') end as "madeBy",
+  s.created_at as "createdAt", s.looked_at as "lookedAt", s.next_look_at as "nextLookAt", s.failure,
+  s.failing_since as "failingSince",
+  (select coalesce(json_object_agg(c.state, c.count), '{}')
+     from (select state, count(*)::int as count from source_ref where source_id = s.id group by state) c) as counts`
+
+/** Lists the sources of a repository, the oldest first. `after` is the id of one of them. */
+export async function listSources(
+  db: Queryable,
+  repositoryId: string,
+  { after, limit }: ListPart,
+): Promise<Source[]> {
+  const { rows } = await db.query<Source>(
+    `select ${columns} from source s
+      where s.repository_id = $1 and s.removed_at is null and ($2::bigint is null or s.id > $2)
+      order by s.id limit $3`,
+    [repositoryId, readRowId(after), limit],
+  )
+  return rows
+}
+
+/** Finds a source. Null when there is none, or its repository was deleted. */
+export async function findSource(db: Queryable, id: string): Promise<Source | null> {
+  const { rows } = await db.query<Source>(
+    `select ${columns} from source s join repository r on r.id = s.repository_id and r.group_id is not null
+      where s.id = $1 and s.removed_at is null`,
+    [readRowId(id)],
+  )
+  return rows[0] ?? null
+}
+
+/** Finds the secrets of a source. Null when there is none, or the server has lost its key. */
+export async function findSourceSecrets(
+  { config, db }: AppContext,
+  id: string,
+): Promise<SourceSecrets | null> {
+  const { rows } = await db.query<{ keyId: Buffer; sealed: Buffer }>(
+    'select key_id as "keyId", sealed_secrets as sealed from source where id = $1 and removed_at is null',
+    [readRowId(id)],
+  )
+  return rows[0] ? openSourceSecrets(config, id, rows[0]) : null
+}
+
+/** Returns the URL that a Git server calls after a push. */
+export function hookUrlOf({ baseUrl }: Pick<Config, 'baseUrl'>, id: string): string {
+  return `${baseUrl}/hooks/${id}`
+}
+
+/** Returns the fingerprints of pinned keys, as `ssh-keygen -l` prints them. */
+export function fingerprintsOf({ hostKeys }: Pick<Source, 'hostKeys'>): string[] {
+  return hostKeys
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => {
+      const [, , key = ''] = line.split(' ')
+      const digest = createHash('sha256').update(Buffer.from(key, 'base64')).digest('base64')
+      return `SHA256:${digest.replace(/=+$/, '')}`
+    })
+}
+
+/** Takes the sources whose time has come, and returns their ids. Each is due again after its interval. */
+export async function takeDueSources(db: Queryable, limit: number): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `update source set next_look_at = now() + every_minutes * (0.95 + 0.1 * random()) * interval '1 minute'
+      where id in (select s.id from source s join repository r on r.id = s.repository_id and r.group_id is not null
+                    where s.removed_at is null and s.next_look_at <= now()
+                    order by s.next_look_at limit $1 for update of s skip locked)
+  returning id`,
+    [limit],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Stores that a source was read. */
+export async function noteLook(db: Queryable, id: string): Promise<void> {
+  await db.query('update source set looked_at = now(), failure = null, failing_since = null where id = $1', [
+    id,
+  ])
+}
+
+/** Stores why a source cannot be read. The first of several failures in a row writes an event. */
+export async function noteFailure(
+  db: pg.Pool,
+  by: Principal,
+  source: Source,
+  failure: string,
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    const { rows } = await tx.query<{ isFirst: boolean }>(
+      `update source set failure = $2, failing_since = coalesce(failing_since, now())
+        where id = $1 and removed_at is null returning failing_since = now() as "isFirst"`,
+      [source.id, failure],
+    )
+    if (rows[0]?.isFirst !== true) return
+    const details = { source: Number(source.id), url: source.url, failure }
+    await insertEvent(tx, by, { ...about(source.repositoryId), action: 'fail-source', details })
+  })
+}
+
+/** Returns the message of an error for people, if the Git server or a full disk has caused it. Null otherwise. */
+export function describeFailure(error: unknown): string | null {
+  if (error instanceof Refusal && isOfServer(error)) return error.message
+  return error instanceof GitError || error instanceof OutboundError ? error.message : null
+}
+
+/** Returns whether a refusal is about the server: its store is full or unavailable. Then other versions would be refused too. */
+export function isOfServer({ errcode: code, status }: Refusal): boolean {
+  return code === errcode.unavailable || status === 507
+}
+
+function about(repositoryId: string) {
+  return { repositoryId, packageName: null, version: null }
+}
+
+type Settings = Pick<Source, 'url' | 'path' | 'tags' | 'branches' | 'everyMinutes' | 'hidesSource'>
+
+function detailsOf({ id, url, path, tags, branches, everyMinutes, hidesSource }: Settings & { id: string }) {
+  return {
+    source: Number(id),
+    url,
+    ...(path !== '' && { path }),
+    tags,
+    branches,
+    every_minutes: everyMinutes,
+    hides_source: hidesSource,
+  }
+}
+
+function readSettings(wanted: NewSource, { url, protocol }: SourceUrl): Settings {
+  const { hidesSource = false, secret = null, sshKey = null } = wanted
+  const path = (wanted.path ?? '').replace(/^\/+|\/+$/g, '')
+  const isPath =
+    path === '' || path.split('/').every((part) => /^(?!-)[\w.+@ -]+$/.test(part) && !/^\.+$/.test(part))
+  if (!isPath || path.length > 300)
+    throw invalid('path must be a folder of the Git repository, such as packages/lib')
+  const [tags, branches] = [wanted.tags ?? '*', wanted.branches ?? '*']
+  for (const pattern of [tags, branches])
+    if (pattern.length > 200 || !isPlainText(pattern))
+      throw invalid('a pattern must have at most 200 characters')
+  const everyMinutes = wanted.everyMinutes ?? defaultEveryMinutes
+  if (!Number.isInteger(everyMinutes) || everyMinutes < 1 || everyMinutes > maxEveryMinutes)
+    throw invalid(`every must be 1 to ${maxEveryMinutes} minutes`)
+  if (protocol === 'ssh:' && sshKey === null)
+    throw invalid('a URL with ssh:// needs a private key: name its file with --ssh-key-file')
+  if (protocol === 'ssh:' && secret !== null)
+    throw invalid('a token is for https:// only: SSH needs a private key')
+  if (protocol !== 'ssh:' && sshKey !== null)
+    throw invalid('a private key is for ssh:// only: https needs a token')
+  if (
+    sshKey !== null &&
+    (sshKey.length > maxKeyLength || !/^-----BEGIN [A-Z ]*PRIVATE KEY-----\s/.test(sshKey))
+  )
+    throw invalid('the SSH key must be a private key without a passphrase')
+  return { url, path, tags, branches, everyMinutes, hidesSource }
+}
+
+/** Returns the user and password that a secret is. Most servers accept any user with a token. */
+function readLogin(secret: string | null): string | null {
+  if (secret === null) return null
+  const login = secret.trim()
+  if (login === '' || login.length > maxSecretLength || !isPlainText(login))
+    throw invalid('the secret must be a token, or user:password, in one line')
+  return login.includes(':') ? login : `x-access-token:${login}`
+}
+
+/** Approves the host of a source. Returns the keys of an SSH server as lines of known_hosts. Empty for https. */
+async function findHostKeys(
+  { config, outbound }: SourceContext,
+  remote: SourceUrl & SourceSecrets & { reachesPrivateHosts: boolean },
+): Promise<string> {
+  const { protocol, host, port, reachesPrivateHosts } = remote
+  try {
+    if (protocol !== 'ssh:') {
+      await outbound.approveHost('git', host, port, { reachesPrivateHosts })
+      return ''
+    }
+    const signal = AbortSignal.timeout(hostKeyMilliseconds)
+    const keys = await withGit({ config, outbound }, { ...remote, hostKeys: null }, signal, async (git) => {
+      // Only the keys matter: the server may not know the key of the source yet.
+      await git.listRefs().catch(() => {})
+      return git.readHostKeys()
+    })
+    if (keys === '') throw new GitError('remote', `${host} does not respond as an SSH server on port ${port}`)
+    return keys
+  } catch (error) {
+    const failure = describeFailure(error)
+    if (failure === null) throw error
+    throw new Refusal(errcode.invalidArgument, failure, { cause: error })
+  }
+}
+
+async function requireRoom(tx: pg.PoolClient, repositoryId: string): Promise<void> {
+  const { rowCount } = await tx.query(
+    'select from repository where id = $1 and group_id is not null for no key update',
+    [repositoryId],
+  )
+  if (rowCount !== 1) throw new Refusal(errcode.notFound, 'repository not found')
+  const { rows } = await tx.query<{ count: number }>(
+    'select count(*)::int as count from source where repository_id = $1 and removed_at is null',
+    [repositoryId],
+  )
+  if ((rows[0]?.count ?? 0) < maxSources) return
+  const errmsg = `a repository can have at most ${maxSources} sources: remove one`
+  throw new Refusal(errcode.resourceExhausted, errmsg, { status: 403 })
+}
+
+/** Returns the id of a new source, for which its secrets are sealed. */
+async function takeId(tx: pg.PoolClient): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(
+    `select nextval(pg_get_serial_sequence('source', 'id')) as id`,
+  )
+  return (rows[0] as { id: string }).id
+}
+
+async function insertSource(
+  tx: pg.PoolClient,
+  fresh: Settings & {
+    id: string
+    repositoryId: string
+    reachesPrivateHosts: boolean
+    keyId: Buffer
+    sealed: Buffer
+    hostKeys: string
+    madeBy: string | null
+  },
+): Promise<void> {
+  try {
+    await tx.query(
+      `insert into source (id, repository_id, url, path, tags, branches, every_minutes, hides_source,
+                           reaches_private_hosts, key_id, sealed_secrets, host_keys, made_by, next_look_at)
+       overriding system value
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now() + $7::integer * interval '1 minute')`,
+      [
+        fresh.id,
+        fresh.repositoryId,
+        fresh.url,
+        fresh.path,
+        fresh.tags,
+        fresh.branches,
+        fresh.everyMinutes,
+        fresh.hidesSource,
+        fresh.reachesPrivateHosts,
+        fresh.keyId,
+        fresh.sealed,
+        fresh.hostKeys,
+        fresh.madeBy,
+      ],
+    )
+  } catch (error) {
+    if (brokenConstraint(error) !== 'source_is_there') throw error
+    throw new Refusal(errcode.alreadyExists, 'the repository has a source with this URL and path')
+  }
+}
+
+function invalid(errmsg: string): Refusal {
+  return new Refusal(errcode.invalidArgument, errmsg)
+}

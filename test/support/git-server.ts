@@ -1,0 +1,156 @@
+import { execFile, execFileSync, spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll } from 'vitest'
+
+/** The settings of a svc that may read Git repositories of this machine, if an operator added the source. */
+export const sourcesHere = { OUTBOUND_HTTP: 'true', OUTBOUND_PRIVATE_HOSTS: 'localhost,127.0.0.1' }
+
+/** A Git repository on the server. */
+export interface GitRepository {
+  url: string
+  /** The bare repository of the server. */
+  path: string
+  /** Runs git in a clone, and returns the output. */
+  git: (...words: string[]) => string
+  /** Writes files, commits them, and pushes all branches and tags. Returns the commit. */
+  commit: (files: Record<string, string>, options?: { tag?: string; branch?: string }) => string
+  /** Pushes all branches and tags of the clone, and removes others. */
+  push: () => void
+}
+
+/** A Git server: git http-backend behind HTTP. */
+export interface GitServer {
+  readonly url: string
+  /** The requests so far, such as `POST /lib.git/git-upload-pack`. */
+  requests: string[]
+  /** Answers instead of git. Returns whether it has. */
+  answer: (request: IncomingMessage, response: ServerResponse) => boolean
+  /** The value of the Authorization header that it needs. */
+  authorization: string | null
+  repository: (name: string) => GitRepository
+}
+
+/** Runs a Git server for one test file. */
+export function useGitServer(): GitServer {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-git-server-'))
+  const server = createServer((request, response) => void serve(request, response))
+  beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)))
+  afterAll(async () => {
+    server.closeAllConnections()
+    await promisify(server.close.bind(server))()
+    rmSync(folder, { recursive: true })
+  })
+  const git: GitServer = {
+    requests: [],
+    answer: () => false,
+    authorization: null,
+    get url() {
+      return `http://localhost:${(server.address() as AddressInfo).port}`
+    },
+    repository(name) {
+      const { path, ...own } = makeRepository(folder, name)
+      return { ...own, path, url: `${git.url}/${name}.git` }
+    },
+  }
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    git.requests.push(`${request.method} ${request.url?.replace(/\?.*/, '')}`)
+    if (git.answer(request, response)) return
+    if (git.authorization !== null && request.headers.authorization !== git.authorization) {
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end()
+      return
+    }
+    const { pathname, searchParams } = new URL(request.url ?? '', git.url)
+    const child = spawn('git', ['http-backend'], {
+      env: {
+        PATH: process.env['PATH'],
+        GIT_PROJECT_ROOT: folder,
+        GIT_HTTP_EXPORT_ALL: '1',
+        PATH_INFO: pathname,
+        QUERY_STRING: String(searchParams),
+        REQUEST_METHOD: request.method,
+        CONTENT_TYPE: request.headers['content-type'] ?? '',
+        HTTP_CONTENT_ENCODING: request.headers['content-encoding'] ?? '',
+        GIT_PROTOCOL: String(request.headers['git-protocol'] ?? ''),
+      },
+      stdio: ['pipe', 'pipe', 'ignore'],
+    })
+    request.pipe(child.stdin)
+    child.stdin.on('error', () => {})
+    let head = Buffer.alloc(0)
+    let isHead = true
+    child.stdout.on('data', (chunk: Buffer) => {
+      if (!isHead) return void response.write(chunk)
+      head = Buffer.concat([head, chunk])
+      const end = head.indexOf('\r\n\r\n')
+      if (end < 0) return
+      isHead = false
+      const lines = head.subarray(0, end).toString().split('\r\n')
+      const headers = lines.map((line) => line.split(': ') as [string, string])
+      const status = headers.find(([field]) => field.toLowerCase() === 'status')?.[1]
+      response.writeHead(Number(status?.slice(0, 3) ?? 200), Object.fromEntries(headers))
+      response.write(head.subarray(end + 4))
+    })
+    child.stdout.on('end', () => response.end())
+  }
+  return git
+}
+
+/** Makes a bare repository `<name>.git` in a folder, with a clone. */
+export function makeRepository(folder: string, name: string): Omit<GitRepository, 'url'> {
+  const path = join(folder, `${name}.git`)
+  const clone = join(folder, 'clones', name)
+  const run = (...words: string[]) => execFileSync('git', words, { encoding: 'utf8', stdio: 'pipe' })
+  run('init', '--quiet', '--bare', '--initial-branch=main', path)
+  run('init', '--quiet', '--initial-branch=main', clone)
+  const git = (...words: string[]) =>
+    run('-C', clone, '-c', 'user.name=Alice', '-c', 'user.email=alice@example.com', ...words).trim()
+  git('remote', 'add', 'origin', path)
+  const push = () => {
+    git(
+      'push',
+      '--quiet',
+      '--force',
+      '--prune',
+      'origin',
+      'refs/heads/*:refs/heads/*',
+      'refs/tags/*:refs/tags/*',
+    )
+  }
+  return {
+    path,
+    git,
+    push,
+    commit(files, { tag, branch } = {}) {
+      if (branch !== undefined) git('checkout', '--quiet', '-B', branch)
+      for (const [file, content] of Object.entries(files)) {
+        mkdirSync(dirname(join(clone, file)), { recursive: true })
+        writeFileSync(join(clone, file), content)
+      }
+      git('add', '--all')
+      git('commit', '--quiet', '--allow-empty', '--message', 'A change')
+      if (tag !== undefined) git('tag', '--force', tag)
+      push()
+      return git('rev-parse', 'HEAD')
+    },
+  }
+}
+
+/** Returns the files of a package. */
+export function packageFiles(name: string, manifest: Record<string, unknown> = {}): Record<string, string> {
+  return {
+    'composer.json': JSON.stringify({ name, autoload: { 'psr-4': { 'Acme\\': 'src/' } }, ...manifest }),
+    'src/Hello.php': '<?php namespace Acme; final class Hello {}\n',
+  }
+}
+
+/** Lists the processes of this machine whose command line contains a text. */
+export async function listProcesses(text: string): Promise<string[]> {
+  const { stdout } = await promisify(execFile)('ps', ['axeww', '-o', 'pid=,args='])
+  return stdout.split('\n').filter((line) => line.includes(text) && !line.includes('ps axeww'))
+}
