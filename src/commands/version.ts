@@ -8,7 +8,11 @@ import { deleteVersion, purgeVersion, restoreVersion } from '../packages/lifecyc
 import { liftQuarantine, quarantineVersion } from '../packages/lifecycle/warn.ts'
 import { describePublisher } from '../packages/published-by.ts'
 import { findVersion, type ListedVersion, listVersions } from '../packages/tables/listed-versions.ts'
-import { type ListedDownload, listRecordedDownloads } from '../packages/tables/recorded-downloads.ts'
+import {
+  describeDownloader,
+  type ListedDownload,
+  listRecordedDownloads,
+} from '../packages/tables/recorded-downloads.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { withPackage, withPackageArguments } from './package.ts'
@@ -200,23 +204,6 @@ function describeDownload(download: ListedDownload): Record<string, unknown> {
     token_id: download.tokenId,
     token: download.tokenName,
     client_id: download.clientId,
-  }
-}
-
-function describeDownloader({ kind, username, tokenId, tokenName, clientId }: ListedDownload): string {
-  switch (kind) {
-    case 'anonymous':
-      return 'anonymous'
-    case 'session':
-      return `${username} in the browser`
-    case 'access':
-      return `${username} with application ${clientId ?? '(deleted)'}`
-    case 'personal':
-      return `${username} with token ${tokenName ?? tokenId}`
-    case 'deploy':
-      return `deploy token ${tokenName ?? tokenId}`
-    case 'publisher':
-      return `trusted publisher ${tokenName ?? tokenId}`
   }
 }
 

@@ -9,6 +9,7 @@ import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { recountDownloads } from '../../src/packages/tables/downloads.ts'
+import { type Downloader, saveDownloads } from '../../src/packages/tables/recorded-downloads.ts'
 import { countSiteDays } from '../../src/packages/tables/site-days.ts'
 import { findStage } from '../../src/packages/tables/staged-versions.ts'
 import { addPublisher, noteRefusal } from '../../src/publishers/trusted-publishers.ts'
@@ -106,6 +107,10 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   )
   await addPublishers(db, repository)
   await age(db)
+  await addDownloads(db, repository.id, [
+    { kind: 'session', id: bob.id, accountId: bob.id },
+    { kind: 'anonymous', id: '0', accountId: null },
+  ])
   await addUpstream(db, repository.id, bob.id)
   const logo = await readFile('views/demo-logo.png')
   const application = await anApplication(db, {
@@ -284,6 +289,18 @@ async function age(db: pg.Pool): Promise<void> {
   )
   await db.query(
     `update package set abandoned_at = now(), replacement = 'acme/billing' where name = 'acme/mailer'`,
+  )
+}
+
+/** Lets each of the downloaders have downloaded two versions. */
+async function addDownloads(db: pg.Pool, repositoryId: string, downloaders: Downloader[]): Promise<void> {
+  const version = { repositoryId, packageName: 'acme/billing' }
+  await saveDownloads(
+    db,
+    downloaders.flatMap((downloader) => [
+      { ...version, version: '1.0.0', downloader, count: 3 },
+      { ...version, version: '2.0.0', downloader, count: 1 },
+    ]),
   )
 }
 

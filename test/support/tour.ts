@@ -226,6 +226,9 @@ function packages(): Stop[] {
       (page) => submit(page, { Title: 'x', 'Affected versions': 'all of them' }),
     ],
     'package-activity': `${own}/billing/-/activity`,
+    'package-downloads': `${own}/billing/-/downloads`,
+    'package-downloads-version': `${own}/billing/-/downloads?version=1.0.0`,
+    'package-downloads-empty': `${own}/money/-/downloads`,
   })
 }
 

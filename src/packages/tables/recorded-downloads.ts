@@ -175,6 +175,24 @@ export async function findFirstRecordedDay(db: Queryable): Promise<string | null
   return rows[0]?.day ?? null
 }
 
+/** Returns who downloaded, in words. */
+export function describeDownloader({ kind, username, tokenId, tokenName, clientId }: ListedDownload): string {
+  switch (kind) {
+    case 'anonymous':
+      return 'anonymous'
+    case 'session':
+      return `${username} in the browser`
+    case 'access':
+      return `${username} with application ${clientId ?? '(deleted)'}`
+    case 'personal':
+      return `${username} with token ${tokenName ?? tokenId}`
+    case 'deploy':
+      return `deploy token ${tokenName ?? tokenId}`
+    case 'publisher':
+      return `trusted publisher ${tokenName ?? tokenId}`
+  }
+}
+
 /** The last package that was downloaded from a repository. */
 export interface LastDownload {
   packageName: string

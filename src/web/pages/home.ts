@@ -16,6 +16,7 @@ import {
 } from '../../groups/accessible-repositories.ts'
 import { listExpiringDeployTokens } from '../../groups/deploy-tokens.ts'
 import { type GroupOfUnprotected, listGroupsOfUnprotected } from '../../groups/members.ts'
+import { countApplications } from '../../oauth/applications.ts'
 import {
   addContents,
   listRecentPackageEvents,
@@ -29,7 +30,7 @@ import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
 import { findDemo, isOfDemo } from '../server/demo.ts'
 import { anybody } from '../visit.ts'
-import { type Need, needsOf } from './needs.ts'
+import { type Need, needsOf, needsOfApplications } from './needs.ts'
 
 const repositoriesPerPage = 50
 const maxGroups = 12
@@ -51,7 +52,7 @@ const dashboardPage = page<
     contentOfGroups: Map<string, RepositoryContent> | null
     hasMoreGroups: boolean
     events: (PackageEvent & { sentence: string })[]
-    /** What waits for the account as an admin. */
+    /** What waits for the account as an admin of groups and repositories, and as a site administrator. */
     needs: Need[]
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
     /** Deploy tokens of the groups that the account administers. */
@@ -118,7 +119,7 @@ async function showDashboard(
   session: Session,
   list: RepositoryList,
 ): Promise<FastifyReply> {
-  const { id } = session.account
+  const { id, isAdmin } = session.account
   const [
     groups,
     events,
@@ -130,6 +131,7 @@ async function showDashboard(
     hasToken,
     administrators,
     demo,
+    applications,
   ] = await Promise.all([
     pageOf(
       (part) => listAccessibleGroups(db, accountReader(id), part),
@@ -145,6 +147,7 @@ async function showDashboard(
     hasLiveToken(db, id),
     list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
     isOfDemo(session.account.username) ? findDemo(db) : null,
+    isAdmin ? countApplications(db) : null,
   ])
   return dashboardPage(reply, session, {
     ...list,
@@ -154,10 +157,12 @@ async function showDashboard(
     events: latestOfPackages(events)
       .slice(0, maxPackages)
       .map((event) => ({ ...event, sentence: putIntoWords(event).said })),
-    needs: [...staged.map(needOfStages), ...decisions.flatMap(needsOf), ...unprotected.map(needOf)].slice(
-      0,
-      maxNeeds,
-    ),
+    needs: [
+      ...needsOfApplications(applications?.pending ?? 0),
+      ...staged.map(needOfStages),
+      ...decisions.flatMap(needsOf),
+      ...unprotected.map(needOf),
+    ].slice(0, maxNeeds),
     expiring,
     expiringDeployTokens,
     hasToken,

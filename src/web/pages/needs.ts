@@ -27,6 +27,13 @@ export function needsOf({ path, requests, changed, contested }: WaitingDecisions
   ].filter((need) => need !== false)
 }
 
+/** Returns what the applications need that wait for the administrators of the site. */
+export function needsOfApplications(pending: number): Need[] {
+  if (pending === 0) return []
+  const words = `${formatCount(pending, 'application')} ${pending === 1 ? 'waits' : 'wait'} for review`
+  return [{ words, url: '/admin/applications?state=pending' }]
+}
+
 /** The share of the disk that must be free. */
 const minFreeShare = 0.1
 const maxBackupAgeDays = 7
@@ -42,10 +49,7 @@ export function needsOfSite(
   const backupAge = backedUpAt && Math.floor((Date.now() - backedUpAt.getTime()) / 86_400_000)
   const url = '/admin/system'
   return [
-    pendingApplications > 0 && {
-      words: `${formatCount(pendingApplications, 'application')} ${pendingApplications === 1 ? 'waits' : 'wait'} for review`,
-      url: '/admin/applications?state=pending',
-    },
+    ...needsOfApplications(pendingApplications),
     accountsWithoutFactor > 0 && {
       words: `${formatCount(accountsWithoutFactor, 'account')} ${accountsWithoutFactor === 1 ? 'has' : 'have'} no second factor`,
       url: '/admin/accounts?state=without-second-factor',

@@ -32,6 +32,7 @@ import { packageChangeRoutes } from './package/package-changes.ts'
 import { compareRoutes } from './package/package-compare.ts'
 import { dependencyRoutes } from './package/package-dependencies.ts'
 import { downloadRoutes } from './package/package-download.ts'
+import { packageDownloadsRoutes } from './package/package-downloads.ts'
 import { fileRoutes } from './package/package-files.ts'
 import { stagePageRoutes } from './package/stages.ts'
 import { uploadPageRoutes } from './package/upload.ts'
@@ -81,6 +82,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await compareRoutes(app, { ...context, archives, comparer, heavy })
     await stagePageRoutes(app, { ...context, archives, comparer, heavy })
     await packageActivityRoutes(app, context)
+    await packageDownloadsRoutes(app, context)
     await mirrorFetchRoute(app, context)
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })

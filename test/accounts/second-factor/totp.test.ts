@@ -242,6 +242,22 @@ describe('the second step of a sign-in', () => {
     )
   })
 
+  it('leads somebody with a recovery code to the page where a lost app is replaced', async () => {
+    const person = await aPersonWithTotp(t)
+    const { send, cookie } = await halfSignIn(t.app, person)
+    const response = await send({ recovery_code: person.recoveryCodes[0] ?? '' })
+    expect(response.headers.location).toBe('/settings/second-factor')
+    const headers = { cookie: `${cookie}; ${cookiesOf(response)}` }
+    const { body } = await t.app.inject({ url: '/settings/second-factor', headers })
+    expect(body).toContain('You are signed in with a recovery code')
+    expect(body).toContain('9 left')
+
+    const wantedPage = await t.app.inject('/login?page=/settings/tokens')
+    const wanted = await halfSignIn(t.app, person, String(wantedPage.headers.location))
+    const back = await wanted.send({ recovery_code: person.recoveryCodes[1] ?? '' })
+    expect(back.headers.location).toBe('/settings/tokens')
+  })
+
   it('accepts no code of another account, and no step of another browser', async () => {
     const [ann, bob] = [await aPersonWithTotp(t), await aPersonWithTotp(t)]
     const { send } = await halfSignIn(t.app, ann)

@@ -17,6 +17,7 @@ import { aPersonWithTotp } from '../../support/factor-actors.ts'
 import { requireSecondFactor } from '../../support/group-rows.ts'
 import { revokeDeployTokens } from '../../support/last-use-rows.ts'
 import { aMirroredArchive, aMirroredPackage } from '../../support/mirrored-rows.ts'
+import { anApplication } from '../../support/oauth-actors.ts'
 import { addPackages, markDeleted } from '../../support/package-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { addNumberedRepositories } from '../../support/repository-rows.ts'
@@ -237,6 +238,15 @@ describe('GET /', () => {
     expect((await needs(admin.cookie)).at(-1)).toBe(
       `/${group.name}/-/settings/second-factor 1 member of ${group.name} has no role until they set up a second factor`,
     )
+  })
+
+  it('tells site administrators which applications wait for review, and nobody else', async () => {
+    await anApplication(t.db, { status: 'pending' })
+    const words = '1 application waits for review'
+    expect(await look(await anAccount(t.db, { isAdmin: true }))).toContain(
+      `<a href="/admin/applications?state=pending">${words}</a>`,
+    )
+    expect(await look(await anAccount(t.db))).not.toContain(words)
   })
 
   it('shows the first steps, and whom to ask, to somebody who has nothing', async () => {

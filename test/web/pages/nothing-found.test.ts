@@ -46,8 +46,13 @@ describe('a list in which nothing matches the search or the filter', () => {
     ['/settings/security?after=1-1', 'There are no older events.', '/settings/security'],
     ['?after=zzz9/zzz9', 'There are no more packages.', ''],
     ['/-/activity?after=1', 'There are no older events.', '/-/activity'],
+    [
+      '/packages/acme/one/-/downloads?after=1',
+      'There are no more downloads.',
+      '/packages/acme/one/-/downloads',
+    ],
   ])('that starts behind its last row does the same: %s', async (below, sentence, all) => {
-    const base = /^(\?|\/-\/)/.test(below) ? repository : ''
+    const base = /^(\?|\/-\/|\/packages\/)/.test(below) ? repository : ''
     const empty = emptyIn(await look(`${base}${below}`, admin))
     expect(empty).toContain(sentence)
     expect(empty).toContain(`href="${base}${all}"`)
@@ -59,6 +64,9 @@ describe('a list in which nothing matches the search or the filter', () => {
     await aGroupMember(t.db, account, group, 'admin')
     const cookie = await signIn(t.app, account)
     const firstIn = async (url: string) => emptyIn(await look(url, cookie))
+    expect(await look(`/${group.name}`, cookie)).toContain(
+      `href="/${group.name}/-/invitations/new">Invite someone</a>`,
+    )
     expect(await firstIn(`/${group.name}`)).toContain(`href="/new/repository?group=${group.name}"`)
     expect(await firstIn(`/${group.name}/-/deploy-tokens`)).toContain(
       `href="/${group.name}/-/deploy-tokens/new"`,

@@ -6,6 +6,7 @@ import { operator } from '../../../src/domain/principal.ts'
 import { deleteVersion } from '../../../src/packages/lifecycle/deletion.ts'
 import { listDependenciesJob } from '../../../src/packages/tables/dependencies.ts'
 import { rollDownloadsJob } from '../../../src/packages/tables/downloads.ts'
+import { saveDownloads } from '../../../src/packages/tables/recorded-downloads.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { addPastDownloads, packageDownloadDays } from '../../support/download-rows.ts'
@@ -463,6 +464,48 @@ describe('…/-/activity', () => {
     const cookie = await signIn(t.app, admin)
     const seen = await t.app.inject({ url: `${home}/-/activity`, headers: { cookie } })
     expect(seen.body).toContain('127.0.0.1')
+  })
+})
+
+describe('…/-/downloads', () => {
+  it('tells admins who downloaded which version, and nobody else', async () => {
+    const { push, look, repository, home } = await aReader()
+    await push('1.0.0')
+    await push('1.1.0')
+    const admin = await anAccount(t.db)
+    await aMember(t.db, admin, repository, 'admin')
+    const cookie = await signIn(t.app, admin)
+    const seenByAdmin = async (tab = '') =>
+      (await t.app.inject({ url: `${home}${tab}`, headers: { cookie } })).body
+    expect(await seenByAdmin('/-/downloads')).toContain('Nobody has downloaded this package yet.')
+    const by = { kind: 'session', id: admin.id, accountId: admin.id } as const
+    const nobody = { kind: 'anonymous', id: '0', accountId: null } as const
+    const one = { repositoryId: repository.id, packageName: 'acme/lib' }
+    await saveDownloads(t.db, [
+      { ...one, version: '1.0.0', downloader: by, count: 1234 },
+      { ...one, version: '1.1.0', downloader: nobody, count: 1 },
+      { ...one, packageName: 'acme/other', version: '2.0.0', downloader: by, count: 5 },
+    ])
+    const rowsOf = (body: string) =>
+      [
+        ...body.matchAll(
+          /<th scope="row">([^<]+)<\/th>\s*<td[^>]*><code>([^<]+)<.*\s*.*\s*<td[^>]*>([\d,]+)</g,
+        ),
+      ].map(([, ...cells]) => cells.join(' '))
+    expect(rowsOf(await seenByAdmin('/-/downloads'))).toEqual([
+      'anonymous 1.1.0 1',
+      `${admin.username} in the browser 1.0.0 1,234`,
+    ])
+    expect(rowsOf(await seenByAdmin('/-/downloads?version=1.0.0'))).toEqual([
+      `${admin.username} in the browser 1.0.0 1,234`,
+    ])
+    const link = 'Who downloaded it'
+    expect([await seenByAdmin(), await seenByAdmin('/-/versions')]).toEqual([
+      expect.stringContaining(link),
+      expect.stringContaining(link),
+    ])
+    expect([(await look()).body, (await look('/-/versions')).body].join('')).not.toContain(link)
+    expect((await look('/-/downloads')).statusCode).toBe(403)
   })
 })
 

@@ -93,10 +93,12 @@ describe('/<group>/<name>/-/upstreams', () => {
     )
     expect(body).not.toContain('/forget"')
     expect(body).not.toContain(upstream.url)
+    expect(body).not.toContain('New upstream')
     const others = await onPage(guest, caller.repository)
     for (const tab of ['/list', '/new', '/set?name=public', '/approve', '/claim'])
       expect((await others.open(tab)).statusCode).toBe(403)
     const admin = await onPage(caller.account, caller.repository)
+    expect((await admin.open()).body).toContain(`href="${admin.url}/new">New upstream</a>`)
     const list = (await admin.open('/list')).body
     for (const shown of [upstream.url, '72 hours', `${admin.url}/new`, `${admin.url}/set?name=public`])
       expect(list).toContain(shown)

@@ -13,10 +13,12 @@ import type { AppContext } from '../../../context.ts'
 import { clearCookie } from '../../cookies.ts'
 import { csrfToken } from '../../csrf.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
+import { leaveNotice } from '../../notice.ts'
 import { page } from '../../pages.ts'
 import { browserOf } from '../../principal.ts'
 import { factorContextOf } from '../../sign-in-origin.ts'
 import { withReturn } from '../../visit.ts'
+import { factorHome } from '../account/factor-page.ts'
 import { type Destination, findDestination } from './destination.ts'
 import { linkAfterSecondStep } from './link-with-password.ts'
 import { completeSignIn, redirectBack } from './sign-in.ts'
@@ -37,6 +39,10 @@ const stepPage = page<{
 
 const StepQuery = z.object({ return: text })
 const StepForm = z.object({ return: text, code: text, recovery_code: text })
+
+/** Said to a person who used a recovery code, on the page of the second factors. */
+const usedRecoveryCode =
+  'You are signed in with a recovery code, which does not work again. If you have lost your phone, remove its authenticator app and set up the new one.'
 
 /** `/login/second-factor`: the second step of a sign-in. It works only in the browser that gave the password. */
 export async function secondStepRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
@@ -81,10 +87,11 @@ export async function finishStep(
     return linkAfterSecondStep(context, request, reply, { proofHash, credentials: step, secondFactor })
   }
   const proof = { method: 'password', secondFactor } as const
-  const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step, proof))
-  return isSignedIn
-    ? redirectBack(context, reply, returnId)
-    : reply.redirect(withReturn('/login', returnId), 303)
+  const session = isFirst ? await completeSignIn(context, request, reply, step, proof) : null
+  if (session === null) return reply.redirect(withReturn('/login', returnId), 303)
+  if (secondFactor !== 'recovery-code' || returnId !== '') return redirectBack(context, reply, returnId)
+  leaveNotice(request, reply, context.config, usedRecoveryCode, session)
+  return reply.redirect(factorHome, 303)
 }
 
 async function show(
