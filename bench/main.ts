@@ -12,6 +12,7 @@ import { measurePushes } from './pushes.ts'
 import { measureRolling } from './rolling.ts'
 import { seedCrowd } from './seed.ts'
 import { type Server, startServer } from './server.ts'
+import { measureTasks } from './tasks.ts'
 import { measureTokens } from './tokens.ts'
 import { measureUpgrade } from './upgrade.ts'
 import { measureUpstream } from './upstream.ts'
@@ -19,11 +20,11 @@ import { measureUpstream } from './upstream.ts'
 /**
  * `npm run bench` measures the built server on this machine and prints Markdown tables. `--quick` sends fewer requests.
  * With names of parts (pulls, composer, tokens, pushes, upstream, memory, expensive, rolling) it runs only those parts. The
- * parts `large` and `upgrade` run only when they are named.
+ * parts `large`, `upgrade` and `tasks` run only when they are named.
  */
 const words = process.argv.slice(2)
 /** Parts that run only when they are named. */
-const lonely = ['large', 'upgrade']
+const lonely = ['large', 'upgrade', 'tasks']
 const isQuick = words.includes('--quick')
 const parts: Record<string, (server: Server, folder: string) => Promise<string>> = {
   pulls: async (server, folder) =>
@@ -61,6 +62,11 @@ try {
     const upgradeFolder = join(folder, 'upgrade')
     await mkdir(upgradeFolder)
     process.stdout.write(`${await measureUpgrade(upgradeFolder, sizes)}\n\n`)
+  }
+  if (words.includes('tasks')) {
+    const tasksFolder = join(folder, 'tasks')
+    await mkdir(tasksFolder)
+    process.stdout.write(`${await measureTasks(tasksFolder)}\n\n`)
   }
   if (words.includes('large')) {
     const sizes = {

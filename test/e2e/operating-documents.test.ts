@@ -333,7 +333,7 @@ describe('the shell blocks of the documents', () => {
     const given = Array.from(performance?.text.matchAll(/bench -- (.*)/g) ?? [], ([, words]) => words ?? '')
     const words = given.flatMap((line) => line.split(' ')).map((word) => word.replace(/=\d+$/, ''))
     expect(words).toEqual(expect.arrayContaining(parts))
-    expect(new Set([...parts, ...sizes, '--quick', 'large', 'upgrade'])).toEqual(new Set(words))
+    expect(new Set([...parts, ...sizes, '--quick', 'large', 'upgrade', 'tasks'])).toEqual(new Set(words))
   })
 
   it('are marked as such, except for the list of all commands', () => {
