@@ -25,8 +25,9 @@ import { authorizeLink, open, submitConsent } from '../support/browse.ts'
 import { countEvents } from '../support/event-rows.ts'
 import { lockRow, untilWaiting } from '../support/locks.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
-import { databaseUrl, runSvc } from '../support/program.ts'
+import { databaseUrl } from '../support/program.ts'
 import { countRows } from '../support/rows.ts'
+import { runCommand } from '../support/run-command.ts'
 import { liveTokenOf } from '../support/token-rows.ts'
 
 const t = useApp()
@@ -68,7 +69,7 @@ async function aPerson() {
 const everything = ['personal', 'access', 'deploy', 'session', 'invitation', 'known browser']
 
 function svc(...words: string[]) {
-  return runSvc(words, { DATABASE_URL: databaseUrl(t.connection), BASE_URL: 'https://svc.example.com' })
+  return runCommand(words, { DATABASE_URL: databaseUrl(t.connection), BASE_URL: 'https://svc.example.com' })
 }
 
 async function onPage(below: string, fields: Record<string, string>) {

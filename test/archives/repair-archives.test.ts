@@ -11,8 +11,9 @@ import { noteServerUrls } from '../../src/database/installation.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { forgetArchives } from '../support/archive-rows.ts'
-import { databaseUrl, runSvc } from '../support/program.ts'
+import { databaseUrl } from '../support/program.ts'
 import { aPackageZip, expand } from '../support/registry-actors.ts'
+import { runCommand } from '../support/run-command.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
@@ -42,7 +43,7 @@ const environment = () => ({
   DATA_DIR: t.config.dataDir,
   ...upstreamsHere,
 })
-const svc = (...words: string[]) => runSvc(words, environment())
+const svc = (...words: string[]) => runCommand(words, environment())
 const repair = async (...words: string[]) => {
   const { code, stdout } = await svc('verify-archives', '--repair', '--json', ...words)
   return { code, ...(JSON.parse(stdout) as Repaired) }
@@ -188,7 +189,7 @@ describe('svc verify-archives --repair', () => {
     await cp(join(t.config.dataDir, 'archives'), join(copy, 'archives'), { recursive: true })
     await noteServerUrls(t.db, { baseUrl: 'http://svc.test', authUrl: 'http://svc.test' })
     const words = ['verify-archives', '--repair', '--from', copy]
-    const { code, stderr } = await runSvc(words, { ...environment(), DATA_DIR: wrong })
+    const { code, stderr } = await runCommand(words, { ...environment(), DATA_DIR: wrong })
     expect([code, stderr]).toEqual([1, expect.stringContaining("Run the command with the server's DATA_DIR")])
     expect(existsSync(pathIn(wrong, sha256))).toBe(false)
   })

@@ -25,8 +25,9 @@ import {
 } from '../support/archive-rows.ts'
 import { aStoredJob } from '../support/job-rows.ts'
 import { markPurged } from '../support/package-rows.ts'
-import { databaseUrl, runSvc } from '../support/program.ts'
+import { databaseUrl } from '../support/program.ts'
 import { countRows } from '../support/rows.ts'
+import { runCommand } from '../support/run-command.ts'
 
 const t = useApp()
 let store: ArchiveStore
@@ -196,7 +197,7 @@ describe('the job scrub-archives', () => {
     await run()
     await markPurged(t.db, { sha256: purged })
     const system = () =>
-      runSvc(['system'], { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
+      runCommand(['system'], { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
     expect((await system()).stdout).toContain('1 damaged or missing. Run svc verify-archives --repair')
     const { cookie } = await anAdministrator(t)
     const page = async () => (await t.app.inject({ url: '/admin/system', headers: { cookie } })).body

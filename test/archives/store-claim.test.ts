@@ -23,7 +23,8 @@ import {
 import { onServer, template } from '../support/database.ts'
 import { collectAgedGarbage } from '../support/garbage.ts'
 import { markPurged } from '../support/package-rows.ts'
-import { databaseUrl, runSvc } from '../support/program.ts'
+import { databaseUrl } from '../support/program.ts'
+import { runCommand } from '../support/run-command.ts'
 
 const t = useApp()
 const claimPath = join(t.config.dataDir, 'archives', 'claim')
@@ -224,7 +225,7 @@ describe('the claim on an archive store', () => {
 
 describe('a copy of the database', () => {
   const svc = (connection: pg.PoolConfig, ...words: string[]) =>
-    runSvc(words, { DATABASE_URL: databaseUrl(connection), DATA_DIR: t.config.dataDir })
+    runCommand(words, { DATABASE_URL: databaseUrl(connection), DATA_DIR: t.config.dataDir })
 
   it('removes no archive of the original, until svc archives claim takes the store from it', async () => {
     await openOwnStore(t.db, t.config)

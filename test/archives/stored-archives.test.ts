@@ -24,9 +24,10 @@ import {
 import { ageUnusedArchives, collectAgedGarbage } from '../support/garbage.ts'
 import { canShareLock } from '../support/locks.ts'
 import { aMirroredArchive, aMirroredPackage, forgetFiles, rememberFiles } from '../support/mirrored-rows.ts'
-import { databaseUrl, runSvc } from '../support/program.ts'
+import { databaseUrl } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { dropRows } from '../support/rows.ts'
+import { runCommand } from '../support/run-command.ts'
 import { listReferringTables, viewDefinition } from '../support/schema.ts'
 
 const t = useApp()
@@ -373,7 +374,7 @@ describe('an upload of the same archive again', () => {
 
 describe('svc collect-garbage and svc verify-archives', () => {
   const svc = (...words: string[]) =>
-    runSvc(words, { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
+    runCommand(words, { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
 
   it('say what they did, and exit with 1 when an archive has a problem', async () => {
     const { call, kept, repository } = await twoVersions()

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { isPassword } from '../../src/accounts/passwords.ts'
 import { storedAccount, verifyEmail } from '../support/account-rows.ts'
 import { useCommands } from '../support/commands.ts'
-import { runSvc } from '../support/program.ts'
+import { runCommand } from '../support/run-command.ts'
 
 describe('svc account create', () => {
   const svc = useCommands()
@@ -34,7 +34,7 @@ describe('svc account create', () => {
     async (input) => {
       const username = `pipe${input.length}`
       const words = ['account', 'create', username, '--password-stdin']
-      expect(await runSvc(words, svc.environment, input)).toMatchObject({ code: 0 })
+      expect(await runCommand(words, svc.environment, input)).toMatchObject({ code: 0 })
       expect(await opens(username, 'from the pipe')).toBe(true)
     },
   )

@@ -13,7 +13,8 @@ import {
 import { useCommands } from '../support/commands.ts'
 import { useDatabase } from '../support/database.ts'
 import { eventsOf } from '../support/event-rows.ts'
-import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
+import { runSvcWithin4KiB } from '../support/program.ts'
+import { runCommand } from '../support/run-command.ts'
 
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
 
@@ -304,7 +305,7 @@ describe('a database that is rebuilt from the migrations', () => {
     const { items } = await svc.json<{ items: { client_id: string }[] }>('application', 'list')
     const [id = ''] = items.map(({ client_id }) => client_id)
     const folder = { ...svc.environment, MIGRATIONS_DIR: '/proc/self/task' }
-    const { stderr } = await runSvc(['application', 'approve', id], folder)
+    const { stderr } = await runCommand(['application', 'approve', id], folder)
     expect(stderr).toMatch(/cannot be (?:written|read) .*--no-migration/)
     expect(await listStoredApplications(svc.db)).toMatchObject([{ status: 'suspended' }])
   })

@@ -6,8 +6,9 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { useCommands } from '../support/commands.ts'
 import { versionRows } from '../support/package-rows.ts'
 import { makeDataDir } from '../support/postgres.ts'
-import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
+import { runSvcWithin4KiB } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
+import { runCommand } from '../support/run-command.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
 
@@ -19,7 +20,7 @@ let dataDir: string
 
 const svc = async (...words: string[]) => {
   const environment = { ...commands.environment, ...upstreamsHere, DATA_DIR: dataDir }
-  const { code, stdout, stderr } = await runSvc(words, environment)
+  const { code, stdout, stderr } = await runCommand(words, environment)
   return { code, stdout, stderr, json: () => JSON.parse(stdout) }
 }
 

@@ -9,8 +9,9 @@ import { useCommands } from '../support/commands.ts'
 import { ageUnusedArchives } from '../support/garbage.ts'
 import { countWaiting } from '../support/locks.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
-import { program, runSvc } from '../support/program.ts'
+import { program } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
+import { runCommand } from '../support/run-command.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const commands = useCommands()
@@ -28,7 +29,7 @@ afterAll(() => removeDataDir(dataDir))
 const environment = () => ({ ...commands.environment, ...upstreamsHere, DATA_DIR: dataDir })
 
 async function svc(...words: string[]) {
-  const { code, stdout, stderr } = await runSvc([...words, '--json'], environment())
+  const { code, stdout, stderr } = await runCommand([...words, '--json'], environment())
   expect([code, stderr]).toEqual([0, ''])
   return JSON.parse(stdout)
 }

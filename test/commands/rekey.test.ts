@@ -13,8 +13,9 @@ import {
   forgetCodes,
   halfSignIn,
 } from '../support/factor-actors.ts'
-import { databaseUrl, runSvc } from '../support/program.ts'
+import { databaseUrl } from '../support/program.ts'
 import { textOf } from '../support/rows.ts'
+import { runCommand } from '../support/run-command.ts'
 
 const t = useApp()
 const file = () => keyFileOf(t.config)
@@ -28,7 +29,7 @@ beforeAll(async () => {
 /** Runs `svc rekey --json` with these settings. */
 async function svcRekey(environment: Record<string, string> = {}) {
   const own = { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir }
-  const { code, stdout, stderr } = await runSvc(['rekey', '--json'], { ...own, ...environment })
+  const { code, stdout, stderr } = await runCommand(['rekey', '--json'], { ...own, ...environment })
   return { code, ...(JSON.parse(stdout || stderr) as { secrets?: number; key?: string; error?: string }) }
 }
 
@@ -120,7 +121,7 @@ describe('svc backup', () => {
   it('says which key it does not hold', async () => {
     const file = `${t.config.dataDir}/backup.tar`
     const own = { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir }
-    const { stdout } = await runSvc(['backup', file, '--json'], own)
+    const { stdout } = await runCommand(['backup', file, '--json'], own)
     expect(JSON.parse(stdout)).toMatchObject({ key_to_keep: keyFileOf(t.config) })
     expect((await readFile(file)).includes((await lines())[0] ?? '-')).toBe(false)
   })

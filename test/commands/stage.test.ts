@@ -7,8 +7,9 @@ import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { countWaiting, whileLocked } from '../support/locks.ts'
-import { program, runSvc } from '../support/program.ts'
+import { program } from '../support/program.ts'
 import { aPackageZip, aPublisher, expand } from '../support/registry-actors.ts'
+import { runCommand } from '../support/run-command.ts'
 import { storedStateOf } from '../support/stage-rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
@@ -101,7 +102,7 @@ it('svc repository set makes releases reviewed, and svc import then stages, with
   upstream.put('/archives/acme/tool/1.0.0.zip', aPackageZip('acme/tool'))
   upstream.offer('acme/tool', ['1.0.0'])
   const words = ['import', upstream.url, 'acme/tool', '--into', path, '--json']
-  const imported = await runSvc(words, { ...svc.environment, ...upstreamsHere })
+  const imported = await runCommand(words, { ...svc.environment, ...upstreamsHere })
   expect(JSON.parse(imported.stdout)).toMatchObject({ imported: 0, staged: 1, refused: 0 })
   expect((await ask('p2/acme/tool.json')).statusCode).toBe(404)
   expect(await actions()).toContain('stage command')

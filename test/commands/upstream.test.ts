@@ -11,8 +11,8 @@ import {
   mirroredPackages,
 } from '../support/mirrored-rows.ts'
 import { makeDataDir } from '../support/postgres.ts'
-import { runSvc } from '../support/program.ts'
 import { countRows } from '../support/rows.ts'
+import { runCommand } from '../support/run-command.ts'
 import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
 import {
   aContestedName,
@@ -30,7 +30,7 @@ const repositoryAt = async (path: string) =>
 
 describe('svc upstream', () => {
   const svc = async (...words: string[]) => {
-    const { code, stdout, stderr } = await runSvc(words, { ...commands.environment, ...upstreamsHere })
+    const { code, stdout, stderr } = await runCommand(words, { ...commands.environment, ...upstreamsHere })
     return { code, stdout, stderr, json: () => JSON.parse(stdout) }
   }
 
@@ -185,7 +185,10 @@ it('a command warns of credentials that svc does not use, unless it fails', asyn
   await writeFile(file, JSON.stringify({ 'custom-headers': {}, 'forgejo-token': { x: { token: 'secret' } } }))
   const settings = { ...commands.environment, ...upstreamsHere, UPSTREAM_AUTH_FILE: file }
   const add = async (url: string) => {
-    const { code, stderr } = await runSvc(['upstream', 'add', 'kinds/php', url, '--name', 'public'], settings)
+    const { code, stderr } = await runCommand(
+      ['upstream', 'add', 'kinds/php', url, '--name', 'public'],
+      settings,
+    )
     return [code, stderr]
   }
   expect(await add('http://127.0.0.1:1')).toEqual([1, expect.stringMatching(/^svc: .*\n$/)])

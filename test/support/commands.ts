@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
 import { useDatabase } from './database.ts'
-import { databaseUrl, type Environment, type Outcome, runSvc } from './program.ts'
+import { databaseUrl, type Environment, type Outcome } from './program.ts'
+import { runCommand } from './run-command.ts'
 
 /** The command line of svc, with a database, MIGRATIONS_DIR and DATA_DIR for the test file. */
 export interface Commands {
@@ -39,7 +40,7 @@ export function useCommands(database = useDatabase()): Commands {
         BASE_URL: 'https://svc.example.com',
       }
     },
-    run: (...words) => runSvc(words, commands.environment),
+    run: (...words) => runCommand(words, commands.environment),
     async json(...words) {
       const { code, stdout, stderr } = await commands.run(...words, '--json')
       if (code !== 0) throw new Error(`svc ${words.join(' ')}: ${stderr}`)

@@ -23,8 +23,8 @@ export interface Outcome {
 /** Variables of the environment by name. PATH and HOME are always set. */
 export type Environment = Record<string, string>
 
-/** A folder without a file `.env`. */
-const plainFolder = fileURLToPath(new URL('.', import.meta.url))
+/** A folder without a file `.env`, in which commands run. */
+export const plainFolder = fileURLToPath(new URL('.', import.meta.url))
 
 /** Runs `svc …` to its end. */
 export async function runSvc(

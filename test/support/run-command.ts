@@ -1,0 +1,73 @@
+import { createRequire } from 'node:module'
+import { PassThrough, Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { expect } from 'vitest'
+import { type Environment, type Outcome, plainFolder, runSvc } from './program.ts'
+
+/** The commands that have run as programs, after the path of their test file. */
+const asPrograms = new Set<string>()
+
+/**
+ * Runs `svc …` to its end. The first run of each command in a test file is a program. The others run the same built files
+ * in this process, because most of the time of a short command is the start of Node.
+ */
+export async function runCommand(words: string[], environment: Environment, input = ''): Promise<Outcome> {
+  const [noun = '', verb = ''] = words
+  const name = words.includes('--help') ? '--help' : `${noun} ${/^[a-z-]+$/.test(verb) ? verb : ''}`
+  const command = `${expect.getState().testPath} ${name}`
+  if (asPrograms.has(command)) return runHere(words, environment, input)
+  asPrograms.add(command)
+  return runSvc(words, environment, input)
+}
+
+let previous: Promise<unknown> = Promise.resolve()
+
+/** Runs `svc …` in this process, after those that run here already: a process has one environment and one output. */
+export function runHere(words: string[], environment: Environment, input = ''): Promise<Outcome> {
+  const outcome = previous.then(() => runBuilt(words, environment, input))
+  previous = outcome.catch(() => {})
+  return outcome
+}
+
+const cli = new URL('../../dist/cli.js', import.meta.url)
+/** The `import` of Node, which does not transform the built files. */
+const { load } = createRequire(import.meta.url)('./load.cjs') as { load: (url: string) => Promise<unknown> }
+let runs = 0
+
+async function runBuilt(words: string[], environment: Environment, input: string): Promise<Outcome> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+  const printed = Promise.all([text(stdout), text(stderr)])
+  const { env, argv, exitCode } = process
+  const folder = process.cwd()
+  const exitListeners = process.listeners('exit')
+  const streams = Object.getOwnPropertyDescriptors(process)
+  process.env = { PATH: env['PATH'], HOME: env['HOME'], ...environment }
+  process.argv = [process.execPath, cli.pathname, ...words]
+  process.chdir(plainFolder)
+  for (const [name, value] of Object.entries({
+    stdin: Readable.from(input === '' ? [] : [input]),
+    stdout,
+    stderr,
+  }))
+    Object.defineProperty(process, name, { value, configurable: true })
+  try {
+    runs += 1
+    // Only this file runs again. It imports the others, which are loaded already.
+    await load(`${cli.href}?run=${runs}`)
+    const code = Number(process.exitCode)
+    for (const listener of process.listeners('exit')) {
+      if (exitListeners.includes(listener)) continue
+      process.off('exit', listener)
+      listener(code)
+    }
+    stdout.end()
+    stderr.end()
+    const [out, err] = await printed
+    return { code, stdout: out, stderr: err }
+  } finally {
+    for (const name of ['stdin', 'stdout', 'stderr'] as const)
+      Object.defineProperty(process, name, streams[name])
+    Object.assign(process, { env, argv, exitCode })
+    process.chdir(folder)
+  }
+}
