@@ -22,14 +22,19 @@ import { fastSettings, makeDataDir, removeDataDir } from '../../support/postgres
 
 const isRoot = process.geteuid?.() === 0
 let clone: string
+/** A DATA_DIR with a cluster that was started and stopped. */
+let stopped: string
 
 beforeAll(async () => {
   clone = await mkdtemp(join(tmpdir(), 'svc-test-clone-'))
   await makeClone(clone)
+  stopped = await makeDataDir()
+  await (await start(stopped)).stop()
 })
 
 afterAll(async () => {
   await rm(clone, { recursive: true, force: true })
+  await removeDataDir(stopped)
 })
 
 /** Creates an empty DATA_DIR. After the test it is removed, and processes in it are ended. */
@@ -37,6 +42,18 @@ async function aDataDir(): Promise<string> {
   const dataDir = await makeDataDir()
   onTestFinished(() => removeDataDir(dataDir))
   return dataDir
+}
+
+/** Creates a DATA_DIR with a cluster that was started and stopped. To create one with initdb takes ten times as long as this copy. */
+async function aDataDirWithCluster(): Promise<string> {
+  const dataDir = await aDataDir()
+  copyCluster(stopped, dataDir)
+  return dataDir
+}
+
+/** Copies the files of a cluster into an empty DATA_DIR. The owner stays the same. */
+function copyCluster(from: string, to: string): void {
+  execFileSync('cp', ['-a', clusterPaths(from).folder, to])
 }
 
 async function start(
@@ -105,13 +122,13 @@ describe('startEmbeddedPostgres', () => {
   })
 
   it('starts a copied DATA_DIR beside its running original, and leaves that one its socket', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const original = await start(dataDir)
     await query(original.connection, 'create table kept (n int); insert into kept values (7)')
     await query(original.connection, 'checkpoint')
     const copied = await aDataDir()
-    // The owner stays the same. The copy has the postmaster.pid of the running original.
-    execFileSync('cp', ['-a', clusterPaths(dataDir).folder, copied])
+    // The copy has the postmaster.pid of the running original.
+    copyCluster(dataDir, copied)
     const copy = await start(copied)
     expect(await query(copy.connection, 'select n from kept')).toEqual([{ n: 7 }])
     expect(copy.connection.host).not.toBe(original.connection.host)
@@ -141,7 +158,7 @@ describe('startEmbeddedPostgres', () => {
   })
 
   it('leaves nothing running and no socket folder after stop, which may be called twice', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const postgres = await start(dataDir)
     const postmaster = await postmasterOf(dataDir)
     await Promise.all([postgres.stop(), postgres.stop()])
@@ -152,7 +169,7 @@ describe('startEmbeddedPostgres', () => {
   })
 
   it('stops with clients connected and busy', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const postgres = await start(dataDir)
     const asleep = query(postgres.connection, 'select pg_sleep(60)').catch((error: Error) => error.message)
     const running = `select count(*)::int from pg_stat_activity where query = 'select pg_sleep(60)'`
@@ -162,7 +179,7 @@ describe('startEmbeddedPostgres', () => {
   })
 
   it('gives PostgreSQL its own session, so that Ctrl-C does not end it', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const postgres = await start(dataDir)
     const { pid } = (await postmasterOf(dataDir)) ?? { pid: 0 }
     // Signal 0 checks that there is a process group whose leader is PostgreSQL.
@@ -171,7 +188,7 @@ describe('startEmbeddedPostgres', () => {
   })
 
   it('starts an empty cluster after DATA_DIR was deleted under a running PostgreSQL, which can still be stopped', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const first = await start(dataDir)
     const orphan = await postmasterOf(dataDir)
     await query(first.connection, 'create table gone (n int)')
@@ -185,14 +202,14 @@ describe('startEmbeddedPostgres', () => {
   })
 
   it('shows the end of the log when PostgreSQL does not start', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const failure = start(dataDir, { settings: { ...fastSettings, shared_buffers: 'plenty' } })
     await expect(failure).rejects.toThrow(/did not start \(exit 1\).*shared_buffers.*plenty/s)
     await (await start(dataDir)).stop()
   })
 
   it('refuses a cluster of another major version, says how to upgrade, and leaves it alone', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const first = await start(dataDir)
     await query(first.connection, 'create table kept (n int)')
     await first.stop()
@@ -266,7 +283,7 @@ describe('a DATA_DIR in use', () => {
   })
 
   it('lets a server wait while a command uses it, and is not found by other commands', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const command = await start(dataDir, { purpose: 'command' })
     expect(await findEmbeddedPostgres(dataDir)).toBeNull()
     await expect(start(dataDir, { patienceSeconds: 0 })).rejects.toThrow('in use by an svc command')
@@ -278,7 +295,7 @@ describe('a DATA_DIR in use', () => {
   })
 
   it('is adopted when its svc was killed, and stops with the new svc', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const killed = aHolder(dataDir)
     await query(await killed.started, 'create table kept as select 7 as n')
     const orphan = await postmasterOf(dataDir)
@@ -295,7 +312,7 @@ describe('a DATA_DIR in use', () => {
 
 describe('when PostgreSQL dies', () => {
   it('reports it to its holder, and the next start recovers committed data', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     const postgres = await startEmbeddedPostgres({ dataDir })
     await query(postgres.connection, 'create table kept as select 7 as n')
     const postmaster = await postmasterOf(dataDir)
@@ -309,8 +326,7 @@ describe('when PostgreSQL dies', () => {
   })
 
   it('ignores a leftover postmaster.pid whose process id another program has now', async () => {
-    const dataDir = await aDataDir()
-    await (await start(dataDir)).stop()
+    const dataDir = await aDataDirWithCluster()
     const { cluster } = clusterPaths(dataDir)
     const { uid, gid } = await stat(cluster)
     const stranger = spawn('sleep', ['60'], { ...(isRoot ? { uid, gid } : {}) })
@@ -327,8 +343,7 @@ describe('when PostgreSQL dies', () => {
 
 describe('after a crash of the machine', () => {
   it('removes an empty lock file, with which PostgreSQL would not start', async () => {
-    const dataDir = await aDataDir()
-    await (await start(dataDir)).stop()
+    const dataDir = await aDataDirWithCluster()
     await writeFile(join(clusterPaths(dataDir).cluster, 'postmaster.pid'), '')
     const postgres = await start(dataDir)
     expect(await query(postgres.connection, 'select 1 as one')).toEqual([{ one: 1 }])
@@ -338,7 +353,7 @@ describe('after a crash of the machine', () => {
 
 describe('the socket', () => {
   it('is in a folder with a short path, whatever TMPDIR is', async () => {
-    const dataDir = await aDataDir()
+    const dataDir = await aDataDirWithCluster()
     vi.stubEnv('TMPDIR', join(tmpdir(), 'long'.repeat(30)))
     onTestFinished(() => void vi.unstubAllEnvs())
     const postgres = await start(dataDir)
@@ -350,8 +365,7 @@ describe('the socket', () => {
 
 describe('the log', () => {
   it('starts a new log when it is large, and keeps the old one beside it', async () => {
-    const dataDir = await aDataDir()
-    await (await start(dataDir)).stop()
+    const dataDir = await aDataDirWithCluster()
     const { log } = clusterPaths(dataDir)
     await writeFile(log, Buffer.alloc(10 * 1024 * 1024 + 1))
     await (await start(dataDir)).stop()
