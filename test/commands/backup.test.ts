@@ -56,6 +56,7 @@ import { pinPublisher } from '../support/publisher-rows.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { setDeletionDays } from '../support/repository-rows.ts'
 import { countRows, dropRows, textOf } from '../support/rows.ts'
+import { runCommand } from '../support/run-command.ts'
 import { describeSchema, listTables, nextId } from '../support/schema.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
 
@@ -124,7 +125,7 @@ async function anEmptyInstallation() {
 async function aBackup(): Promise<string> {
   await mkdir(t.config.migrationsDir, { recursive: true })
   const file = join(folder, 'b.tar')
-  const { code, stderr } = await runSvc(['backup', file], here())
+  const { code, stderr } = await runCommand(['backup', file], here())
   expect([code, stderr]).toEqual([0, ''])
   expect((await lastWork(t.db, 'backup'))?.getTime()).toBeGreaterThan(Date.now() - 60_000)
   return file
@@ -174,7 +175,7 @@ describe('svc backup and svc restore', () => {
     const file = await aBackup()
     expect((await stat(file)).mode & 0o777).toBe(0o600)
     const { db, dataDir, environment } = await anEmptyInstallation()
-    const restored = await runSvc(['restore', file, '--json'], environment)
+    const restored = await runCommand(['restore', file, '--json'], environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     expect(JSON.parse(restored.stdout)).toMatchObject({ archives: 4, problems: [] })
     expect(await contentOf(db)).toEqual(await contentOf(t.db))
@@ -189,7 +190,7 @@ describe('svc backup and svc restore', () => {
   it('leave an installation that serves the same tokens, packages and pages, and restores a deleted repository', async () => {
     const file = await anEarlierBackup()
     const { db, environment } = await anEmptyInstallation()
-    expect((await runSvc(['restore', file], environment)).code).toBe(0)
+    expect((await runCommand(['restore', file], environment)).code).toBe(0)
     const server = await startServer({ ...environment, HOST: '127.0.0.1', LOG_LEVEL: 'silent' })
     const { authorization, path } = caller
     const root = await fetch(`${server.url}${path}p2/acme/lib.json`, { headers: { authorization } })
@@ -209,7 +210,7 @@ describe('svc backup and svc restore', () => {
     expect(pushed.status).toBe(201)
     expect(await findPins(db, [publisherId])).toEqual(new Map([[publisherId, { repository_id: '17' }]]))
     const { repository } = deleted
-    const restored = await runSvc(['repository', 'restore', repository.path, '--json'], environment)
+    const restored = await runCommand(['repository', 'restore', repository.path, '--json'], environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     const kept = await fetch(`${server.url}${deleted.path}p2/acme/kept.json`, {
       headers: { authorization: deleted.authorization },
@@ -230,7 +231,7 @@ describe('svc backup and svc restore', () => {
     isRunning = false
     await publishing
     const { db, environment } = await anEmptyInstallation()
-    const restored = await runSvc(['restore', file, '--json'], environment)
+    const restored = await runCommand(['restore', file, '--json'], environment)
     expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
     const published = await versionRows(db, 'acme/busy')
     expect(await countEvents(db, { package: 'acme/busy' })).toBe(published.length)
@@ -255,7 +256,7 @@ describe('svc backup and svc restore', () => {
   it('leave the archives where they are with --database-only', async () => {
     await mkdir(t.config.migrationsDir, { recursive: true })
     const file = join(folder, 'database.tar')
-    const backup = await runSvc(['backup', file, '--database-only'], here())
+    const backup = await runCommand(['backup', file, '--database-only'], here())
     expect([backup.code, backup.stdout]).toEqual([
       0,
       expect.stringMatching(
@@ -269,29 +270,29 @@ describe('svc backup and svc restore', () => {
     const lost = await anEmptyInstallation()
     const copy = { ...lost.environment, DATA_DIR: join(lost.dataDir, 'copy') }
     await cp(join(t.config.dataDir, 'archives'), join(copy.DATA_DIR, 'archives'), { recursive: true })
-    const { code, stdout } = await runSvc(['restore', file, '--json'], copy)
+    const { code, stdout } = await runCommand(['restore', file, '--json'], copy)
     expect([code, JSON.parse(stdout)]).toMatchObject([0, { problems: [], claimed: false }])
     expect(await contentOf(lost.db)).toEqual(await contentOf(t.db))
     await lost.db.end()
     // Without its archives, the restore says which ones are missing.
     const empty = await anEmptyInstallation()
-    const without = await runSvc(['restore', file, '--json'], empty.environment)
+    const without = await runCommand(['restore', file, '--json'], empty.environment)
     expect([without.code, JSON.parse(without.stdout).problems[0]]).toMatchObject([1, { problem: 'missing' }])
     await empty.db.end()
   })
 
   it('work for the embedded PostgreSQL', async () => {
     const dataDir = await mkdtemp(join(folder, 'embedded-'))
-    const made = await runSvc(['account', 'create', 'ann', '--json'], { DATA_DIR: dataDir })
+    const made = await runCommand(['account', 'create', 'ann', '--json'], { DATA_DIR: dataDir })
     expect(made.code).toBe(0)
     const file = join(folder, 'b.tar')
-    expect((await runSvc(['backup', file], { DATA_DIR: dataDir })).stderr).toBe('')
+    expect((await runCommand(['backup', file], { DATA_DIR: dataDir })).stderr).toBe('')
     const other = await mkdtemp(join(folder, 'embedded-'))
-    const restored = await runSvc(['restore', file], { DATA_DIR: other })
+    const restored = await runCommand(['restore', file], { DATA_DIR: other })
     expect([restored.code, restored.stderr]).toEqual([0, ''])
-    const again = await runSvc(['account', 'create', 'ann'], { DATA_DIR: other })
+    const again = await runCommand(['account', 'create', 'ann'], { DATA_DIR: other })
     expect(again.code).toBe(1)
-    const twice = await runSvc(['restore', file], { DATA_DIR: other })
+    const twice = await runCommand(['restore', file], { DATA_DIR: other })
     expect([twice.code, twice.stderr]).toEqual([
       1,
       'svc: The database is not empty. Restore into a new one; without DATABASE_URL, into an empty DATA_DIR.\n',
@@ -305,39 +306,39 @@ describe('svc backup and svc restore', () => {
 insert into report (text) values ('kept');`
     await writeFile(join(environment.MIGRATIONS_DIR, '1000_report.sql'), sql)
     await writeFile(join(environment.MIGRATIONS_DIR, '0100_low_number.sql'), 'create table low (id bigint)')
-    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    expect((await runCommand(['migrate'], environment)).code).toBe(0)
     await db.query(`insert into report (text) values ('later')`)
     const file = join(folder, 'b.tar')
-    expect((await runSvc(['backup', file], environment)).stderr).toBe('')
+    expect((await runCommand(['backup', file], environment)).stderr).toBe('')
     const copy = await anEmptyInstallation()
-    const restored = await runSvc(['restore', file], copy.environment)
+    const restored = await runCommand(['restore', file], copy.environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     expect(await contentOf(copy.db)).toEqual(await contentOf(db))
     expect(await readFile(join(copy.environment.MIGRATIONS_DIR, '1000_report.sql'), 'utf8')).toBe(sql)
-    expect((await runSvc(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
+    expect((await runCommand(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
     expect(existsSync(dataDir)).toBe(true)
     await Promise.all([db.end(), copy.db.end()])
   })
 
   it('name the operator’s migrations whose files are missing, and take them from the new installation', async () => {
     const { db, environment } = await anEmptyInstallation()
-    expect((await runSvc(['restore', await anEarlierBackup()], environment)).code).toBe(0)
+    expect((await runCommand(['restore', await anEarlierBackup()], environment)).code).toBe(0)
     await mkdir(environment.MIGRATIONS_DIR, { recursive: true })
     const sql = 'create table report (id bigint)'
     const migration = join(environment.MIGRATIONS_DIR, '1000_report.sql')
     await writeFile(migration, sql)
-    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    expect((await runCommand(['migrate'], environment)).code).toBe(0)
     await rm(migration)
     await db.query('insert into report values (42)')
     const file = join(folder, 'c.tar')
-    const backup = await runSvc(['backup', file, '--json'], environment)
+    const backup = await runCommand(['backup', file, '--json'], environment)
     expect([backup.code, JSON.parse(backup.stdout).missing_migrations]).toEqual([0, ['1000_report.sql']])
     const copy = await anEmptyInstallation()
     await rm(file)
-    expect((await runSvc(['backup', file], environment)).stdout).toContain(
+    expect((await runCommand(['backup', file], environment)).stdout).toContain(
       'The backup does not contain the migrations 1000_report.sql, because their files are missing here.',
     )
-    const refused = await runSvc(['restore', file], copy.environment)
+    const refused = await runCommand(['restore', file], copy.environment)
     expect(refused.stderr).toContain(
       'the backup does not contain the migrations 1000_report.sql. Put them into MIGRATIONS_DIR, and run svc restore again.',
     )
@@ -345,16 +346,16 @@ insert into report (text) values ('kept');`
     const given = join(copy.environment.MIGRATIONS_DIR, '1000_report.sql')
     await mkdir(copy.environment.MIGRATIONS_DIR, { recursive: true })
     await writeFile(given, `${sql} -- changed`)
-    const other = await runSvc(['restore', file], copy.environment)
+    const other = await runCommand(['restore', file], copy.environment)
     expect(other.stderr).toBe(
       `svc: The migration ${given} differs from the one that the backup's database has: put the original file there, or move it away.\n`,
     )
     expect([await contentOf(copy.db), (await archivesOf(copy.dataDir)).size]).toEqual([{}, 0])
     await writeFile(given, sql)
-    const restored = await runSvc(['restore', file], copy.environment)
+    const restored = await runCommand(['restore', file], copy.environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     expect(await contentOf(copy.db)).toEqual(await contentOf(db))
-    expect((await runSvc(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
+    expect((await runCommand(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
     await Promise.all([db.end(), copy.db.end()])
   })
 
@@ -363,10 +364,10 @@ insert into report (text) values ('kept');`
     await mkdir(environment.MIGRATIONS_DIR)
     const migration = join(environment.MIGRATIONS_DIR, '1000_report.sql')
     await writeFile(migration, 'create table report (id bigint)')
-    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    expect((await runCommand(['migrate'], environment)).code).toBe(0)
     await rm(migration)
     const file = join(folder, 'b.tar')
-    expect((await runSvc(['backup', file], environment)).code).toBe(0)
+    expect((await runCommand(['backup', file], environment)).code).toBe(0)
     const earlier = (await readFile(file, 'latin1')).replace(
       /\{\s*"name": ("1000_report\.sql"),\s*"checksum": "[0-9a-f]{64}"\s*\}/,
       (now, name: string) => name.padEnd(now.length),
@@ -379,7 +380,7 @@ insert into report (text) values ('kept');`
       join(copy.environment.MIGRATIONS_DIR, '1000_report.sql'),
       'create table report (id bigint)',
     )
-    const restored = await runSvc(['restore', file], copy.environment)
+    const restored = await runCommand(['restore', file], copy.environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     expect(await contentOf(copy.db)).toEqual(await contentOf(db))
     await Promise.all([db.end(), copy.db.end()])
@@ -389,18 +390,18 @@ insert into report (text) values ('kept');`
     const { db, environment } = await anEmptyInstallation()
     await mkdir(environment.MIGRATIONS_DIR)
     await writeFile(join(environment.MIGRATIONS_DIR, '1000_report.sql'), 'create table report (id bigint)')
-    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    expect((await runCommand(['migrate'], environment)).code).toBe(0)
     const file = join(folder, 'b.tar')
-    expect((await runSvc(['backup', file], environment)).code).toBe(0)
+    expect((await runCommand(['backup', file], environment)).code).toBe(0)
     const copy = await anEmptyInstallation()
     // Nobody, root included, can write there.
     const readOnly = { ...copy.environment, MIGRATIONS_DIR: '/proc/self/fdinfo' }
-    const { code, stderr } = await runSvc(['restore', file], readOnly)
+    const { code, stderr } = await runCommand(['restore', file], readOnly)
     expect(code).toBe(1)
     expect(stderr).toContain(
       'The backup contains migrations (1000_report.sql), but /proc/self/fdinfo is not writable',
     )
-    expect((await runSvc(['restore', file], copy.environment)).code).toBe(0)
+    expect((await runCommand(['restore', file], copy.environment)).code).toBe(0)
     await Promise.all([db.end(), copy.db.end()])
   })
 })
@@ -442,19 +443,19 @@ describe('svc backup', () => {
 
   it('names a missing and a damaged archive, and keeps the file, which can be restored', async () => {
     const { db, environment, dataDir } = await anEmptyInstallation()
-    await runSvc(['restore', await anEarlierBackup()], environment)
+    await runCommand(['restore', await anEarlierBackup()], environment)
     const [first = '', second = ''] = (await archivesOf(dataDir)).keys()
     await rm(join(dataDir, 'archives', first))
     const bytes = await readFile(join(dataDir, 'archives', second))
     await writeFile(join(dataDir, 'archives', second), bytes.fill(0, 0, 10))
     const file = join(folder, 'less.tar')
-    const { code, stdout } = await runSvc(['backup', file], environment)
+    const { code, stdout } = await runCommand(['backup', file], environment)
     expect([code, existsSync(file)]).toEqual([1, true])
     expect(stdout).toContain(`${first.slice(3, -4)} is missing.`)
     expect(stdout).toContain(`${second.slice(3, -4)} is damaged.`)
     await db.end()
     const other = await anEmptyInstallation()
-    const restored = await runSvc(['restore', file], other.environment)
+    const restored = await runCommand(['restore', file], other.environment)
     expect(restored.stderr + restored.stdout).not.toContain('has other bytes')
     expect(Object.keys(await contentOf(other.db)).length).toBeGreaterThan(0)
     await other.db.end()
@@ -463,9 +464,9 @@ describe('svc backup', () => {
   it('does not replace a file, and leaves none behind when it fails', async () => {
     const file = join(folder, 'there.tar')
     await writeFile(file, 'mine')
-    const { code, stderr } = await runSvc(['backup', file], here())
+    const { code, stderr } = await runCommand(['backup', file], here())
     expect([code, stderr]).toEqual([1, `svc: The file ${file} already exists.\n`])
-    const nowhere = await runSvc(['backup', join(folder, 'no', 'such', 'b.tar')], here())
+    const nowhere = await runCommand(['backup', join(folder, 'no', 'such', 'b.tar')], here())
     expect([nowhere.code, nowhere.stderr.split('\n').length]).toEqual([1, 2])
     expect(await partials()).toEqual([])
   })
@@ -482,7 +483,7 @@ describe('svc backup', () => {
     expect([second?.code, second?.stderr]).toEqual([1, `svc: The file ${file} already exists.\n`])
     expect(await partials()).toEqual([])
     const { db, environment } = await anEmptyInstallation()
-    expect((await runSvc(['restore', file], environment)).code).toBe(0)
+    expect((await runCommand(['restore', file], environment)).code).toBe(0)
     await db.end()
   })
 
@@ -514,7 +515,7 @@ describe('svc backup', () => {
       ['archives', 'copy', '--to', join(folder, 'copy')],
     ]
     for (const words of commands) {
-      const { code, stderr } = await runSvc(words, { DATA_DIR: dataDir })
+      const { code, stderr } = await runCommand(words, { DATA_DIR: dataDir })
       expect([words[0], code, stderr]).toEqual([
         words[0],
         1,
@@ -530,7 +531,7 @@ describe('svc backup', () => {
     const created = await startEmbeddedPostgres({ dataDir, settings: fastSettings })
     await created.stop()
     for (const settings of [{ ...environment, BASE_URL: 'https://svc.example.com' }, { DATA_DIR: dataDir }]) {
-      const { code, stderr } = await runSvc(['backup', join(folder, 'b.tar')], settings)
+      const { code, stderr } = await runCommand(['backup', join(folder, 'b.tar')], settings)
       expect([code, stderr]).toEqual([
         1,
         'svc: The database is empty. Set DATA_DIR or DATABASE_URL as for the server.\n',
@@ -551,7 +552,7 @@ describe('svc backup', () => {
 
   it('refuses a database of a newer release', async () => {
     await noteMigration(t.db, '0999_future.sql')
-    const { code, stderr } = await runSvc(['backup', join(folder, 'b.tar')], here())
+    const { code, stderr } = await runCommand(['backup', join(folder, 'b.tar')], here())
     expect([code, stderr]).toEqual([
       1,
       'svc: The database was migrated by a newer release (0999_future.sql): use its svc backup.\n',
@@ -563,12 +564,12 @@ describe('svc backup', () => {
 describe('svc restore', () => {
   it('refuses a database or a volume that is not empty', async () => {
     const file = await anEarlierBackup()
-    expect((await runSvc(['restore', file], here())).stderr).toContain('The database is not empty.')
+    expect((await runCommand(['restore', file], here())).stderr).toContain('The database is not empty.')
     const { db, environment, dataDir } = await anEmptyInstallation()
     const [first = ''] = (await archivesOf(t.config.dataDir)).keys()
     await mkdir(join(dataDir, 'archives', first.slice(0, 2)), { recursive: true })
     await writeFile(join(dataDir, 'archives', first), 'x')
-    expect((await runSvc(['restore', file], environment)).stderr).toBe(
+    expect((await runCommand(['restore', file], environment)).stderr).toBe(
       `svc: ${dataDir} contains archives of another database. Use an empty archive store.\n`,
     )
     expect(await contentOf(db)).toEqual({})
@@ -583,7 +584,7 @@ describe('svc restore', () => {
     for (const length of [0, 100, 700, Math.floor(size / 2), size - 3000, size - 1024 - 512]) {
       await cp(file, cut)
       await truncate(cut, length)
-      const { code, stderr } = await runSvc(['restore', cut], environment)
+      const { code, stderr } = await runCommand(['restore', cut], environment)
       expect([length, code, stderr]).toEqual([
         length,
         1,
@@ -595,11 +596,11 @@ describe('svc restore', () => {
     const at = bytes.indexOf('PK\u0003\u0004')
     bytes[at + 40] = (bytes[at + 40] ?? 0) ^ 1
     await writeFile(cut, bytes)
-    const { stderr } = await runSvc(['restore', cut], environment)
+    const { stderr } = await runCommand(['restore', cut], environment)
     expect(stderr).toMatch(/the archive [0-9a-f]{64} has other bytes/)
     expect(await contentOf(db)).toEqual({})
     // The file is valid, so a restore after the failed ones succeeds.
-    expect((await runSvc(['restore', file], environment)).code).toBe(0)
+    expect((await runCommand(['restore', file], environment)).code).toBe(0)
     await db.end()
   })
 
@@ -625,7 +626,7 @@ describe('svc restore', () => {
     expect((await archivesOf(dataDir)).size).toBeGreaterThan(0)
     const served = await runSvc(['serve'], { ...environment, PORT: '1' })
     expect(served.stderr).toContain('but this database is empty')
-    const again = await runSvc(['restore', file], environment)
+    const again = await runCommand(['restore', file], environment)
     expect([again.code, again.stderr]).toEqual([0, ''])
     expect(await countRows(db, 'job', { name: 'bulk' })).toBe(1000)
     await db.end()
@@ -643,7 +644,7 @@ describe('svc restore', () => {
     const newer = { '0941_store_claim.sql': renamed, '0150_store_claim.sql': changed }
     for (const [name, content] of Object.entries(newer)) {
       await writeFile(join(folder, 'newer.tar'), Buffer.from(content, 'latin1'))
-      const { stderr } = await runSvc(['restore', join(folder, 'newer.tar')], environment)
+      const { stderr } = await runCommand(['restore', join(folder, 'newer.tar')], environment)
       expect(stderr).toBe(
         `svc: The backup was made by a newer release, which has the migration ${name}: restore it with that release.\n`,
       )
@@ -657,7 +658,7 @@ describe('svc restore', () => {
     const name = '0061_second_step_of_links.sql'
     const older = (await readFile(file)).toString('latin1').replace(name, '0941_second_step_of_links.sql')
     await writeFile(join(folder, 'older.tar'), Buffer.from(older, 'latin1'))
-    const { code, stderr } = await runSvc(['restore', join(folder, 'older.tar')], environment)
+    const { code, stderr } = await runCommand(['restore', join(folder, 'older.tar')], environment)
     expect([code, stderr]).toEqual([
       1,
       `svc: The backup was made by an older release: it lacks the migration ${name}. Restore it with svc of the commit ${bridgeCommit}, and then start this release with that database.\n`,
@@ -693,7 +694,7 @@ describe('svc restore', () => {
     const packed = await readFile(new URL('../fixtures/backup-of-2026-11-24.tar.gz', import.meta.url))
     const file = join(folder, 'fixture.tar')
     await writeFile(file, gunzipSync(packed))
-    const { code, stdout, stderr } = await runSvc(['restore', file, '--json'], environment)
+    const { code, stdout, stderr } = await runCommand(['restore', file, '--json'], environment)
     expect([code, stderr, JSON.parse(stdout)]).toMatchObject([
       0,
       '',
@@ -763,22 +764,22 @@ describe('svc restore', () => {
     await caller.push('5.0.0', { name: 'acme/newer', manifest: { description: 'after the backup' } })
     const { db, environment } = await anEmptyInstallation()
     const shared = { ...environment, DATA_DIR: t.config.dataDir }
-    const { code, stderr } = await runSvc(['restore', file], shared)
+    const { code, stderr } = await runCommand(['restore', file], shared)
     expect([code, stderr]).toEqual([
       1,
       `svc: ${t.config.dataDir} contains archives that are not in the backup. Use an empty archive store, because two databases must not share one. If no other database uses it, run svc restore --force.\n`,
     ])
     expect(await contentOf(db)).toEqual({})
-    const forced = await runSvc(['restore', file, '--force'], shared)
+    const forced = await runCommand(['restore', file, '--force'], shared)
     expect([forced.code, forced.stderr]).toEqual([0, ''])
     expect(forced.stdout).toContain('until you run svc archives claim')
-    const collected = await runSvc(['collect-garbage'], shared)
+    const collected = await runCommand(['collect-garbage'], shared)
     expect([collected.code, collected.stderr]).toEqual([
       1,
       expect.stringContaining('restored into an archive store in use'),
     ])
-    expect((await runSvc(['archives', 'claim'], shared)).code).toBe(0)
-    expect((await runSvc(['collect-garbage'], shared)).code).toBe(0)
+    expect((await runCommand(['archives', 'claim'], shared)).code).toBe(0)
+    expect((await runCommand(['collect-garbage'], shared)).code).toBe(0)
     await db.end()
   })
 })
