@@ -67,11 +67,13 @@ const typesPage = page<{ reference: string }>('pages/api-types')
  * `/docs/api/types` the objects in its responses.
  */
 export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
-  const { shelves, documents } = await readDocuments()
+  // It would take a tenth of a start, and most processes show none of them.
+  const library = keepResult(readDocuments)
 
   app.get(
     '/docs',
     anybody(context, async (session, request, reply) => {
+      const { shelves, documents } = await library()
       const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
       const found = search === '' ? null : searchDocuments(documents, search)
       return docsPage(reply, session ?? nobody, { shelves, search, found })
@@ -87,21 +89,13 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     show: typeof referencePage,
     render: (description: Record<string, unknown>) => Promise<string>,
   ): void {
-    let reference: Promise<string> | undefined
+    const reference = keepResult(async () => render(await context.describeApi()))
     app.get(
       url,
       { onSend: tagPage },
-      anybody(context, async (session, _request, reply) => {
-        // A failure is not cached: the next request tries again.
-        reference ??= context
-          .describeApi()
-          .then(render)
-          .catch((error: unknown) => {
-            reference = undefined
-            throw error
-          })
-        return show(reply, session ?? nobody, { reference: await reference })
-      }),
+      anybody(context, async (session, _request, reply) =>
+        show(reply, session ?? nobody, { reference: await reference() }),
+      ),
     )
   }
 
@@ -115,12 +109,25 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
   app.get<{ Params: { '*': string } }>(
     '/docs/*',
     anybody(context, async (session, request, reply) => {
+      const { documents } = await library()
       const document = documents.find(({ name }) => name === request.params['*'])
       if (!document) throw pageNotFound()
       const folder = documents.find(({ name }) => name === posix.dirname(document.name))
       return documentPage(reply, session ?? nobody, { document, folder })
     }),
   )
+}
+
+/** Returns a function that makes something at its first call. A failure is not kept: the next call tries again. */
+function keepResult<T>(make: () => Promise<T>): () => Promise<T> {
+  let result: Promise<T> | undefined
+  return () => {
+    result ??= make().catch((error: unknown) => {
+      result = undefined
+      throw error
+    })
+    return result
+  }
 }
 
 /** Adds an entity tag to a page, and sends 304 to a browser that has this page already. */
@@ -139,23 +146,25 @@ async function tagPage(request: FastifyRequest, reply: FastifyReply, body: unkno
  */
 const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace(/(?:\/README)?\.md$/, ''))
 
-/** Reads docs/. The documents have the order of docs/README.md. The pages of folders follow. */
+/**
+ * Reads docs/. The documents have the order of docs/README.md. The pages of folders follow. They are rendered one by one,
+ * because other requests must not wait for all.
+ */
 async function readDocuments(): Promise<{ shelves: Shelf[]; documents: Document[] }> {
   const folder = resolve(projectRoot, 'docs')
   const render = async (file: string) => renderDocsPage(file, await readFile(resolve(folder, file), 'utf8'))
   const list = readShelves(await readFile(resolve(folder, 'README.md'), 'utf8'))
-  const shelves = await Promise.all(
-    list.map(async ({ title, entries }) => ({
-      title,
-      documents: await Promise.all(
-        entries.map(async ({ file, summary }) => ({ ...(await render(file)), summary })),
-      ),
-    })),
-  )
+  const shelves: Shelf[] = []
+  for (const { title, entries } of list) {
+    const documents: Shelf['documents'] = []
+    for (const { file, summary } of entries) documents.push({ ...(await render(file)), summary })
+    shelves.push({ title, documents })
+  }
   const listed = ['README.md', ...list.flatMap(({ entries }) => entries.map(({ file }) => file))]
   const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.md')).sort()
-  const others = await Promise.all(files.filter((file) => !listed.includes(file)).map(render))
-  return { shelves, documents: [...shelves.flatMap((shelf) => shelf.documents), ...others] }
+  const documents: Document[] = shelves.flatMap((shelf) => shelf.documents)
+  for (const file of files) if (!listed.includes(file)) documents.push(await render(file))
+  return { shelves, documents }
 }
 
 /** Reads the headings of docs/README.md, and the lines `- [Title](file.md): Summary.` below them. */
