@@ -155,9 +155,10 @@ async function writeFile<T>(path: string, write: (output: Writable) => Promise<T
   const remove = () => rmSync(partial, { force: true })
   // For Ctrl-C, which ends the process.
   process.once('exit', remove)
+  let output: Writable | undefined
   try {
-    const file = await open(partial, 'wx', 0o600)
-    const result = await write(file.createWriteStream({ flush: true }))
+    output = (await open(partial, 'wx', 0o600)).createWriteStream({ flush: true })
+    const result = await write(output)
     await nameNewFile(partial, path).catch((error: NodeJS.ErrnoException) => {
       throw error.code === 'EEXIST' ? alreadyExists(path) : error
     })
@@ -165,6 +166,7 @@ async function writeFile<T>(path: string, write: (output: Writable) => Promise<T
     return result
   } finally {
     process.off('exit', remove)
+    output?.destroy()
     await rm(partial, { force: true })
   }
 }
