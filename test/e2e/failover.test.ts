@@ -37,26 +37,26 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
     const user = await aRemoteUser(db)
     expect((await user.push(url, '1.0.0')).status).toBe(201)
     const [toRevoke, chains] = await Promise.all(
-      [300, 4].map((count) => Promise.all(Array.from({ length: count }, () => user.tokens(url)))),
+      [100, 4].map((count) => Promise.all(Array.from({ length: count }, () => user.tokens(url)))),
     )
     const kinds = ['pull', 'push', 'refresh', 'revoke'] as const
     const lastSuccess = new Map<string, number>()
     const refused: { what: string; status: number; retryAfter: string | null }[] = []
     const pushed: string[] = []
-    const revoked: string[] = []
+    const revoked = new Set<string>()
     let isOver = false
 
-    /** Returns the body, or null when the request failed, as it may during the failover. */
+    /**
+     * Returns the body, or null when the request failed, as it may during the failover. Pauses after each request, because
+     * this machine also starts the standby.
+     */
     async function send(what: (typeof kinds)[number], request: Promise<Response>): Promise<string | null> {
       const response = await request
       const body = await response.text()
-      if (response.ok) {
-        lastSuccess.set(what, Date.now())
-        return body
-      }
-      refused.push({ what, status: response.status, retryAfter: response.headers.get('retry-after') })
+      if (response.ok) lastSuccess.set(what, Date.now())
+      else refused.push({ what, status: response.status, retryAfter: response.headers.get('retry-after') })
       await sleep(20)
-      return null
+      return response.ok ? body : null
     }
     async function refresh(chain: number): Promise<void> {
       while (!isOver) {
@@ -72,10 +72,11 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
       }
     }
     async function revoke(): Promise<void> {
-      for (const { access_token } of toRevoke ?? []) {
-        if ((await send('revoke', user.revoke(url, access_token))) !== null) revoked.push(access_token)
-        if (isOver) return
-        await sleep(20)
+      const tokens = toRevoke ?? []
+      for (let i = 0; !isOver; i += 1) {
+        // A revoked token can be revoked again, but only the last one is: the others must stay revoked.
+        const token = tokens[Math.min(i, tokens.length - 1)]?.access_token ?? ''
+        if ((await send('revoke', user.revoke(url, token))) !== null) revoked.add(token)
       }
     }
     async function pull(): Promise<void> {
@@ -105,7 +106,7 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
     for (const token of revoked) expect((await user.check(url, token)).status).toBe(401)
     const document = await (await user.pull(url)).text()
     for (const version of pushed) expect(document).toContain(`"${version}"`)
-    expect([revoked.length > 1, pushed.length > 1]).toEqual([true, true])
+    expect([revoked.size > 1, pushed.length > 1]).toEqual([true, true])
 
     // A promoted standby is no copy: also the jobs that need the claim on the archive store go on, as mails do.
     const jobs = ['collect-garbage', 'delete-expired-rows']
