@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readdir, rm, stat } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 import { countWaiting, whileLocked } from '../support/locks.ts'
@@ -15,8 +15,9 @@ import { endCheck } from '../support/upstream-rows.ts'
 
 describe('an upload whose server is killed (kill -9)', () => {
   const database = useDatabase()
-  const servers = useServers(database)
-  const { start, kill } = servers
+  // Each test kills the server that the one before has started.
+  const servers = useServers(database, afterAll)
+  const { running, kill } = servers
 
   async function aRegistry() {
     const repository = await aRepository(database.db)
@@ -46,7 +47,7 @@ describe('an upload whose server is killed (kill -9)', () => {
     pull,
     push,
   }: Awaited<ReturnType<typeof aRegistry>>): Promise<void> {
-    const server = await start()
+    const server = await running()
     expect((await pull(server, 'p2/acme/lib.json')).status).toBe(404)
     expect((await push(server)).status).toBe(201)
     expect((await pull(server, 'p2/acme/lib.json')).status).toBe(200)
@@ -56,7 +57,7 @@ describe('an upload whose server is killed (kill -9)', () => {
     for (const isWhole of [false, true]) {
       const registry = await aRegistry()
       const { zip } = registry
-      const server = await start()
+      const server = await running()
       const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
       socket.on('error', () => {})
       const { authorization } = registry.headers
@@ -72,7 +73,7 @@ describe('an upload whose server is killed (kill -9)', () => {
         await kill(server)
       })
       await expectNothingPublished(registry)
-      await rm(join(servers.dataDir, 'tmp'), { recursive: true })
+      for (const name of await listFiles('tmp')) await rm(join(servers.dataDir, 'tmp', name))
     }
   })
 
@@ -82,7 +83,7 @@ describe('an upload whose server is killed (kill -9)', () => {
     ['all was done but the commit', 'event'],
   ])('has published nothing while %s', async (_, table) => {
     const registry = await aRegistry()
-    const server = await start()
+    const server = await running()
     await whileLocked(
       database.db,
       table,
@@ -102,10 +103,10 @@ describe('an upload whose server is killed (kill -9)', () => {
 
   it('has lost nothing after it has responded', async () => {
     const { push, pull, zip } = await aRegistry()
-    const server = await start()
+    const server = await running()
     const { url } = (await (await push(server)).json()) as { url: string }
     await kill(server)
-    const next = await start()
+    const next = await running()
     expect(await (await pull(next, 'p2/acme/lib.json')).text()).toContain('"version":"1.0.0"')
     const dist = new URL(url).pathname.split('/-/packages/')[1] as string
     expect(Buffer.from(await (await pull(next, dist)).arrayBuffer()).equals(zip)).toBe(true)

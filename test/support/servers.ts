@@ -11,13 +11,18 @@ export interface Servers {
   /** Returns the environment of the servers, for commands and other programs. */
   environment: (more?: Environment) => Environment
   start: (more?: Environment, cwd?: string) => Promise<Server>
+  /**
+   * Returns the server that was started last and not killed, or starts one. For tests that take turns with it: pass
+   * `afterAll`.
+   */
+  running: () => Promise<Server>
   /** Kills a server (SIGKILL), and waits until it has ended. */
   kill: (server: Server) => Promise<void>
 }
 
 /**
- * Lets a test file start servers. They are killed after each test. For tests that run at the same time, pass `afterAll`:
- * the end of one test must not kill the servers of another.
+ * Lets a test file start servers. They are killed after each test. For tests that run at the same time, or that share a
+ * server, pass `afterAll`: the end of one test must not kill the servers of another.
  */
 export function useServers(
   { connection }: { connection: pg.PoolConfig },
@@ -45,6 +50,7 @@ export function useServers(
     return server
   }
   async function kill(server: Server): Promise<void> {
+    if (servers.includes(server)) servers.splice(servers.indexOf(server), 1)
     server.process.kill('SIGKILL')
     await server.outcome
   }
@@ -54,6 +60,7 @@ export function useServers(
     },
     environment,
     start,
+    running: async () => servers.at(-1) ?? start(),
     kill,
   }
 }

@@ -1,6 +1,6 @@
 import { readdir, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { deleteExpiredUploads } from '../../../src/packages/tables/browser-uploads.ts'
 import { aMember, anAccount, aPersonalToken, aRepository, password } from '../../support/actors.ts'
 import { useDatabase } from '../../support/database.ts'
@@ -14,8 +14,9 @@ import { expireUploads } from '../../support/upload-rows.ts'
 
 describe('an upload in the browser whose server is killed (kill -9)', () => {
   const database = useDatabase()
-  const servers = useServers(database)
-  const { environment, start, kill } = servers
+  // Each test kills the server that the one before has started.
+  const servers = useServers(database, afterAll)
+  const { environment, running, kill } = servers
 
   /** A developer of a repository, signed in, who has uploaded a zip and sees its preview. */
   async function anUpload(server: Server) {
@@ -107,11 +108,11 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
   }
 
   it('has published nothing, and continues after the preview with another process', async () => {
-    const first = await start()
+    const first = await running()
     const upload = await anUpload(first)
     expect((await upload.look(first)).body).toContain('Publish acme/lib 1.0.0')
     await kill(first)
-    const next = await start()
+    const next = await running()
     expect((await upload.pull(next)).status).toBe(404)
     expect((await upload.look(next)).body).toContain('Publish acme/lib 1.0.0')
     expect(await upload.publish(next)).toBe(303)
@@ -120,10 +121,10 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
   })
 
   it('has published nothing until the commit, and keeps the upload', async () => {
-    const first = await start()
+    const first = await running()
     const upload = await anUpload(first)
     await killWhilePublishing(first, 'event', upload)
-    const next = await start()
+    const next = await running()
     expect((await upload.pull(next)).status).toBe(404)
     expect((await upload.look(next)).body).toContain('Publish acme/lib 1.0.0')
     expect(await upload.publish(next)).toBe(303)
@@ -131,10 +132,10 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
   })
 
   it('has published everything after the commit, and publishing again ends the upload', async () => {
-    const first = await start()
+    const first = await running()
     const upload = await anUpload(first)
     await killWhilePublishing(first, 'browser_upload', upload)
-    const next = await start()
+    const next = await running()
     expect((await upload.pull(next)).body).toContain('"version":"1.0.0"')
     expect(await upload.publish(next)).toBe(303)
     expect((await upload.look(next)).status).toBe(404)
@@ -143,7 +144,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
   })
 
   it('leaves files that a collection removes after a day', async () => {
-    const first = await start()
+    const first = await running()
     const upload = await anUpload(first)
     const another = upload.sendPart(first)
     const files = (folder: string) =>

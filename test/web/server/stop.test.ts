@@ -67,26 +67,26 @@ describe('the stop of svc serve', () => {
       expect(socket.bytesRead).toBe(invitation.length)
     })
 
-    it.each([
-      [
-        'a request with a response and a body that never ends',
-        'POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser',
-      ],
-      ['half a header', 'GET / HTTP/1.1\r\nHo'],
-      ['a connection without a request', ''],
-    ])('does not wait for %s', async (_what, sent) => {
+    it('does not wait for a request with a response and a body that never ends, half a header, or a connection without a request', async () => {
       const server = await start()
-      const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
-      socket.on('error', () => {})
-      socket.write(sent)
+      for (const sent of [
+        'POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser',
+        'GET / HTTP/1.1\r\nHo',
+        '',
+      ]) {
+        const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+        socket.on('error', () => {})
+        socket.write(sent)
+      }
       await sleep(200)
       expect((await stopServer(server)).code).toBe(0)
     })
   })
 
   it('finishes a request that runs when it is asked to stop, on every IP of localhost', async () => {
+    const server = await start()
+    const sockets: { socket: Socket; response: () => string }[] = []
     for (const { address } of await lookup('localhost', { all: true })) {
-      const server = await start()
       const socket = connect(Number(new URL(server.url).port), address)
       await once(socket, 'connect')
       let response = ''
@@ -94,14 +94,18 @@ describe('the stop of svc serve', () => {
         response += text.toString()
       })
       await begin(socket)
-      server.process.kill('SIGTERM')
-      await sleep(200)
-      expect(server.process.exitCode).toBeNull()
+      sockets.push({ socket, response: () => response })
+    }
+    server.process.kill('SIGTERM')
+    await sleep(200)
+    expect(server.process.exitCode).toBeNull()
+    for (const { socket, response } of sockets) {
       socket.write('name')
       await once(socket, 'close')
-      expect(response).toMatch(/HTTP\/1\.1 403 /)
-      expect((await server.outcome).code).toBe(0)
+      expect(response()).toMatch(/HTTP\/1\.1 403 /)
     }
+    expect(sockets.length).toBeGreaterThan(0)
+    expect((await server.outcome).code).toBe(0)
   })
 
   it('counts a Ctrl-C that npm forwards as one, and exits at once on a later one', async () => {
