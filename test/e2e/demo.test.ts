@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
-import { paste, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
+import { freePort, paste, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
 import { has } from '../support/requires.ts'
 
 const isComplete = hasBrowser && has('composer', 'php', 'unzip', 'curl', 'bash')
@@ -46,7 +46,12 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
   })
 
   it('prints commands that do the main job when they are pasted as they are', async () => {
-    const walk = server.printed().replace(/^svc listens on .*\n/, '')
+    // Another run of the tests may use the port of the walk at the same time.
+    const port = String(await freePort())
+    const walk = server
+      .printed()
+      .replace(/^svc listens on .*\n/, '')
+      .replaceAll(/(?<=:|%3A|listen\()8123/g, port)
     const [link = ''] = /http:\S*\/oauth2\/auth\S*/.exec(walk) ?? []
     const [, password = ''] = /password {2}(\S+)/.exec(walk) ?? []
     const pasted = paste(walk, home)
@@ -57,7 +62,7 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
     await page.getByLabel('Password').fill(password)
     await page.getByRole('button', { name: 'Sign in' }).click()
     // The listener must run before the click, because the browser does not retry.
-    while (!(await fetch('http://127.0.0.1:8123').catch(() => null))?.ok) await sleep(20)
+    while (!(await fetch(`http://127.0.0.1:${port}`).catch(() => null))?.ok) await sleep(20)
     await page.getByRole('button', { name: 'Authorize' }).click()
     await page.getByText('Back to the shell.').waitFor()
 
