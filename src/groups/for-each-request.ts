@@ -26,6 +26,9 @@ export interface RequestValues {
   commonValues?: readonly unknown[]
 }
 
+/** What a request asks for, with the repository and the token of the request. */
+export type ForRequest<Wanted> = Wanted & { target: RegistryRequest }
+
 /** Runs a query for many requests. Returns a result for each target, in their order. */
 type RunForRequests<Found> = (db: Queryable, values: RequestValues) => Promise<Found[]>
 

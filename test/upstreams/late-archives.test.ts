@@ -34,7 +34,7 @@ it('a request for an archive whose bytes are late gets 503, and the fetch goes o
   const wanted = {
     repositoryId: repository.id,
     packageName: 'late/lib',
-    versionPath: '1.0.0',
+    version: '1.0.0',
     reference,
     type: 'zip',
   }

@@ -84,9 +84,9 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       const digest = { sha256: hashSecret(packageName).toString('hex'), sha1: 'a'.repeat(40), size: 1 }
       expect(await saveFetchedArchives(db, [{ ...digest, id, isDownload: false }])).toEqual([true])
       await noteArchiveUses(db, [id])
-      expect(
-        await findMirroredArchives(db, [{ ...archive, repositoryId: repository.id, versionPath }]),
-      ).toMatchObject([{ isStored: true, isUsedToday: true }])
+      expect(await findMirroredArchives(db, [{ ...archive, repositoryId: repository.id }])).toMatchObject([
+        { isStored: true, isUsedToday: true },
+      ])
     }
 
     await mirror('acme/first')

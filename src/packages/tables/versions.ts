@@ -1,12 +1,12 @@
 import type pg from 'pg'
+import type { ArchiveUrl } from '../../archives/archive-url.ts'
 import { type ArchiveDigest, collectionLock } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { PublisherRun } from '../../domain/publisher.ts'
 import type { WithAccess } from '../../groups/access.ts'
-import { forEachRequest, oneRow } from '../../groups/for-each-request.ts'
-import type { WantedDownload } from '../../upstreams/tables/mirrored-archives.ts'
+import { type ForRequest, forEachRequest, oneRow } from '../../groups/for-each-request.ts'
 import type { EntrySource } from '../documents/entry.ts'
 
 /**
@@ -282,14 +282,17 @@ export interface FoundDownload extends WithAccess {
   /** The reason of the version's quarantine. Null when the version is not in quarantine. */
   quarantineReason: string | null
   /** True when the repository does not have the archive, but an upstream has served the package. */
-  mayMirror: boolean
+  wasMirrored: boolean
 }
 
 /**
  * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included, and staged ones. Returns one result
  * for each wanted archive, in their order.
  */
-export function listDownloads(db: Queryable, wanted: readonly WantedDownload[]): Promise<FoundDownload[]> {
+export function listDownloads(
+  db: Queryable,
+  wanted: readonly ForRequest<ArchiveUrl>[],
+): Promise<FoundDownload[]> {
   return queryDownloads(db, {
     targets: wanted.map(({ target }) => target),
     columns: [
@@ -315,7 +318,7 @@ const queryDownloads = forEachRequest<FoundDownload>({
              as "stagedSize",
            case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
            v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
-                                       and m.name = call.package_name) as "mayMirror"
+                                       and m.name = call.package_name) as "wasMirrored"
      from ${oneRow}
      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
      left join package_version v on v.package_id = p.id and v.version = call.version and v.purged_at is null

@@ -1,31 +1,16 @@
+import type { ArchiveUrl } from '../../archives/archive-url.ts'
 import { type ArchiveDigest, collectionLock } from '../../archives/tables/archives.ts'
 import type { Queryable } from '../../database/database.ts'
 import { byteaArray, forEachCall } from '../../database/shared-statements.ts'
-import type { RegistryRequest, WithAccess } from '../../groups/access.ts'
-import { forEachRequest, oneRow } from '../../groups/for-each-request.ts'
+import type { WithAccess } from '../../groups/access.ts'
+import { type ForRequest, forEachRequest, oneRow } from '../../groups/for-each-request.ts'
 import type { UpstreamRights } from '../client/fetch.ts'
 import type { MalwareFlag } from '../documents/read-document.ts'
 import { allFlags, type OriginVerdict } from './mirrored-packages.ts'
 
-/** The parts of an archive's URL. */
-export interface WantedDownload {
-  target: RegistryRequest
-  packageName: string
-  version: string
-  /** The name of the file: the SHA-256 in lower-case hex, or the reference that an upstream gave the version. */
-  reference: string
-  /** The extension of the file. */
-  type: string
-}
-
-/** The parts of this registry's URL of an upstream's archive. */
-export interface WantedArchive {
+/** The archive that a URL of a repository names. */
+export interface WantedArchive extends ArchiveUrl {
   repositoryId: string
-  packageName: string
-  /** The version in the URL of this registry. */
-  versionPath: string
-  reference: string
-  type: string
 }
 
 /** An archive from a document of an upstream, and the facts that decide whether it is served. */
@@ -124,7 +109,7 @@ export async function findMirroredArchives(
     values: [
       wanted.map(({ repositoryId }) => repositoryId),
       wanted.map(({ packageName }) => packageName),
-      wanted.map(({ versionPath }) => versionPath),
+      wanted.map(({ version }) => version),
       wanted.map(({ reference }) => reference),
       wanted.map(({ type }) => type),
     ],
@@ -170,7 +155,7 @@ export interface FoundMirroredDownload extends WithAccess {
 /** Finds archives of upstreams. Returns one result for each wanted archive, in their order. */
 export function listMirroredDownloads(
   db: Queryable,
-  wanted: readonly WantedDownload[],
+  wanted: readonly ForRequest<ArchiveUrl>[],
 ): Promise<FoundMirroredDownload[]> {
   return queryMirroredDownloads(db, {
     targets: wanted.map(({ target }) => target),
@@ -219,15 +204,11 @@ export async function endFetchTurn(db: Queryable, id: string): Promise<void> {
   await db.query('update mirrored_archive set fetching_until = null where id = $1', [id])
 }
 
-/** Returns whether an archive is stored, and whether a process is fetching it at this moment. */
-export async function findFetchState(
-  db: Queryable,
-  id: string,
-): Promise<{ isStored: boolean; isFetching: boolean } | null> {
-  const { rows } = await db.query<{ isStored: boolean; isFetching: boolean }>({
+/** Returns whether an archive is stored. Null when there is no such archive any more. */
+export async function findFetchState(db: Queryable, id: string): Promise<{ isStored: boolean } | null> {
+  const { rows } = await db.query<{ isStored: boolean }>({
     name: 'find-fetch-state',
-    text: `select is_stored as "isStored", coalesce(fetching_until > now(), false) as "isFetching"
-             from mirrored_archive where id = $1`,
+    text: 'select is_stored as "isStored" from mirrored_archive where id = $1',
     values: [id],
   })
   return rows[0] ?? null

@@ -1,19 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OpenArchive } from '../../archives/archive-store.ts'
+import type { ArchiveUrl } from '../../archives/archive-url.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { maySee } from '../../groups/access.ts'
+import type { ForRequest } from '../../groups/for-each-request.ts'
 import type { SentArchive } from '../../packages/download-counter.ts'
 import type { Downloader } from '../../packages/tables/recorded-downloads.ts'
 import { listDownloads } from '../../packages/tables/versions.ts'
 import { patienceMilliseconds } from '../../upstreams/archive-mirror.ts'
-import {
-  listMirroredDownloads,
-  type MirroredArchive,
-  type WantedDownload,
-} from '../../upstreams/tables/mirrored-archives.ts'
+import { listMirroredDownloads, type MirroredArchive } from '../../upstreams/tables/mirrored-archives.ts'
 import { allowSilence } from '../allow-silence.ts'
 import { hasTag, rangeHeader, readRange } from '../conditional-requests.ts'
 import { noteDownload } from '../note-download.ts'
@@ -36,6 +34,8 @@ const maxCachedBytes = 64 * 1024 * 1024
 const maxCachedArchive = maxCachedBytes / 16
 /** Archives up to this size are sent from memory without being counted, because a stream would hold as much. */
 const maxUncountedArchive = 64 * 1024
+
+type WantedDownload = ForRequest<ArchiveUrl>
 
 /**
  * Archives (COMPOSER E4). The URL contains the hash of the bytes, so its content never changes. Deleted versions are
@@ -77,7 +77,7 @@ export async function distRoute(
       reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization')
       return sendStored(request, reply, { sha256, size: stagedSize, bytes: null }, null)
     }
-    if (found.mayMirror) return sendMirrored(request, reply, { wanted, sent })
+    if (found.wasMirrored) return sendMirrored(request, reply, { wanted, sent })
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
@@ -127,7 +127,7 @@ export async function distRoute(
   ): Promise<FastifyReply> {
     const { sent, found } = about
     const { packageName, version, reference, type } = about.wanted
-    const wanted = { repositoryId: sent.repositoryId, packageName, versionPath: version, reference, type }
+    const wanted = { repositoryId: sent.repositoryId, packageName, version, reference, type }
     const isHead = request.method === 'HEAD'
     if (!found?.isStored) allowSilence(request, patienceMilliseconds)
     const served = await (isHead ? archiveMirror.peek(wanted, found) : archiveMirror.serve(wanted, found))
@@ -135,7 +135,7 @@ export async function distRoute(
     setArchiveCaching(reply, 'private')
     if (served === 'absent') return reply.header('content-type', 'application/zip').send()
     if (served.kind === 'stored') {
-      const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${wanted.type}`
+      const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.version}.${wanted.type}`
       setArchiveHeaders(reply, served.sha256, fileName)
       return sendStored(request, reply, served, sent)
     }

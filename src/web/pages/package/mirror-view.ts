@@ -65,9 +65,9 @@ export function shownOf(
 /** Returns how a download names the archive of a version. */
 export function wantedOf(
   { repository, mirror }: MirrorView,
-  archive: NonNullable<MirrorVersion['archive']>,
+  { versionPath: version, reference, type }: NonNullable<MirrorVersion['archive']>,
 ): WantedArchive {
-  return { repositoryId: repository.id, packageName: mirror.name, ...archive }
+  return { repositoryId: repository.id, packageName: mirror.name, version, reference, type }
 }
 
 /** Judges the archive of a version by the rules of a download. */
