@@ -12,7 +12,7 @@ import { singleFlight } from '../domain/single-flight.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { raiseAlarms } from './archive-alarms.ts'
 import { startBytes } from './archive-start.ts'
-import { Consumer, inTime, late } from './arriving-archive.ts'
+import { ReadingClient, inTime, late } from './arriving-archive.ts'
 import { fileStartsLikeArchive, findDifference, refuseDenied } from './check-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
@@ -106,11 +106,11 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
     if (archive.verdict !== 'upstream') return null
     try {
       const deadline = Date.now() + patience
-      const consumer = await begin(archive, true, deadline)
-      if (consumer && (await consumer.hasBegun(archive, deadline))) {
-        return { kind: 'arriving', body: consumer.body, size: consumer.size }
+      const reader = await begin(archive, true, deadline)
+      if (reader && (await reader.hasBegun(archive, deadline))) {
+        return { kind: 'arriving', body: reader.body, size: reader.size }
       }
-      const received = await consumer?.flight
+      const received = await reader?.flight
       if (received) {
         const { sha256, size, bytes } = received
         return { kind: 'stored', sha256, size, bytes }
@@ -146,7 +146,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
     archive: MirroredArchive,
     isDownload: boolean,
     deadline = Date.now() + patience,
-  ): Promise<Consumer | null> {
+  ): Promise<ReadingClient | null> {
     for (; Date.now() < deadline; await sleep(pollMilliseconds)) {
       const running = fetches.running(archive.id)
       if (running) {
@@ -154,12 +154,12 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
         return null
       }
       if (await takeTurn(archive.id)) {
-        const consumer = new Consumer()
+        const reader = new ReadingClient()
         // A failed fetch gives its turn back before it ends, so another one can still run.
-        const flight = fetches.start(archive.id, () => fetchArchive(archive, consumer, isDownload))
+        const flight = fetches.start(archive.id, () => fetchArchive(archive, reader, isDownload))
         flight.catch(() => {})
-        consumer.flight = flight
-        return consumer
+        reader.flight = flight
+        return reader
       }
       const state = await findFetchState(db, archive.id)
       if (state === null || state.isStored) return null
@@ -168,11 +168,11 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
   }
 
   /**
-   * Fetches an archive. `consumer` may read the bytes as they arrive, but the last chunk only after the verification.
+   * Fetches an archive. `reader` may read the bytes as they arrive, but the last chunk only after the verification.
    */
   async function fetchArchive(
     archive: MirroredArchive,
-    consumer: Consumer,
+    reader: ReadingClient,
     isDownload: boolean,
   ): Promise<ReceivedArchive> {
     const extending = setInterval(
@@ -189,7 +189,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       await room.requireDatabaseRoom()
       await room.requireGroupRoom(archive.repositoryId, 0)
       const { body, size } = await client.for(archive.rights).fetchArchive(archive.url)
-      consumer.size = size
+      reader.size = size
       try {
         if (size !== null) await room.requireGroupRoom(archive.repositoryId, size)
         received = await receiveArchive(archives, body, {
@@ -198,7 +198,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
           async onWritten(path, written) {
             if (!isArchive && written >= startBytes)
               isArchive = await fileStartsLikeArchive(path, archive.type)
-            if (isArchive) await consumer.advance(path, written)
+            if (isArchive) await reader.advance(path, written)
           },
         })
       } catch (error) {
@@ -208,7 +208,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       }
       await verify(archive, received, isDownload)
       note(archive, 'fetched', received.size)
-      consumer.finish()
+      reader.finish()
       return received
     } catch (error) {
       try {
@@ -217,7 +217,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       } finally {
         // A client that repeats its request at once must start a new fetch, not join the failed one.
         fetches.forget(archive.id)
-        consumer.fail(error as Error)
+        reader.fail(error as Error)
       }
       // An alarm is counted as such, and a full disk is not a failure of the upstream.
       if (!(error instanceof Refusal) || error.status === 413) note(archive, 'failed', 0)
@@ -284,10 +284,10 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: Log): Arch
       if (archive.isStored) return 'known'
       if (archive.verdict !== 'upstream') throw readable(new UpstreamError('no upstream may offer it now'))
       try {
-        const consumer = await begin(archive, false)
-        consumer?.detach()
-        await consumer?.flight
-        return consumer ? 'fetched' : 'known'
+        const reader = await begin(archive, false)
+        reader?.detach()
+        await reader?.flight
+        return reader ? 'fetched' : 'known'
       } catch (error) {
         throw readable(error)
       }

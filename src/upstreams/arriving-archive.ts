@@ -11,7 +11,7 @@ const oneReadBytes = 256 * 1024
  * A client that reads an archive while it arrives. It reads the temporary file at its own speed, so a slow client delays
  * neither the fetch nor other clients. It gets the last chunk after the whole archive is verified.
  */
-export class Consumer {
+export class ReadingClient {
   readonly body: Readable
   size: number | null = null
   /** The fetch. Resolves when the archive is stored. */

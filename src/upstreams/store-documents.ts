@@ -16,7 +16,7 @@ import {
   type OriginVerdict,
 } from './tables/mirrored-packages.ts'
 import {
-  describeMirrors,
+  saveDescriptions,
   findMirrorContent,
   listFirstSeen,
   listMirrorRules,
@@ -158,7 +158,7 @@ async function renderAll(
   const [rules, fixed] = await together([
     listMirrorRules(tx, sources),
     noteArchives(tx, listed),
-    describeMirrors(
+    saveDescriptions(
       tx,
       sources.filter(({ isDev }) => !isDev).map(({ packageId, summary }) => ({ packageId, ...summary })),
     ),
@@ -190,7 +190,7 @@ async function renderAll(
       }),
     ),
   )
-  // `describeMirrors` may lock the repository. It comes first, because a rename locks the repository before its documents.
+  // `saveDescriptions` may lock the repository. It comes first, because a rename locks the repository before its documents.
   const saved = await saveDocuments(tx, 'mirror', rendered)
   // The rows of the packages are locked, so each document is stored.
   return saved.map((document, i) => ({

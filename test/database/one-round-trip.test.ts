@@ -98,7 +98,7 @@ describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
       'set-mirrors-gone',
       'list-mirror-rules',
       'note-mirrored-archives',
-      'describe-mirrors',
+      'save-descriptions',
       'insert-events',
       'save-mirror-documents',
       'commit',

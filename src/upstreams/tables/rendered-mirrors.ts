@@ -220,12 +220,12 @@ export async function listFirstSeen(
  * Stores the descriptions of packages and the versions that are flagged as malware. Renders filter.json of repositories
  * whose flagged versions changed. The transaction has locked the rows of the packages, so their places do not change.
  */
-export async function describeMirrors(
+export async function saveDescriptions(
   tx: pg.PoolClient,
   packages: readonly { packageId: string; description: string | null; flags: readonly MalwareFlag[] }[],
 ): Promise<void> {
   const { rows } = await tx.query<{ repositoryId: string }>({
-    name: 'describe-mirrors',
+    name: 'save-descriptions',
     text: `with before as materialized (
              select m.row_location, m.repository_id, m.flags as old_flags, m.description as old_description,
                     coalesce(n.description, m.description) as description, n.flags
