@@ -66,23 +66,6 @@ export const kinds = {
     redirects: 0,
     isConfigured: true,
   },
-  webhook: {
-    act: 'add the webhook',
-    milliseconds: 20_000,
-    maxBytes: 64 * 1024,
-    requests: 128,
-    connections: 2,
-    redirects: 0,
-  },
-  /** The metadata documents of OAuth clients. */
-  metadata: {
-    act: 'add the application',
-    milliseconds: 5_000,
-    maxBytes: 64 * 1024,
-    requests: 32,
-    connections: 2,
-    redirects: 0,
-  },
   /** Git repositories. The program `git` sends the requests, to an address that was approved here. */
   git: {
     act: 'add the source',

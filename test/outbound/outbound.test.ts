@@ -416,12 +416,12 @@ describe('requests of one kind', () => {
     handlers.set('/silent', (_request, response) => void silent.push(response))
     await withOutbound(here, async (outbound) => {
       const url = `http://127.0.0.1:${port}`
-      const hanging = Array.from({ length: kinds.webhook.requests + 1 }, () =>
-        ask(outbound, 'webhook', `${url}/silent`),
+      const hanging = Array.from({ length: kinds.issuer.requests + 1 }, () =>
+        ask(outbound, 'issuer', `${url}/silent`),
       )
-      for (const kind of requestKinds.filter((one) => one !== 'webhook'))
+      for (const kind of requestKinds.filter((one) => one !== 'issuer'))
         await expect(ask(outbound, kind, url)).resolves.toEqual({ a: 1 })
-      expect(silent.length).toBeLessThanOrEqual(kinds.webhook.connections)
+      expect(silent.length).toBeLessThanOrEqual(kinds.issuer.connections)
       handlers.clear()
       for (const response of silent) response.end('{}')
       await Promise.all(hanging)
