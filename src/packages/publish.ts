@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import type { CheckedZip } from '../archives/check-zip.ts'
 import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
+import { insertArchive } from '../archives/tables/archives.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { isBranchVersion, type PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
@@ -30,7 +31,6 @@ import {
 } from './tables/staged-versions.ts'
 import {
   findTakenVersion,
-  insertArchive,
   insertVersion,
   type NewVersion,
   replaceVersion,

@@ -3,7 +3,7 @@ import { deleteAccount, disableAccount } from '../../src/accounts/account-lifecy
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { listDeployTokens, revokeDeployToken } from '../../src/groups/deploy-tokens.ts'
-import { openLastUse } from '../../src/jobs/last-use.ts'
+import { openLastUse } from '../../src/oauth/last-use.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aDeployToken, aGroupMember, anAccount, aRepository } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'

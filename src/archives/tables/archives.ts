@@ -20,6 +20,20 @@ export async function lockCollection(tx: pg.PoolClient): Promise<void> {
 }
 
 /**
+ * Inserts the row of an archive, whose bytes are already stored. Locks an existing row, so that a garbage collection
+ * cannot delete it before this transaction inserts the version.
+ */
+export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
+  await tx.query({
+    name: 'insert-archive',
+    text: `insert into archive (sha256, sha1, size)
+           select decode($1, 'hex'), decode($2, 'hex'), $3 from pg_advisory_xact_lock_shared($4)
+           on conflict (sha256) do update set size = excluded.size where false`,
+    values: [sha256, sha1, size, collectionLock],
+  })
+}
+
+/**
  * Deletes the rows of those of the given archives to which nothing refers, and returns those whose file is needed (view
  * `archive_reference`). A purged version still refers to its archive, because the API shows size and hash. Skips rows that a
  * running publication has locked. Throws a foreign key violation when a publication commits at the same moment. Hashes are in

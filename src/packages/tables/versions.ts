@@ -1,6 +1,5 @@
 import type pg from 'pg'
 import type { ArchiveUrl } from '../../archives/archive-url.ts'
-import { type ArchiveDigest, collectionLock } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import type { Queryable } from '../../database/database.ts'
@@ -8,20 +7,6 @@ import type { PublisherRun } from '../../domain/publisher.ts'
 import type { WithAccess } from '../../groups/access.ts'
 import { type ForRequest, forEachRequest, oneRow } from '../../groups/for-each-request.ts'
 import type { EntrySource } from '../documents/entry.ts'
-
-/**
- * Inserts the row of an archive, whose bytes are already stored. Locks an existing row, so that a garbage collection
- * cannot delete it before this transaction inserts the version.
- */
-export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
-  await tx.query({
-    name: 'insert-archive',
-    text: `insert into archive (sha256, sha1, size)
-           select decode($1, 'hex'), decode($2, 'hex'), $3 from pg_advisory_xact_lock_shared($4)
-           on conflict (sha256) do update set size = excluded.size where false`,
-    values: [sha256, sha1, size, collectionLock],
-  })
-}
 
 /**
  * SQL for the username of the publisher of a version `v`. It is `deleted account` when the account was deleted. Null

@@ -32,7 +32,7 @@ import {
 } from '../../groups/access.ts'
 import { lacksRequiredFactor } from '../../groups/factor-requirement.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
-import type { LastUse } from '../../jobs/last-use.ts'
+import type { LastUse } from '../../oauth/last-use.ts'
 import type { Outbound } from '../../outbound/outbound.ts'
 import type { StageWatch } from '../../packages/stages/watch.ts'
 import type { IssuerKeys } from '../../publishers/issuer-keys.ts'

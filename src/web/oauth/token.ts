@@ -4,7 +4,8 @@ import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { isScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret } from '../../domain/secrets.ts'
-import type { LastUse } from '../../jobs/last-use.ts'
+import type { LastUse } from '../../oauth/last-use.ts'
+import { noteCodeReplay, noteTokenReuse } from '../../oauth/replays.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
 import {
   type CodeExchange,
@@ -19,7 +20,6 @@ import {
 import { applicationOf } from '../principal.ts'
 import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
-import { noteCodeReplay, noteTokenReuse } from './replays.ts'
 import { exchangeGrantType, revokeForHolder, type TokenExchange } from './token-exchange.ts'
 
 /** The token response object of SPEC 2.3. */
@@ -87,7 +87,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
     }
     if (result.outcome === 'replayed') {
       request.log.warn({ clientId: client.clientId }, 'an authorization code was used again')
-      await noteCodeReplay(db, request, hashSecret(code))
+      await noteCodeReplay(db, applicationOf(request), hashSecret(code))
     }
     throw new OAuthError(
       'invalid_grant',
@@ -125,7 +125,7 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantType {
     }
     if (result.outcome === 'reused') {
       request.log.warn({ clientId: client.clientId }, 'a refresh token was used after its grace period')
-      await noteTokenReuse(db, request, hashSecret(refreshToken))
+      await noteTokenReuse(db, applicationOf(request), hashSecret(refreshToken))
     }
     throw new OAuthError(
       'invalid_grant',

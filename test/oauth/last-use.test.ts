@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
 import { listEvents } from '../../src/events/event-list.ts'
-import { openLastUse } from '../../src/jobs/last-use.ts'
+import { openLastUse } from '../../src/oauth/last-use.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aDeployToken, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
