@@ -291,6 +291,7 @@ function personal({ application }: TourData): Stop[] {
           await page.locator('#description').fill('Builds your packages after each push.')
           await page.getByLabel('Official website').fill('https://bot.example.com')
           await page.getByLabel('Redirect URL').fill('https://bot.example.com/callback')
+          await page.locator('summary', { hasText: 'Packages' }).click()
           await page.getByLabel('See, install and publish packages').check()
           await page
             .getByLabel('Logo')
@@ -367,11 +368,13 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-application-new': '/admin/applications/new',
     'admin-application-pasted': [
       '/admin/applications/new',
-      (page) =>
-        submit(page, {
+      async (page) => {
+        await page.locator('summary', { hasText: 'Paste the text' }).click()
+        await submit(page, {
           'Text of a developer':
             'Name: Build Bot\nWebsite: https://bot.example.com\nRedirect URL: ftp://bot.example.com',
-        }),
+        })
+      },
     ],
     'admin-application-edit': `/admin/applications/${application.clientId}/edit`,
     'admin-groups': '/admin/groups',

@@ -1,12 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
-import {
-  describeResourceScope,
-  describeScopes,
-  type ScopeGroup,
-  scopeChoices,
-} from '../../../domain/scope-descriptions.ts'
+import { describeResourceScope, describeScopes, type ScopeGroup } from '../../../domain/scope-descriptions.ts'
 import { formatRequest } from '../../../oauth/application-request.ts'
 import { listMistakes, maxLogoBytes } from '../../../oauth/application-rules.ts'
 import { type Application, listApplicationsOfDeveloper } from '../../../oauth/applications.ts'
@@ -20,15 +15,17 @@ import {
   readApplicationForm,
   resourceScopeWords,
 } from '../application-form.ts'
+import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 
 const listPage = page<{ applications: (Application & { host: string })[] }>('accounts/applications')
-const requestPage = page<{
-  form: ApplicationForm
-  choices: ScopeGroup[]
-  resourceScopes: typeof resourceScopeWords
-  maxLogoBytes: number
-  checked: CheckedRequest | null
-}>('accounts/new-application')
+const requestPage = page<
+  ScopeChoices & {
+    form: ApplicationForm
+    resourceScopes: typeof resourceScopeWords
+    maxLogoBytes: number
+    checked: CheckedRequest | null
+  }
+>('accounts/new-application')
 
 /** The details as the server has checked them. */
 interface CheckedRequest {
@@ -118,7 +115,7 @@ function show(
 ): FastifyReply {
   return requestPage(reply, session, {
     ...content,
-    choices: scopeChoices(),
+    ...allScopeChoices(),
     resourceScopes: resourceScopeWords,
     maxLogoBytes,
   })

@@ -12,7 +12,6 @@ import type { Session } from '../../../accounts/sessions.ts'
 import type { AppContext } from '../../../context.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { pageOf } from '../../../domain/paging.ts'
-import { enforcedScopes } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
 import { Refusal } from '../../../domain/refusal.ts'
 import { readRowId } from '../../../domain/row-id.ts'
@@ -20,13 +19,12 @@ import {
   type DescribedScope,
   describeResourceScope,
   describeScopes,
-  type ScopeGroup,
-  scopeChoices,
 } from '../../../domain/scope-descriptions.ts'
 import { listNamedRepositories } from '../../../groups/accessible-repositories.ts'
 import { EndedMeanwhileError } from '../../../groups/live-principal.ts'
 import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
+import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
@@ -52,19 +50,17 @@ const tokensPage = page<{
   next: string | null
 }>('accounts/tokens')
 
-const newTokenPage = page<{
-  form: TokenForm
-  problem: string | null
-  presets: typeof presets
-  lifetimesInDays: readonly number[]
-  tomorrow: string
-  /** The permissions that this server checks. */
-  choices: ScopeGroup[]
-  /** The permissions that only other services check. */
-  otherChoices: ScopeGroup[]
-  resourceScopes: typeof resourceScopeChoices
-  picker: RepositoryPicker
-}>('accounts/new-token')
+const newTokenPage = page<
+  ScopeChoices & {
+    form: TokenForm
+    problem: string | null
+    presets: typeof presets
+    lifetimesInDays: readonly number[]
+    tomorrow: string
+    resourceScopes: typeof resourceScopeChoices
+    picker: RepositoryPicker
+  }
+>('accounts/new-token')
 
 const madeTokenPage = page<{
   name: string
@@ -187,8 +183,7 @@ async function showForm(
     presets,
     lifetimesInDays,
     tomorrow: tomorrow(),
-    choices: scopeChoices((scope) => enforcedScopes.includes(scope)),
-    otherChoices: scopeChoices((scope) => !enforcedScopes.includes(scope)),
+    ...allScopeChoices(),
     resourceScopes: resourceScopeChoices,
     picker: await readPicker(db, session.account.id, { search, chosen }),
   })

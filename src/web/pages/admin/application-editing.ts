@@ -3,7 +3,6 @@ import { basename, join } from 'node:path'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { keepsMigrations } from '../../../database/operator-migrations.ts'
-import { scopeChoices } from '../../../domain/scope-descriptions.ts'
 import {
   changeApplication,
   deleteApplication,
@@ -24,17 +23,17 @@ import {
   readApplicationForm,
   resourceScopeWords,
 } from '../application-form.ts'
+import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 import { applicationUrl, theApplication } from './applications.ts'
 
 const RequestForm = z.object({ request: text })
 const DeletionForm = z.object({ confirmed: text.transform((name) => name.trim()) })
 
-interface EditorContent {
+interface EditorContent extends ScopeChoices {
   /** Null for a new application. */
   application: Application | null
   form: ApplicationForm
-  choices: ReturnType<typeof scopeChoices>
   resourceScopes: typeof resourceScopeWords
   maxLogoBytes: number
   /** The pasted text of a developer. */
@@ -162,7 +161,7 @@ async function showEditor(
   return editorPage(reply, sessionOf(reply.request), {
     request: '',
     ...content,
-    choices: scopeChoices(),
+    ...allScopeChoices(),
     resourceScopes: resourceScopeWords,
     maxLogoBytes,
     maxRequestCharacters,

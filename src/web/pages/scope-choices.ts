@@ -1,0 +1,18 @@
+import { enforcedScopes } from '../../domain/permissions.ts'
+import { type ScopeGroup, scopeChoices } from '../../domain/scope-descriptions.ts'
+
+/** The scopes of a form, in groups: for views/partials/scope-groups.eta. */
+export interface ScopeChoices {
+  /** The scopes that this server checks. */
+  choices: ScopeGroup[]
+  /** The scopes that only other services check. */
+  otherChoices: ScopeGroup[]
+}
+
+/** Returns all scopes for a form. */
+export function allScopeChoices(): ScopeChoices {
+  return {
+    choices: scopeChoices((scope) => enforcedScopes.includes(scope)),
+    otherChoices: scopeChoices((scope) => !enforcedScopes.includes(scope)),
+  }
+}
