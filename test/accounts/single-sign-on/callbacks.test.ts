@@ -87,7 +87,7 @@ describe('an ID token', () => {
       expect(unproven.headers.location).toBe('/settings/confirm-access?unproven=liar')
       const page = await browser.open('/settings/confirm-access?unproven=liar')
       expect(problemOf(page)).toBe(
-        'Liar did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.',
+        'Liar did not say that you signed in again just now, so nothing was confirmed.',
       )
       expect(page.body).toContain('Ask an administrator for help: your account has no password')
       expect(await isConfirmed()).toBe(false)

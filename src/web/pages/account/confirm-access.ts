@@ -87,7 +87,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       const { return: returnId, form, need, unproven } = readQuery(ConfirmQuery, request)
       const provider = config.providers.find(({ name }) => name === unproven)
       const problem = provider
-        ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed. Confirm in another way.`
+        ? `${provider.label} did not say that you signed in again just now, so nothing was confirmed.`
         : null
       return show(reply, session, { returnId, form, need, problem })
     }),
