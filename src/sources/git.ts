@@ -73,8 +73,12 @@ const bounds = {
   listMilliseconds: 60_000,
   listBytes: 8 * 1024 ** 2,
   fetchMilliseconds: 10 * 60_000,
+  /** A server that sends nothing for so long is left. It may need time to prepare what it sends. */
+  silentMilliseconds: 2 * 60_000,
   /** On the disk, while something is fetched. */
   folderBytes: 2 * 1024 ** 3,
+  /** With more bytes, what was fetched before is forgotten first. */
+  keptBytes: 1024 ** 3,
   readMilliseconds: 60_000,
   readBytes: 32 * 1024 ** 2,
   archiveMilliseconds: 5 * 60_000,
@@ -149,10 +153,8 @@ async function openGit(
 ): Promise<Git> {
   const repository = join(folder, 'repository')
   const hostKeysPath = join(folder, 'known_hosts')
-  // What `git init --bare` would write, without a process, and without templates.
-  for (const name of ['home', 'repository/objects/pack', 'repository/refs'])
-    await mkdir(join(folder, name), { recursive: true })
-  await writeFile(join(repository, 'HEAD'), 'ref: refs/heads/main\n')
+  await mkdir(join(folder, 'home'))
+  await makeEmpty(repository)
   const allowsHttp = config.outbound.allowHttp && remote.reachesPrivateHosts
   const environment = {
     PATH: process.env['PATH'],
@@ -180,6 +182,7 @@ async function openGit(
     signal.throwIfAborted()
     const timeout = AbortSignal.timeout(milliseconds)
     let isTooLarge = false
+    let isSilent = false
     // A process group of its own: Git starts others, such as ssh.
     const child = spawn('git', [...own, ...args], {
       cwd: folder,
@@ -201,10 +204,13 @@ async function openGit(
     const over = AbortSignal.any([signal, timeout])
     over.addEventListener('abort', kill)
     const measuring = fetches ? setInterval(() => void measure(), measureMilliseconds) : null
+    let [lastBytes, lastChange] = [0, Date.now()]
     async function measure(): Promise<void> {
-      if (!(await isOverBytes(folder, config))) return
-      isTooLarge = true
-      kill()
+      const bytes = await measureFolder(folder)
+      if (bytes !== lastBytes) [lastBytes, lastChange] = [bytes, Date.now()]
+      isTooLarge ||= bytes > bounds.folderBytes || (await isDiskFull(folder, config))
+      isSilent ||= Date.now() - lastChange > bounds.silentMilliseconds
+      if (isTooLarge || isSilent) kill()
     }
     try {
       const [used, message] = await Promise.allSettled([
@@ -218,7 +224,7 @@ async function openGit(
       ])
       const code = await exited
       signal.throwIfAborted()
-      if (timeout.aborted) throw new GitError(fetches ? 'objects' : 'remote', 'Git took too long')
+      if (timeout.aborted || isSilent) throw new GitError('remote', 'the server takes too long')
       if (isTooLarge) throw new GitError('objects', 'it is too large')
       if (used.status === 'rejected') throw used.reason
       if (code === null || !allows.includes(code))
@@ -244,9 +250,15 @@ async function openGit(
     async fetch(objectIds) {
       const specs = objectIds.map((id) => `${id}:refs/fetched/${id}`)
       const flags = ['--depth=1', '--no-tags', '--no-write-fetch-head', '--quiet']
-      await run(['fetch', ...flags, '--', remote.url, ...specs], bounds.fetchMilliseconds, drain, {
-        fetches: true,
-      })
+      if ((await measureFolder(repository)) > bounds.keptBytes) await makeEmpty(repository)
+      try {
+        const words = ['fetch', ...flags, '--', remote.url, ...specs]
+        await run(words, bounds.fetchMilliseconds, drain, { fetches: true })
+      } catch (error) {
+        // Git cannot remove what it had written when it was killed.
+        await makeEmpty(repository)
+        throw error
+      }
     },
     async resolve(objectId, folder) {
       const commit = (await read(['rev-parse', '--verify', '--quiet', `${objectId}^{commit}`], [0, 1])).trim()
@@ -367,14 +379,23 @@ function lowerPriority(pid: number): void {
   }
 }
 
-async function isOverBytes(folder: string, { storage }: Pick<Config, 'storage'>): Promise<boolean> {
+async function isDiskFull(folder: string, { storage }: Pick<Config, 'storage'>): Promise<boolean> {
   const disk = await measureDisk(folder).catch(() => null)
-  if (disk !== null && disk.freeBytes < storage.reserveBytes) return true
+  return disk !== null && disk.freeBytes < storage.reserveBytes
+}
+
+/** Returns the size of the files in a folder. */
+async function measureFolder(folder: string): Promise<number> {
   const names = await readdir(folder, { recursive: true }).catch(() => [])
-  const sizes = await Promise.all(
-    names.map(async (name) => (await stat(join(folder, name)).catch(() => null))?.size ?? 0),
-  )
-  return sizes.reduce((sum, size) => sum + size, 0) > bounds.folderBytes
+  const found = await Promise.all(names.map((name) => stat(join(folder, name)).catch(() => null)))
+  return found.reduce((sum, file) => sum + (file?.size ?? 0), 0)
+}
+
+/** Makes an empty bare repository: what `git init` would write, without a process, and without templates. */
+async function makeEmpty(repository: string): Promise<void> {
+  await rm(repository, { recursive: true, force: true })
+  for (const name of ['objects/pack', 'refs']) await mkdir(join(repository, name), { recursive: true })
+  await writeFile(join(repository, 'HEAD'), 'ref: refs/heads/main\n')
 }
 
 async function readAll(output: Readable, maxBytes: number): Promise<string> {

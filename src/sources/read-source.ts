@@ -57,7 +57,7 @@ import {
 const dueSeconds = 60
 const dueAtOnce = 500
 /** How many sources one process reads at once. */
-const concurrency = 2
+const concurrency = 4
 /** How long the reading of one source takes at most. The next one goes on where it stopped. */
 const readMilliseconds = 60 * 60_000
 /** More tags and branches must be narrowed by patterns. */

@@ -274,7 +274,10 @@ export async function noteLook(db: Queryable, id: string): Promise<void> {
   ])
 }
 
-/** Stores why a source cannot be read. The first of several failures in a row writes an event. */
+/**
+ * Stores why a source cannot be read. The first of several failures in a row writes an event. The next reading waits as long
+ * as the failures have lasted, at most six hours: servers that hang must not take the turns of others.
+ */
 export async function noteFailure(
   db: pg.Pool,
   by: Principal,
@@ -283,7 +286,8 @@ export async function noteFailure(
 ): Promise<void> {
   await transaction(db, async (tx) => {
     const { rows } = await tx.query<{ isFirst: boolean }>(
-      `update source set failure = $2, failing_since = coalesce(failing_since, now())
+      `update source set failure = $2, failing_since = coalesce(failing_since, now()),
+              next_look_at = greatest(next_look_at, now() + least(now() - failing_since, interval '6 hours'))
         where id = $1 and removed_at is null returning failing_since = now() as "isFirst"`,
       [source.id, failure],
     )

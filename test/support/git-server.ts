@@ -151,6 +151,6 @@ export function packageFiles(name: string, manifest: Record<string, unknown> = {
 
 /** Lists the processes of this machine whose command line contains a text. */
 export async function listProcesses(text: string): Promise<string[]> {
-  const { stdout } = await promisify(execFile)('ps', ['axeww', '-o', 'pid=,args='])
-  return stdout.split('\n').filter((line) => line.includes(text) && !line.includes('ps axeww'))
+  const { stdout } = await promisify(execFile)('ps', ['ax', '-ww', '-o', 'pid=,args='])
+  return stdout.split('\n').filter((line) => line.includes(text) && !line.includes('ps ax'))
 }

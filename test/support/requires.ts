@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-const folders = (process.env['PATH'] ?? '').split(delimiter)
+const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin']
 
 /**
  * Returns true when all programs are installed. Otherwise the tests that need them are skipped by name. With CI=true

@@ -1,8 +1,9 @@
 import { operator, type Principal } from '../../src/domain/principal.ts'
 import type { Repository } from '../../src/groups/repositories.ts'
+import { enqueue, type Job } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
 import { openOutbound } from '../../src/outbound/outbound.ts'
-import { readSourceJob } from '../../src/sources/read-source.ts'
+import { readDueSourcesJob, readSourceJob } from '../../src/sources/read-source.ts'
 import { listAllRefs } from '../../src/sources/source-refs.ts'
 import { addSource, findSource, type NewSource, queueSource } from '../../src/sources/sources.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -54,5 +55,6 @@ export async function aSource(
 
 /** Runs the jobs that read sources, until none is left. */
 export async function readSources(t: TestApp): Promise<void> {
-  await runDueJobs({ config: t.config, db: t.db }, [readSourceJob as never], log)
+  await enqueue(t.db, readDueSourcesJob, null)
+  await runDueJobs({ config: t.config, db: t.db }, [readDueSourcesJob, readSourceJob as Job], log)
 }
