@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { chromium, type Page } from 'playwright-core'
-import { type Stop, tourOf, walk } from '../test/support/tour.ts'
+import { type Stop, tour, walk } from '../test/support/tour.ts'
 import { makeTourData, tourEnvironment } from '../test/support/tour-data.ts'
 import { startServer } from './server.ts'
 
@@ -35,7 +35,8 @@ async function takeAll(): Promise<void> {
     args: ['--no-sandbox', '--disable-gpu'],
   })
   try {
-    const stops = tourOf(await makeTourData(server))
+    const data = await makeTourData(server)
+    const stops = Object.values(tour).flatMap((part) => part(data))
     const shown = wanted.length === 0 ? stops : stops.filter(({ name }) => wanted.includes(name))
     // A page is opened at the narrow width, and then shown wider: some states can be reached only once.
     const at = { browser, baseURL, width: widths[0] as number }

@@ -1,11 +1,11 @@
 import type { Page } from 'playwright-core'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { checkAccess, checkNarrow } from '../support/axe.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
-import { type Stop, tourOf, walk } from '../support/tour.ts'
-import { makeTourData, tourEnvironment } from '../support/tour-data.ts'
+import { type Stop, tour, walk } from '../support/tour.ts'
+import { makeTourData, type TourData, tourEnvironment } from '../support/tour-data.ts'
 
 /** Home, the pages of a sign-in, the pages that lead to an application, and errors: pages without breadcrumbs. */
 const withoutBreadcrumbs =
@@ -106,27 +106,35 @@ const baseURL = `http://localhost:${port}`
 describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromium is needed)', () => {
   const t = useListeningApp(port, { ...tourEnvironment, BASE_URL: baseURL })
   const browser = useBrowser()
+  const knownLinks = new Set<string>()
+  let data: TourData
+  beforeAll(async () => {
+    data = await makeTourData({ db: t.db, baseUrl: `http://127.0.0.1:${port}` })
+  })
 
-  it('passes axe in both color schemes, fits a phone, is small and has one stylesheet', async () => {
-    const knownLinks = new Set<string>()
-    const stops = tourOf(await makeTourData({ db: t.db, baseUrl: `http://127.0.0.1:${port}` }))
-    await walk({ browser, baseURL, width: 1280 }, stops, async (page, stop, { status, html }) => {
-      const { name } = stop
-      if (name.endsWith('-refused')) await checkProblem(page, name)
-      expect(status === 404, `${name} has the status ${status}`).toBe(name.startsWith('not-found'))
-      expect(status, name).toBeLessThan(500)
-      expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(100_000)
-      expect(html.match(/<link rel="stylesheet"|<style/g), `stylesheets of ${name}`).toHaveLength(1)
-      await page.emulateMedia({ colorScheme: 'light' })
-      await checkAccess(page, `${name} in light`)
-      // Only the colors differ in the other scheme.
-      await page.emulateMedia({ colorScheme: 'dark' })
-      await checkAccess(page, `${name} in dark`, ['color-contrast'])
-      await checkCommands(page, name)
-      await checkNarrow(page, name, (where) => checkCommands(page, where))
-      // After an act, the page differs from the one that was served.
-      await checkTimes(page, stop.act ? '' : html, name)
-      await checkPlace(page, stop, knownLinks)
-    })
-  }, 600_000)
+  it.each(Object.keys(tour))(
+    'passes axe in both color schemes, fits a phone, is small and has one stylesheet: those %s',
+    async (part) => {
+      const stops = tour[part]?.(data) ?? []
+      await walk({ browser, baseURL, width: 1280 }, stops, async (page, stop, { status, html }) => {
+        const { name } = stop
+        if (name.endsWith('-refused')) await checkProblem(page, name)
+        expect(status === 404, `${name} has the status ${status}`).toBe(name.startsWith('not-found'))
+        expect(status, name).toBeLessThan(500)
+        expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(100_000)
+        expect(html.match(/<link rel="stylesheet"|<style/g), `stylesheets of ${name}`).toHaveLength(1)
+        await page.emulateMedia({ colorScheme: 'light' })
+        await checkAccess(page, `${name} in light`)
+        // Only the colors differ in the other scheme.
+        await page.emulateMedia({ colorScheme: 'dark' })
+        await checkAccess(page, `${name} in dark`, ['color-contrast'])
+        await checkCommands(page, name)
+        await checkNarrow(page, name, (where) => checkCommands(page, where))
+        // After an act, the page differs from the one that was served.
+        await checkTimes(page, stop.act ? '' : html, name)
+        await checkPlace(page, stop, knownLinks)
+      })
+    },
+    600_000,
+  )
 })

@@ -17,8 +17,12 @@ export interface Stop {
 }
 
 /** Every page in its main states: the pages that are checked with axe, and that `npm run screenshots` shows. */
-export function tourOf(data: TourData): Stop[] {
-  return [...signedOut(data), ...registries(data), ...packages(), ...personal(data), ...administration(data)]
+export const tour: Record<string, (data: TourData) => Stop[]> = {
+  'of visitors': signedOut,
+  'of registries': registries,
+  'of packages': packages,
+  'of a person': personal,
+  'of administrators': administration,
 }
 
 function signedOut({ application, invitation }: TourData): Stop[] {
