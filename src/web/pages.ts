@@ -60,6 +60,9 @@ export function page<Content extends object>(template: string): PageTemplate<Con
   }
 }
 
+/** It keeps the templates that it has compiled: a process compiles each one once. */
+const eta = new Eta({ autoTrim: false })
+
 /** Adds what all pages need: the compiled templates and the files that they link to. */
 export async function registerViews(
   app: FastifyInstance,
@@ -71,7 +74,7 @@ export async function registerViews(
   app.decorate('findVisitor', findVisitor)
   app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
   await app.register(view, {
-    engine: { eta: new Eta({ autoTrim: false }) },
+    engine: { eta },
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',
