@@ -17,6 +17,7 @@ import {
   password,
   post,
   signIn,
+  signInByForm,
 } from '../support/actors.ts'
 import { anAdministrator, postFile } from '../support/admin-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -39,7 +40,7 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
     { method: 'password' },
     async () => {
       const account = await anAccount(t.db)
-      await signIn(t.app, account)
+      await signInByForm(t.app, account)
       return account
     },
   ],

@@ -8,6 +8,7 @@ import { afterAll, beforeAll } from 'vitest'
 import { type Config, readConfig } from '../../src/config.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
+import { contexts } from './actors.ts'
 import { useDatabase } from './database.ts'
 
 /** A running svc for one test file, with its own database and log. */
@@ -32,7 +33,9 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
   stream.on('data', (chunk: Buffer) => lines.push(chunk.toString()))
   let app: FastifyInstance
   beforeAll(async () => {
-    app = await buildApp({ config, db: database.db }, openLog(config.logLevel, stream))
+    const context = { config, db: database.db }
+    app = await buildApp(context, openLog(config.logLevel, stream))
+    contexts.set(app, context)
     await app.ready()
   })
   afterAll(async () => {
@@ -64,7 +67,9 @@ export function useAnotherProcess(
   let db: pg.Pool
   beforeAll(async () => {
     db = new pg.Pool({ ...t.connection, pipeline: true, ...options })
-    app = await buildApp({ config: t.config, db }, openLog('silent', new PassThrough()))
+    const context = { config: t.config, db }
+    app = await buildApp(context, openLog('silent', new PassThrough()))
+    contexts.set(app, context)
     await app.ready()
   })
   afterAll(async () => {
