@@ -1,3 +1,4 @@
+import { accountName } from '../database/account-name.ts'
 import type { Principal } from '../domain/principal.ts'
 
 /** A stored event of an account, an application, a group or a repository. */
@@ -38,12 +39,8 @@ export const isIdentityEvent = 'e.repository_id is null and e.group_id is null'
 /** SQL that tells whether an event `e` is one of a repository or group. Ids are unique among these. */
 export const isRegistryEvent = '(e.repository_id is not null or e.group_id is not null)'
 
-/** A deleted account has no row, and no event contains its name. */
-const nameOf = (id: string, username: string) =>
-  `case when ${id} is null then null else coalesce(${username}, 'deleted account') end`
-
 /** SQL for the name of the account `a` that caused an event `e`. */
-export const actorName = nameOf('e.actor_id', 'a.username')
+export const actorName = accountName('e.actor_id', 'a.username')
 
 /** What a reader sees of an event, as SQL. */
 interface Sight {
@@ -63,7 +60,7 @@ export function eventColumns({
   requestId = 'e.request_id',
   details = 'named_details(e.details)',
 }: Sight = {}): string {
-  return `e.id, e.happened_at as "happenedAt", e.action, ${nameOf('e.account_id', 'u.username')} as username,
+  return `e.id, e.happened_at as "happenedAt", e.action, ${accountName('e.account_id', 'u.username')} as username,
           c.name as application, c.client_id as "clientId", ${actorName} as actor, e.via,
           ${ip} as ip, ${userAgent} as "userAgent", ${requestId} as "requestId", ${details} as details,
           e.package as "packageName", e.version, e.token_kind as "tokenKind", e.token_id as "tokenId",

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
+import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { type Expiry, expiryValues } from '../domain/expiry.ts'
 import type { ListPart } from '../domain/paging.ts'
@@ -186,7 +187,7 @@ const columns = `d.id, g.name as "group", d.name, case d.role when 'guest' then 
                     from deploy_token_repository p join repository r on r.id = p.repository_id
                    where p.deploy_token_id = d.id and r.group_id is not null
                    order by 1 limit 100) as repositories,
-            case when a.id is null and d.made_by is not null then 'deleted account' else a.username end as "madeBy",
+            ${accountName('d.made_by', 'a.username')} as "madeBy",
             d.created_at as "createdAt", d.last_used_at as "lastUsedAt",
             nullif(d.expires_at, 'infinity') as "expiresAt", d.expires_at <= now() as "isExpired"`
 

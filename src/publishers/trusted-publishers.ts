@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { isPackageName } from '../composer/package-name.ts'
 import type { AppContext } from '../context.ts'
+import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { isPlainText } from '../domain/plain-text.ts'
@@ -129,8 +130,7 @@ const namedColumns = `p.id, p.provider, p.issuer, p.project, p.workflow, p.envir
 const columns = `${namedColumns}, p.created_at as "createdAt", p.last_exchange as "lastExchange",
   ${reservedNames} as "reservedNames",
   case when cardinality(${reservedNames}) > 0 then p.created_at + interval '${reservedDays} days' end as "reservedUntil",
-  case when p.made_by is not null
-       then coalesce((select username from account where id = p.made_by), 'deleted account') end as "madeBy"`
+  ${accountName('p.made_by')} as "madeBy"`
 
 /** Lists the trusted publishers of a repository, the oldest first. `after` is the id of one of them. */
 export async function listPublishers(

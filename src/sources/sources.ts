@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
+import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
 import type { ListPart } from '../domain/paging.ts'
@@ -193,8 +194,7 @@ export async function queueSource(
 
 const columns = `s.id, s.repository_id as "repositoryId", s.url, s.path, s.tags, s.branches, s.every_minutes as "everyMinutes",
   s.hides_source as "hidesSource", s.reaches_private_hosts as "reachesPrivateHosts", s.host_keys as "hostKeys",
-  case when s.made_by is not null
-       then coalesce((select username from account where id = s.made_by), 'deleted account') end as "madeBy",
+  ${accountName('s.made_by')} as "madeBy",
   s.created_at as "createdAt", s.looked_at as "lookedAt", s.next_look_at as "nextLookAt", s.failure,
   s.failing_since as "failingSince",
   (select coalesce(json_object_agg(c.state, c.count), '{}')

@@ -1,3 +1,4 @@
+import { accountName } from '../../database/account-name.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { RegistryAction } from '../../events/actions.ts'
 import { isRegistryEvent } from '../../events/event.ts'
@@ -111,7 +112,7 @@ export async function listRecentPackageEvents(
      )
      select e.id, e.happened_at as "happenedAt", g.name || '/' || r.name as "repositoryPath",
             e.package as "packageName", e.version, e.action, e.details,
-            case when u.id is null and e.actor_id is not null then 'deleted account' else u.username end as username
+            ${accountName('e.actor_id', 'u.username')} as username
        from found
        join event e on e.id = found.id and ${isRegistryEvent}
        join repository r on r.id = e.repository_id

@@ -1,4 +1,5 @@
 import type { Config } from '../../config.ts'
+import { accountName } from '../../database/account-name.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { readRowId } from '../../domain/row-id.ts'
@@ -109,7 +110,7 @@ export async function listRecordedDownloads(
   const { rows } = await db.query<ListedDownload>(
     `select d.id, d.day::text as day, g.name || '/' || r.name as repository, d.package as "packageName", d.version, d.kind,
             ${asCount('d.count')} as count,
-            case when d.account_id is not null then coalesce(a.username, 'deleted account') end as username,
+            ${accountName('d.account_id', 'a.username')} as username,
             case when d.kind in ('personal', 'deploy', 'publisher') then d.holder_id end as "tokenId",
             case d.kind when 'personal' then (select name from personal_token where id = d.holder_id)
                         when 'deploy' then (select name from deploy_token where id = d.holder_id)

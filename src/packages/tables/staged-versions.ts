@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { ArchiveDigest } from '../../archives/tables/archives.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
+import { accountName } from '../../database/account-name.ts'
 import { advisoryLocks, type Queryable, sweepOf } from '../../database/database.ts'
 import { toLikePattern } from '../../database/name-range.ts'
 import type { ListPart } from '../../domain/paging.ts'
@@ -54,20 +55,17 @@ export interface Stage extends ListedStage {
   metadata: JsonObject
 }
 
-const nameOf = (id: string) => `case when ${id} is not null
-  then coalesce((select username from account where id = ${id}), 'deleted account') end`
-
 /** SQL: the state of the stage `s`. One whose time is over is expired, although the job has not written it yet. */
 const state = `case when s.state = 'staged' and s.expires_at <= now() then 'expired' else s.state end`
 
 const columns = `s.id, s.repository_id as "repositoryId", s.package_name as "packageName", s.version,
   s.composer as "composerVersion", s.normalized, s.is_dev as "isDev", ${state} as state,
   encode(s.sha256, 'hex') as sha256, encode(c.sha1, 'hex') as sha1, c.size::float8 as size, s.stager as by,
-  ${nameOf('s.stager_id')} as stager,
+  ${accountName('s.stager_id')} as stager,
   (select name from deploy_token where s.stager -> 'token' ->> 'kind' = 'deploy'
       and id = (s.stager -> 'token' ->> 'tokenId')::bigint) as "deployToken",
   s.staged_at as "stagedAt", s.expires_at as "expiresAt", s.approver_id as "approverId",
-  ${nameOf('s.approver_id')} as approver, ${nameOf('s.decider_id')} as decider, s.decided_at as "decidedAt"`
+  ${accountName('s.approver_id')} as approver, ${accountName('s.decider_id')} as decider, s.decided_at as "decidedAt"`
 
 /** The metadata has up to half a MiB. Lists do not read it. */
 const allColumns = `${columns}, s.metadata`

@@ -2,18 +2,12 @@ import type pg from 'pg'
 import type { ArchiveUrl } from '../../archives/archive-url.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
+import { accountName } from '../../database/account-name.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { PublisherRun } from '../../domain/publisher.ts'
 import type { WithAccess } from '../../groups/access.ts'
 import { type ForRequest, forEachRequest, oneRow } from '../../groups/for-each-request.ts'
 import type { EntrySource } from '../documents/entry.ts'
-
-/**
- * SQL for the username of the publisher of a version `v`. It is `deleted account` when the account was deleted. Null
- * when no account published the version.
- */
-const uploaderName = `case when v.uploader_id is not null
-  then coalesce((select username from account where id = v.uploader_id), 'deleted account') end`
 
 /** SQL for the name of the deploy token that published a version `v`. Null when no deploy token published it. */
 const deployTokenName = '(select name from deploy_token where id = v.deploy_token_id)'
@@ -29,7 +23,7 @@ export interface VersionPublisher {
 }
 
 /** SQL for the columns of `VersionPublisher` of a version `v`. */
-export const publisherColumns = `${uploaderName} as uploader, ${deployTokenName} as "deployToken", v.publisher_run as run`
+export const publisherColumns = `${accountName('v.uploader_id')} as uploader, ${deployTokenName} as "deployToken", v.publisher_run as run`
 
 /** A version to insert. */
 export interface NewVersion {
