@@ -84,6 +84,7 @@ const Environment = z.object({
   ACCOUNT_MAX_TOKENS: wholeNumberSetting(0, 1_000_000).default(1000),
   GROUP_MAX_REPOSITORIES: wholeNumberSetting(0, 1_000_000).default(1000),
   GROUP_MAX_DEPLOY_TOKENS: wholeNumberSetting(0, 1_000_000).default(1000),
+  REPOSITORY_MAX_STAGES: wholeNumberSetting(0, 1_000_000).default(1000),
   GROUP_MAX_UPSTREAMS: wholeNumberSetting(0, 1_000_000).default(100),
   DISK_RESERVE_BYTES: wholeNumberSetting(0, 100 * 1024 ** 4).default(256 * 1024 ** 2),
   DATABASE_MAX_BYTES: wholeNumberSetting(1, 100 * 1024 ** 4).optional(),
@@ -199,7 +200,7 @@ export interface MetricsSettings {
   token: string | null
 }
 
-/** How many things an account or a group may have. Operators may create more. */
+/** How many things an account, a group or a repository may have. Operators may create more. */
 export interface CountLimits {
   /** For each account: groups that it created, and personal access tokens that work. */
   groups: number
@@ -208,6 +209,8 @@ export interface CountLimits {
   repositories: number
   deployTokens: number
   upstreams: number
+  /** For each repository: staged versions that wait. */
+  stages: number
 }
 
 /** How many bytes svc may store. Pulls of stored packages work without any room left. */
@@ -359,6 +362,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       tokens: env.ACCOUNT_MAX_TOKENS,
       repositories: env.GROUP_MAX_REPOSITORIES,
       deployTokens: env.GROUP_MAX_DEPLOY_TOKENS,
+      stages: env.REPOSITORY_MAX_STAGES,
       upstreams: env.GROUP_MAX_UPSTREAMS,
     },
     storage: {

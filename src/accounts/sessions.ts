@@ -3,6 +3,7 @@ import type pg from 'pg'
 import type { SiteFactorRule } from '../config.ts'
 import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
+import { factorProofSeconds } from '../domain/permissions.ts'
 import { describePrincipal, type Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { insertEvents } from '../events/events.ts'
@@ -15,9 +16,6 @@ const lifetimeSeconds = 30 * 86_400
 
 /** How long a confirmed identity is enough for sensitive actions. */
 const proofSeconds = 15 * 60
-
-/** How long a second factor or a passkey is enough to release a version. */
-const factorProofSeconds = 5 * 60
 
 /** A signed-in browser. */
 export interface Session {

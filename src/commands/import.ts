@@ -50,7 +50,6 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
       items.push(imported)
       if (!options.json) process.stdout.write(`${describe(imported)}\n`)
     }
-    const { baseUrl, maxArchiveBytes } = config
     const mapsVTags = options.mapVTags ?? false
     const rights = {
       url,
@@ -58,10 +57,10 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
       credentialHosts: defaultCredentialHosts,
       reachesPrivateHosts: true,
     }
-    const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
+    const wish = { repositoryId, url, patterns, mapsVTags, isDryRun }
     try {
       leftOut = await importPackages(
-        { db, client: client.for(rights, 'import'), archives, readmes, tell },
+        { config, db, client: client.for(rights, 'import'), archives, readmes, tell },
         wish,
       )
     } catch (error) {
@@ -80,7 +79,7 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     already_there: count('already there'),
     refused: count('refused'),
   }
-  const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, ${counts.staged > 0 ? `staged ${counts.staged}, ` : ''}already there ${counts.already_there}, refused ${counts.refused}.`
+  const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, ${counts.staged > 0 ? `${isDryRun ? 'stage' : 'staged'} ${counts.staged}, ` : ''}already there ${counts.already_there}, refused ${counts.refused}.`
   printResult(options, { ...counts, dry_run: isDryRun, items }, text)
   if (failure !== null) throw failure
   const { unread, missing } = leftOut

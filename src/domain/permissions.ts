@@ -17,6 +17,9 @@ export type ReleaseRule = (typeof releaseRules)[number]
 export const resourceScopes = ['all', 'public', 'specified'] as const
 export type ResourceScope = (typeof resourceScopes)[number]
 
+/** How long a second factor or a passkey is enough to release or reject a staged version. */
+export const factorProofSeconds = 5 * 60
+
 /** Where an act happens, and what it takes. Every act of pages, API and commands has one entry in `acts`. */
 interface ActRule {
   /** `site` is for site administrators; `administrator` is about an account with that role. */

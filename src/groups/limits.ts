@@ -9,12 +9,16 @@ import { isOperator } from './operators.ts'
 const locks = {
   account: 'select from account where id = $1 for no key update',
   group: 'select from repository_group where id = $1 for no key update',
+  repository: 'select from repository where id = $1 for no key update',
 }
 
-/** The things that are limited: who has them, the statement that counts them, and the setting of the maximum. */
+/**
+ * The things that are limited: who has them, the statement that counts them, the setting of the maximum, and what makes room if
+ * not their removal.
+ */
 const limited: Record<
   keyof CountLimits,
-  { owner: keyof typeof locks; count: string; things: string; setting: string }
+  { owner: keyof typeof locks; count: string; things: string; setting: string; remedy?: string }
 > = {
   groups: {
     owner: 'account',
@@ -49,10 +53,18 @@ const limited: Record<
     things: 'upstreams',
     setting: 'GROUP_MAX_UPSTREAMS',
   },
+  stages: {
+    owner: 'repository',
+    count: `select count(*)::int as count from staged_version
+             where repository_id = $1 and state = 'staged' and expires_at > now()`,
+    things: 'staged versions that wait',
+    setting: 'REPOSITORY_MAX_STAGES',
+    remedy: 'release or reject one',
+  },
 }
 
 /**
- * Throws errcode 8 with 403 when an account or a group may not have another one of some things. Call it in the
+ * Throws errcode 8 with 403 when an account, a group or a repository may not have another one of some things. Call it in the
  * transaction that adds the thing. Limits do not hold for operators.
  */
 export async function requireBelowLimit(
@@ -63,14 +75,14 @@ export async function requireBelowLimit(
   ownerId: string,
 ): Promise<void> {
   if (await isOperator(tx, by)) return
-  const { owner, count, things, setting } = limited[kind]
+  const { owner, count, things, setting, remedy = 'remove one' } = limited[kind]
   await tx.query(locks[owner], [ownerId])
   const { rows } = await tx.query<{ count: number }>(count, [ownerId])
   const max = limits[kind]
   if ((rows[0]?.count ?? 0) < max) return
   throw new Refusal(
     errcode.resourceExhausted,
-    `the ${owner} has the maximum of ${max} ${things}: remove one, or ask ${anAdministrator(site)} about ${setting}`,
+    `the ${owner} has the maximum of ${max} ${things}: ${remedy}, or ask ${anAdministrator(site)} about ${setting}`,
     { status: 403 },
   )
 }

@@ -1,6 +1,8 @@
 import type pg from 'pg'
+import { decideAccess, factorProofSeconds, fullCredential } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
+import { lockRoleIn } from './members.ts'
 
 /** Thrown when the session or the token of a request has ended since the request was checked. */
 export class EndedMeanwhileError extends Refusal {
@@ -36,4 +38,30 @@ export async function requireLivePrincipal(
           [token.tokenId, token.kind],
         )
   if (accounts !== 1 || rowCount !== 1) throw new EndedMeanwhileError()
+}
+
+/**
+ * Throws errcode 7 when a person may not decide about a staged version of a repository (any more): without a session, when the
+ * session has ended, when its last second factor or passkey is too old, and when the role is too weak. The operator at a command
+ * always may. What ends one of these waits until the transaction ends, or it comes first. Call it after the locks for which the
+ * transaction waits.
+ */
+export async function requireReviewer(tx: pg.PoolClient, by: Principal, repositoryId: string): Promise<void> {
+  const { accountId, session, via } = by
+  if (via === 'command') return
+  if (accountId === null || session === null) throw new EndedMeanwhileError()
+  await requireLivePrincipal(tx, by)
+  const { rowCount: proofs } = await tx.query(
+    `select from session
+      where id_hash = $1 and account_id = $2 and factor_proved_at > now() - interval '${factorProofSeconds} seconds'`,
+    [session, accountId],
+  )
+  if (proofs !== 1) {
+    const errmsg = 'your last second factor was more than five minutes ago: try again'
+    throw new Refusal(errcode.permissionDenied, errmsg)
+  }
+  const role = await lockRoleIn(tx, repositoryId, accountId)
+  const repository = { id: repositoryId, visibility: 'private', role } as const
+  if (decideAccess(fullCredential('session', false), repository, 'decideStage') !== 'allowed')
+    throw new Refusal(errcode.permissionDenied, 'your role no longer allows this')
 }

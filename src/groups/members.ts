@@ -54,6 +54,32 @@ export async function lockRole(
 }
 
 /**
+ * Finds the role of an account in a repository: admin for a site administrator, else the role as a member. Null for none. What
+ * makes a member's role weaker waits until the transaction ends, or it comes first.
+ */
+export async function lockRoleIn(
+  tx: pg.PoolClient,
+  repositoryId: string,
+  accountId: string,
+): Promise<Role | null> {
+  const member = `account_id = $2 for share`
+  await tx.query(`select from repository_member where repository_id = $1 and ${member}`, [
+    repositoryId,
+    accountId,
+  ])
+  await tx.query(
+    `select from group_member where group_id = (select group_id from repository where id = $1) and ${member}`,
+    [repositoryId, accountId],
+  )
+  // Only a statement that begins after the locks sees what has changed before.
+  const { rows } = await tx.query<{ role: Role | null }>('select role_of($2, $1) as role', [
+    repositoryId,
+    accountId,
+  ])
+  return rows[0]?.role ?? null
+}
+
+/**
  * Makes the account a member of the group, or changes its role. Refuses to demote the group's last admin, unless
  * forced.
  */

@@ -5,6 +5,7 @@ import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../composer/composer-version.ts'
+import type { Config } from '../config.ts'
 import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
@@ -13,7 +14,7 @@ import { toReceiveError, UpstreamError } from '../upstreams/client/upstream-erro
 import { matchesVersion } from '../upstreams/documents/patterns.ts'
 import type { UpstreamVersion } from '../upstreams/documents/read-document.ts'
 import { namesOf, openRegistry, readPackage } from '../upstreams/other-registry.ts'
-import { publishVersion } from './publish.ts'
+import { foreseePublication, type PublishConfig, publishVersion } from './publish.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { findTakenVersion } from './tables/versions.ts'
 
@@ -40,7 +41,6 @@ export interface LeftOut {
 
 export interface ImportWish {
   repositoryId: string
-  baseUrl: string
   url: string
   /** The packages to import, with optional constraints. If empty, all packages that the registry lists. */
   patterns: readonly string[]
@@ -48,10 +48,10 @@ export interface ImportWish {
   mapsVTags: boolean
   /** Whether to publish nothing and only return the results. */
   isDryRun: boolean
-  maxArchiveBytes: number
 }
 
 interface ImportContext {
+  config: PublishConfig & Pick<Config, 'maxArchiveBytes'>
   db: pg.Pool
   client: UpstreamRequests
   archives: ArchiveStore
@@ -100,23 +100,26 @@ async function importVersion(
   packageName: string,
   theirs: UpstreamVersion,
 ): Promise<Pick<Imported, 'outcome' | 'reason'>> {
-  const { db, archives, readmes } = context
-  const { repositoryId, baseUrl } = wish
+  const { config, db, archives, readmes } = context
+  const { repositoryId } = wish
   let received: ReceivedArchive | null = null
   try {
     const version = versionOf(theirs, wish)
     const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
     if (taken) return { outcome: 'already there', reason: taken.isDeleted ? 'it was deleted here' : null }
     if (theirs.dist?.type !== 'zip') return { outcome: 'refused', reason: 'it has no zip archive' }
-    if (wish.isDryRun) return { outcome: 'imported', reason: null }
-    received = await receive(context, theirs.dist, wish.maxArchiveBytes)
+    if (wish.isDryRun) {
+      const outcome = await foreseePublication(db, { repositoryId, packageName, version, by: operator })
+      return { outcome: outcome === 'published' ? 'imported' : outcome, reason: null }
+    }
+    received = await receive(context, theirs.dist, config.maxArchiveBytes)
     const checked = await checkUpload(received.path)
     const { metadata } = readComposerJson(checked.manifest, packageName, version)
     refuseMissingAutoload(metadata, checked.tree)
     const publishedAt = pastDate(theirs.publishedAt ?? theirs.entry['time'])
     const archive = received
     const published = await keepArchive(db, archives, archive, async () => {
-      const outcome = await publishVersion(db, {
+      const outcome = await publishVersion(db, config, {
         repositoryId,
         packageName,
         version,
@@ -124,7 +127,6 @@ async function importVersion(
         readme: await readmes.render(checked.readme),
         archive,
         by: operator,
-        baseUrl,
         publishedAt,
       })
       await keepIfMissing(archives, archive)

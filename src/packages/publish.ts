@@ -6,6 +6,7 @@ import { insertArchive } from '../archives/tables/archives.ts'
 import { type Manifest, readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { isBranchVersion, type PublishedVersion } from '../composer/composer-version.ts'
 import type { Json, JsonObject } from '../composer/manifest-json.ts'
+import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
@@ -13,6 +14,7 @@ import type { ReleaseRule } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
+import { requireBelowLimit } from '../groups/limits.ts'
 import type { StorageRoom } from '../groups/storage-room.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { renderDocument, renderEntriesAround, renderVersionChange } from './documents/render.ts'
@@ -51,6 +53,9 @@ export interface PublishContext extends AppContext {
   archives: ArchiveStore
   room: StorageRoom
 }
+
+/** The settings that `publishVersion` needs. */
+export type PublishConfig = Pick<Config, 'baseUrl' | 'limits' | 'site'>
 
 /** The repository, package name and version that an archive is published as. */
 export interface PublishTarget {
@@ -106,13 +111,12 @@ export async function publishArchive(
   }
   return room.storing(repositoryId, received.size, () =>
     keepArchive(db, archives, received, async () => {
-      const outcome = await publishVersion(changes, {
+      const outcome = await publishVersion(changes, config, {
         ...target,
         metadata: manifest.metadata,
         readme: await readmes.render(zip.readme),
         archive: received,
         by,
-        baseUrl: config.baseUrl,
         release,
       })
       await keepIfMissing(archives, received)
@@ -123,7 +127,6 @@ export async function publishArchive(
 
 /** A checked upload with what decides about its publication. */
 export interface Publication extends NewStage {
-  baseUrl: string
   /** The time of an earlier publication elsewhere. The default is now. */
   publishedAt?: Date | null
   /** `reviewed` stages the version in any case. By default, the rules of the repository and the package decide. */
@@ -135,7 +138,11 @@ export interface Publication extends NewStage {
  * here. If several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error
  * (see `settleRepeat`).
  */
-export async function publishVersion(pool: pg.Pool, publication: Publication): Promise<Published> {
+export async function publishVersion(
+  pool: pg.Pool,
+  config: PublishConfig,
+  publication: Publication,
+): Promise<Published> {
   const { repositoryId, packageName, version, release = 'direct' } = publication
   return transaction(pool, async (tx) => {
     await lockNumbers(tx, repositoryId, packageName)
@@ -144,21 +151,57 @@ export async function publishVersion(pool: pg.Pool, publication: Publication): P
     if (staged && isOutdated) await endStage(tx, staged)
     else if (staged) return { outcome: 'staged', stage: settleStaged(staged, publication), isNew: false }
     const isStaged = release === 'reviewed' || (await isReviewed(tx, repositoryId, packageName))
-    return isStaged ? stageVersion(tx, publication) : { outcome: await addVersion(tx, publication) }
+    return isStaged
+      ? stageVersion(tx, config, publication)
+      : { outcome: await addVersion(tx, config, publication) }
   })
+}
+
+/**
+ * Returns what `publishVersion` would do with a version that the repository does not have, and throws as it does, as far as that
+ * is known without the archive. Nothing is changed. `already there`: the number is staged.
+ */
+export async function foreseePublication(
+  pool: pg.Pool,
+  { repositoryId, packageName, version, by }: PublishTarget & { by: Principal },
+): Promise<'published' | 'staged' | 'already there'> {
+  return transaction(pool, async (tx) => {
+    await lockNumbers(tx, repositoryId, packageName)
+    if (await findStagedNumber(tx, repositoryId, packageName, version.normalized)) return 'already there'
+    await tx.query('savepoint foreseen')
+    await takePackage(tx, { repositoryId, packageName, by })
+    await tx.query('rollback to savepoint foreseen')
+    return (await isReviewed(tx, repositoryId, packageName)) ? 'staged' : 'published'
+  })
+}
+
+/** Takes the name of a package for the version that somebody uploads. Throws when they may not have it. */
+async function takePackage(
+  tx: pg.PoolClient,
+  { repositoryId, packageName, by }: Pick<PublishTarget, 'repositoryId' | 'packageName'> & { by: Principal },
+): Promise<LockedPackage> {
+  await refuseMirroredVendor(tx, repositoryId, packageName)
+  const held = await claimPackage(tx, repositoryId, packageName, by)
+  requireTrustedPublisher(held, by)
+  return held
 }
 
 /**
  * Stages a version. It is judged by publishing it, which is then undone: so a stage is refused for what an upload would be
  * refused for, such as a document that becomes too large.
  */
-async function stageVersion(tx: pg.PoolClient, publication: Publication): Promise<Published> {
+async function stageVersion(
+  tx: pg.PoolClient,
+  config: PublishConfig,
+  publication: Publication,
+): Promise<Published> {
   const { repositoryId, packageName, version, archive, by } = publication
   await tx.query('savepoint judged')
-  const outcome = await addVersion(tx, publication)
+  const outcome = await addVersion(tx, config, publication)
   await tx.query('rollback to savepoint judged')
   if (outcome === 'repeated') return { outcome }
   await expireStages(tx, 1, { repositoryId, packageName, normalized: version.normalized })
+  await requireBelowLimit(tx, config, by, 'stages', repositoryId)
   await insertArchive(tx, archive)
   const stage = await insertStage(tx, publication)
   const run = by.token?.run
@@ -179,15 +222,14 @@ async function stageVersion(tx: pg.PoolClient, publication: Publication): Promis
  */
 export async function addVersion(
   tx: pg.PoolClient,
+  { baseUrl }: Pick<Config, 'baseUrl'>,
   publication: Publication,
   stage: Pick<Stage, 'id' | 'by'> | null = null,
 ): Promise<'published' | 'repeated'> {
-  const { repositoryId, packageName, version, metadata, readme, archive, by, baseUrl } = publication
+  const { repositoryId, packageName, version, metadata, readme, archive, by } = publication
   const uploader = stage?.by ?? by
   const run = uploader.token?.run ?? null
-  await refuseMirroredVendor(tx, repositoryId, packageName)
-  const held = await claimPackage(tx, repositoryId, packageName, uploader)
-  requireTrustedPublisher(held, uploader)
+  const held = await takePackage(tx, { repositoryId, packageName, by: uploader })
   await insertArchive(tx, archive)
   const fresh = {
     packageId: held.id,

@@ -108,6 +108,46 @@ it('svc repository set makes releases reviewed, and svc import then stages, with
   expect(await actions()).toContain('stage command')
 })
 
+it('svc import --dry-run foresees what is staged, and what only trusted publishers publish', async () => {
+  const { path, push } = await aStage()
+  await push('1.0.0', { name: 'acme/limited' })
+  const names = ['acme/free', 'acme/lib', 'acme/limited', 'acme/reserved']
+  for (const name of names) {
+    upstream.put(`/archives/${name}/1.0.0.zip`, aPackageZip(name))
+    upstream.put(`/archives/${name}/2.0.0.zip`, aPackageZip(name))
+    upstream.offer(name, ['1.0.0', '2.0.0'])
+  }
+  await svc.json('package', 'set', path, 'acme/limited', '--only-trusted-publishers', 'yes')
+  const job = ['--provider', 'github', '--project', 'acme/reserved', '--workflow', 'release.yml']
+  await svc.json('trusted-publisher', 'add', path, ...job, '--package', 'acme/reserved', '--right', 'publish')
+  const run = async (...more: string[]) => {
+    const words = ['import', upstream.url, ...names, '--into', path, '--json', ...more]
+    const { stdout } = await runCommand(words, { ...svc.environment, ...upstreamsHere })
+    const { items, dry_run: _, ...counts } = JSON.parse(stdout) as { items: object[]; dry_run: boolean }
+    return { items, counts }
+  }
+  const compared = async (counts: object) => {
+    const foreseen = await run('--dry-run')
+    expect(foreseen.counts).toEqual(counts)
+    return foreseen
+  }
+  const { items } = await compared({ imported: 3, staged: 0, already_there: 2, refused: 3 })
+  const refused = expect.stringContaining('only trusted publishers publish acme/limited')
+  expect(items).toContainEqual({
+    name: 'acme/limited',
+    version: '2.0.0',
+    outcome: 'refused',
+    reason: refused,
+  })
+  await svc.json('repository', 'set', path, '--release', 'reviewed')
+  const foreseen = await compared({ imported: 0, staged: 3, already_there: 2, refused: 3 })
+  // Nothing has been changed, and the import does what was foreseen.
+  expect(await compared(foreseen.counts)).toEqual(foreseen)
+  expect((await run()).items.map(withoutReason)).toEqual(foreseen.items.map(withoutReason))
+})
+
+const withoutReason = (item: object) => ({ ...item, reason: null })
+
 it('a staged archive counts for its group, and no garbage collection or deletion of the repository takes it', async () => {
   const { id, sha256, repository, path, ask } = await aStage()
   const group = await groupOf(t.db, repository)

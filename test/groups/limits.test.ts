@@ -16,7 +16,9 @@ import {
 } from '../support/actors.ts'
 import { aCaller, asOperator, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
 import { expire } from '../support/rows.ts'
+import { endStageTime } from '../support/stage-rows.ts'
 import { listPersonalTokenIds } from '../support/token-rows.ts'
 import { useUpstream } from '../support/upstream.ts'
 import { markRemoved } from '../support/upstream-rows.ts'
@@ -28,6 +30,7 @@ const t = useApp({
   GROUP_MAX_REPOSITORIES: '2',
   GROUP_MAX_DEPLOY_TOKENS: '2',
   GROUP_MAX_UPSTREAMS: '2',
+  REPOSITORY_MAX_STAGES: '2',
   OUTBOUND_HTTP: 'true',
   OUTBOUND_PRIVATE_HOSTS: '127.0.0.1',
 })
@@ -171,5 +174,23 @@ describe('an operator', () => {
       eightTimes(() => call('/api/groups', { name: aName('group') })),
     )
     expect(statuses(created)).toEqual(Array(8).fill(201))
+  })
+})
+
+describe('a repository', () => {
+  it('has at most REPOSITORY_MAX_STAGES staged versions that wait, also with eight uploads at once', async () => {
+    const { stage, push } = await aPublisher(t)
+    const staged = await eightTimes((i) => stage('1.0.0', { name: `acme/lib${i}` }))
+    expect(statuses(staged)).toEqual([202, 202, ...Array(6).fill(403)])
+    expect(staged.find(({ statusCode }) => statusCode === 403)?.json()).toEqual({
+      errcode: 8,
+      errmsg:
+        'the repository has the maximum of 2 staged versions that wait: release or reject one, or ask an administrator about REPOSITORY_MAX_STAGES',
+    })
+    const accepted = staged.filter(({ statusCode }) => statusCode === 202)
+    const [id = ''] = accepted.map((response) => response.json().id as string)
+    await endStageTime(t.db, id)
+    expect((await stage('1.0.0', { name: 'acme/other' })).statusCode).toBe(202)
+    expect((await push('1.0.0', { name: 'acme/direct' })).statusCode).toBe(201)
   })
 })

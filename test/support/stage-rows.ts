@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { transaction } from '../../src/database/database.ts'
 import type { ReleaseRule } from '../../src/domain/permissions.ts'
 import { operator, type Principal } from '../../src/domain/principal.ts'
+import { hashSecret, makeOpaqueId } from '../../src/domain/secrets.ts'
 import { changeRepository } from '../../src/groups/repositories.ts'
 import { expireStages } from '../../src/packages/stages/expire.ts'
 import type { TestApp } from './app.ts'
@@ -31,7 +32,13 @@ export async function setReleaseRule(
   await changeRepository(db, id, { release, twoPeople })
 }
 
-/** Somebody at a command, as a principal with an account: for verbs whose pages check more. */
-export function asAccount({ id }: { id: string }): Principal {
-  return { ...operator, accountId: id, via: 'browser' }
+/** A person at a browser who has just given a second factor. */
+export async function atBrowser({ db }: Pick<TestApp, 'db'>, { id }: { id: string }): Promise<Principal> {
+  const session = hashSecret(makeOpaqueId())
+  await db.query(
+    `insert into session (id_hash, account_id, network, expires_at, factor_proved_at)
+     values ($1, $2, '192.0.2.0/24', now() + interval '1 hour', now())`,
+    [session, id],
+  )
+  return { ...operator, accountId: id, via: 'browser', session }
 }

@@ -3,7 +3,7 @@ import { transaction } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { insertEvent } from '../../events/events.ts'
-import { requireLivePrincipal } from '../../groups/live-principal.ts'
+import { requireReviewer } from '../../groups/live-principal.ts'
 import { notNow } from '../lifecycle/change.ts'
 import { addVersion } from '../publish.ts'
 import {
@@ -24,16 +24,16 @@ interface Decision {
 
 /**
  * Releases a stage: one transaction ends the stage, publishes the version and writes the events. Of several decisions that
- * race, one succeeds. Returns `approved` when another developer must release it, too. The caller checks the role and the
- * proof of identity. Throws errcode 9 with 409 when the stage does not wait any more, or when somebody else must decide.
+ * race, one succeeds. Returns `approved` when another developer must release it, too. Throws errcode 7 as `requireReviewer`
+ * does, and errcode 9 with 409 when the stage does not wait any more, or when somebody else must decide.
  */
 export async function releaseStage(
   pool: pg.Pool,
   { stage: { id, repositoryId, packageName }, by, baseUrl }: Decision,
 ): Promise<'released' | 'approved'> {
   return transaction(pool, async (tx) => {
-    await requireLivePrincipal(tx, by)
     await lockNumbers(tx, repositoryId, packageName)
+    await requireReviewer(tx, by, repositoryId)
     const outcome = await markReleased(tx, id, by.accountId)
     const stage = await findStage(tx, id)
     if (!stage) throw noStage()
@@ -52,9 +52,8 @@ export async function releaseStage(
       readme: await findStagedReadme(tx, id),
       archive: { sha256, sha1, size },
       by,
-      baseUrl,
     }
-    const published = await addVersion(tx, publication, stage)
+    const published = await addVersion(tx, { baseUrl }, publication, stage)
     // The number was reserved. Only a process of an earlier release, which knows no stages, can have taken it.
     if (published === 'repeated') throw notNow(`version ${version} is published already: reject the stage`)
     await insertEvent(tx, by, { ...event, action: 'release-stage' })
@@ -68,8 +67,8 @@ export async function rejectStage(
   { stage: { id, repositoryId, packageName }, by, reason }: Omit<Decision, 'baseUrl'> & { reason: string },
 ): Promise<void> {
   await transaction(pool, async (tx) => {
-    await requireLivePrincipal(tx, by)
     await lockNumbers(tx, repositoryId, packageName)
+    await requireReviewer(tx, by, repositoryId)
     const isRejected = await markRejected(tx, id, by.accountId)
     const stage = await findStage(tx, id)
     if (!stage) throw noStage()

@@ -35,7 +35,7 @@ export async function fillDemo({ config, db }: AppContext, path: string, log: Lo
   const repository = await findRepositoryByPath(db, path)
   if (!repository) return
   const { id: repositoryId } = repository
-  const { baseUrl, maxArchiveBytes } = config
+  const { baseUrl } = config
   const archives = await openStoreOfServer(db, config)
   const readmes = openReadmeRenderer()
   const imported: string[] = []
@@ -44,16 +44,8 @@ export async function fillDemo({ config, db }: AppContext, path: string, log: Lo
   }
   try {
     await importPackages(
-      { db, client: registryIn('own'), archives, readmes, tell },
-      {
-        repositoryId,
-        baseUrl,
-        url: 'https://demo.example.com',
-        patterns: [],
-        mapsVTags: false,
-        isDryRun: false,
-        maxArchiveBytes,
-      },
+      { config, db, client: registryIn('own'), archives, readmes, tell },
+      { repositoryId, url: 'https://demo.example.com', patterns: [], mapsVTags: false, isDryRun: false },
     )
   } finally {
     await readmes.close()

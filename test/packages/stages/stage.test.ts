@@ -1,15 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
+import { endSessions } from '../../../src/accounts/sessions.ts'
 import { operator } from '../../../src/domain/principal.ts'
+import { removeRepositoryMember } from '../../../src/groups/members.ts'
 import { rejectStage, releaseStage } from '../../../src/packages/stages/release.ts'
-import { findStage, listStages } from '../../../src/packages/tables/staged-versions.ts'
+import { findStage, listStages, lockNumbers } from '../../../src/packages/tables/staged-versions.ts'
 import { aDeployToken, aMember, anAccount, groupOf } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
+import { lockTables, openTransaction, untilWaiting } from '../../support/locks.ts'
 import { growMetadata } from '../../support/package-rows.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
+import { setProofAges } from '../../support/session-rows.ts'
 import {
-  asAccount,
+  atBrowser,
   endStageTime,
   runExpiry,
   setReleaseRule,
@@ -216,8 +220,8 @@ describe('a release', () => {
     await setReleaseRule(t, repository, { twoPeople: true })
     const other = await anAccount(t.db)
     await aMember(t.db, other, repository, 'developer')
-    await expect(release(id, asAccount(account))).rejects.toMatchObject({ status: 409 })
-    expect(await release(id, asAccount(other))).toBe('released')
+    await expect(release(id, await atBrowser(t, account))).rejects.toMatchObject({ status: 409 })
+    expect(await release(id, await atBrowser(t, other))).toBe('released')
   })
 
   it('needs two developers for what no account has staged', async () => {
@@ -229,14 +233,18 @@ describe('a release', () => {
     expect(path).toBeDefined()
     const [first, second] = [await anAccount(t.db), await anAccount(t.db)]
     for (const one of [first, second]) await aMember(t.db, one, repository, 'developer')
-    expect(await release(id, asAccount(first))).toBe('approved')
-    await expect(release(id, asAccount(first))).rejects.toMatchObject({ status: 409 })
-    expect(await release(id, asAccount(second))).toBe('released')
+    expect(await release(id, await atBrowser(t, first))).toBe('approved')
+    await expect(release(id, await atBrowser(t, first))).rejects.toMatchObject({ status: 409 })
+    expect(await release(id, await atBrowser(t, second))).toBe('released')
     const actions = await actionsIn(repository)
     expect(actions).toEqual(['stage', 'approve-release', 'publish', 'release-stage'])
   })
 
-  it('does not count the approval of an account that was disabled since', async () => {
+  it.each<[string, (account: { id: string }, repository: { id: string }) => Promise<unknown>]>([
+    ['whose account was disabled since', ({ id }) => disableAccount(t.db, operator, id)],
+    ['whose role is too weak since', (account, repository) => aMember(t.db, account, repository, 'guest')],
+    ['who is no member any more', ({ id }, repository) => removeRepositoryMember(t.db, repository.id, id)],
+  ])('does not count the approval of somebody %s', async (_name, end) => {
     const { repository } = await aPublisher(t)
     await setReleaseRule(t, repository, { twoPeople: true })
     const authorization = basic(await aDeployToken(t.db, await groupOf(t.db, repository)))
@@ -244,10 +252,59 @@ describe('a release', () => {
     const id = (await stage('1.0.0', { headers: { authorization } })).json().id as string
     const [first, second, third] = [await anAccount(t.db), await anAccount(t.db), await anAccount(t.db)]
     for (const one of [first, second, third]) await aMember(t.db, one, repository, 'developer')
-    expect(await release(id, asAccount(first))).toBe('approved')
-    await disableAccount(t.db, operator, first.id)
-    expect(await release(id, asAccount(second))).toBe('approved')
-    expect(await release(id, asAccount(third))).toBe('released')
+    expect(await release(id, await atBrowser(t, first))).toBe('approved')
+    await end(first, repository)
+    expect(await release(id, await atBrowser(t, second))).toBe('approved')
+    expect(await release(id, await atBrowser(t, third))).toBe('released')
+  })
+
+  it.each<[string, (account: { id: string }, repository: { id: string }) => Promise<unknown>, string]>([
+    [
+      'the role of the person is too weak',
+      (account, repository) => aMember(t.db, account, repository, 'guest'),
+      'your role no longer allows this',
+    ],
+    ['the account is disabled', ({ id }) => disableAccount(t.db, operator, id), 'your session has ended'],
+    ['the session has ended', ({ id }) => endSessions(t.db, operator, id, 'all'), 'your session has ended'],
+    ['the second factor is too old', () => setProofAges(t.db, '6 minutes'), 'more than five minutes ago'],
+  ])('and a rejection that have waited are refused when %s then', async (_name, end, reason) => {
+    for (const decide of [release, reject]) {
+      const { id, repository, account } = await aStage()
+      const by = await atBrowser(t, account)
+      const { tx, rollback } = await openTransaction(t.db)
+      await lockNumbers(tx, repository.id, 'acme/lib')
+      const decision = decide(id, by).catch((error: Error) => error)
+      await untilWaiting(t.db)
+      await end(account, repository)
+      await rollback()
+      expect(await decision).toMatchObject({ status: 403, message: expect.stringContaining(reason) })
+      expect(await storedStateOf(t.db, id)).toBe('staged')
+      expect(await actionsIn(repository)).toEqual(['stage'])
+    }
+  })
+
+  it('makes a change of the role wait that comes later', async () => {
+    const { id, repository, account } = await aStage()
+    const by = await atBrowser(t, account)
+    const { tx, rollback } = await openTransaction(t.db)
+    await lockTables(tx, 'package_document', 'exclusive')
+    const done: string[] = []
+    const decision = release(id, by).then(() => done.push('released'))
+    await untilWaiting(t.db)
+    const demotion = aMember(t.db, account, repository, 'guest').then(() => done.push('demoted'))
+    await untilWaiting(t.db, 2)
+    await rollback()
+    await Promise.all([decision, demotion])
+    expect(done).toEqual(['released', 'demoted'])
+  })
+
+  it('is refused without a session, whatever the token of the account may do', async () => {
+    const { id, account } = await aStage()
+    const token = { kind: 'personal', tokenId: '1', authorizationId: null } as const
+    for (const by of [{ session: null }, { session: null, token }])
+      await expect(
+        release(id, { ...operator, via: 'api', accountId: account.id, ...by }),
+      ).rejects.toMatchObject({ status: 403 })
   })
 })
 
