@@ -7,6 +7,7 @@ import { deletePackage, purgePackage, restorePackage } from '../packages/lifecyc
 import { setOnlyTrustedPublishers } from '../packages/lifecycle/trusted-only.ts'
 import { setAbandoned } from '../packages/lifecycle/warn.ts'
 import { findPackage, type ListedPackage, listPackages } from '../packages/tables/listed-packages.ts'
+import { cautionForLimit } from '../publishers/trusted-publishers.ts'
 import { confirm, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theRepository, withDatabase } from './run.ts'
@@ -90,12 +91,20 @@ function setCommand(): Command {
     .action(
       async (path: string, name: string, options: { onlyTrustedPublishers: 'yes' | 'no' } & JsonOptions) => {
         const isOnly = options.onlyTrustedPublishers === 'yes'
-        await withPackage(path, name, (db, { change }) => setOnlyTrustedPublishers(db, change, isOnly))
+        const caution = await withPackage(path, name, async (db, { change }) => {
+          await setOnlyTrustedPublishers(db, change, isOnly)
+          return isOnly ? cautionForLimit(db, change) : null
+        })
         printResult(
           options,
-          { path, package: name, only_trusted_publishers: isOnly },
+          {
+            path,
+            package: name,
+            only_trusted_publishers: isOnly,
+            details: caution === null ? [] : [caution],
+          },
           isOnly
-            ? `Only trusted publishers publish ${name}.`
+            ? [`Only trusted publishers publish ${name}.`, caution ?? ''].join(' ').trim()
             : `${name} is published by everybody who may publish in ${path}.`,
         )
       },

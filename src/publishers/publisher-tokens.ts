@@ -40,13 +40,14 @@ export async function pinPublishers(
                from jsonb_to_recordset($1) as g (id bigint, pins jsonb)
                join trusted_publisher p on p.id = g.id
                join repository r on r.id = p.repository_id and r.group_id is not null
-              where p.removed_at is null and p.pins <@ g.pins
+              where p.id = any($2) and p.removed_at is null and p.pins <@ g.pins
               order by p.id for no key update of p for key share of r
            )
            update trusted_publisher p set pins = given.pins
              from given where p.id = given.id
            returning p.id, given.is_first as "isFirst"`,
-    values: [JSON.stringify(publishers)],
+    // PostgreSQL takes the JSON for a hundred rows: without the ids it would read all trusted publishers.
+    values: [JSON.stringify(publishers), publishers.map(({ id }) => id)],
   })
   return rows.toSorted((a, b) => Number(BigInt(a.id) - BigInt(b.id)))
 }

@@ -6,7 +6,7 @@ import { type Queryable, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
-import type { PublisherRightName } from '../domain/publisher.ts'
+import { coversPackage, type PublisherRightName } from '../domain/publisher.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { insertEvent } from '../events/events.ts'
@@ -147,6 +147,19 @@ export async function listPublishers(
   return rows
 }
 
+/**
+ * Says that nobody could publish a package if only trusted publishers did: none of the repository publishes or stages it. Null when
+ * one does.
+ */
+export async function cautionForLimit(
+  db: Queryable,
+  { repositoryId, packageName }: { repositoryId: string; packageName: string },
+): Promise<string | null> {
+  const publishers = await listPublishers(db, repositoryId, { after: null, limit: maxPublishers })
+  if (coversPackage(publishers, 'stage', packageName)) return null
+  return `No trusted publisher of the repository publishes or stages ${packageName}, so nobody can publish a version of it before one is added.`
+}
+
 /** Finds a trusted publisher of a repository. Null when there is none. */
 export async function findPublisher(
   db: Queryable,
@@ -178,15 +191,18 @@ export async function findPublishersOfIssuer(
 ): Promise<PublishersOfIssuer> {
   const { rows } = await db.query<PublishersOfIssuer>({
     name: 'find-publishers-of-issuer',
-    text: `select named.is_known as "isKnown", named.reaches_private_hosts as "reachesPrivateHosts",
+    // An operator's publisher comes first. One read of the index tells both about an issuer that very many name.
+    text: `select named.reaches_private_hosts is not null as "isKnown",
+                  coalesce(named.reaches_private_hosts, false) as "reachesPrivateHosts",
                   a.repository_id::text as "repositoryId",
                   coalesce((select json_agg(one order by one.id) from (
                     select ${namedColumns} from trusted_publisher p
                      where p.repository_id = a.repository_id and p.issuer = $3 and p.removed_at is null) one), '[]')
                     as publishers
-             from (select count(*) > 0 as is_known, coalesce(bool_or(reaches_private_hosts), false) as reaches_private_hosts
-                     from trusted_publisher where issuer = $3 and removed_at is null) named
-            cross join registry_access(group_name => $1, repository_name => $2, presented_hash => null) a`,
+             from registry_access(group_name => $1, repository_name => $2, presented_hash => null) a
+             left join lateral (
+               select reaches_private_hosts from trusted_publisher where issuer = $3 and removed_at is null
+                order by reaches_private_hosts desc limit 1) named on true`,
     values: [group, name, issuer],
   })
   const found = rows[0] as PublishersOfIssuer

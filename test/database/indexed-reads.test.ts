@@ -4,11 +4,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listOfferedPackages } from '../../src/packages/tables/listed-packages.ts'
 import { searchPackages } from '../../src/packages/tables/matching-packages.ts'
 import type { TokenResponse } from '../../src/web/oauth/token.ts'
+import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
 import { addCrowd } from '../support/crowd.ts'
+import { aTrustedRepository, jobClaims, pullWith } from '../support/publisher-actors.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { countCalls, countReads, flushStatistics, vacuum } from '../support/statistics.ts'
-import { anAuthorizedApplication, ask } from '../support/token-client.ts'
+import { anAuthorizedApplication, ask, postForm } from '../support/token-client.ts'
 
 type Act = () => Promise<{ statusCode: number }>
 
@@ -20,7 +23,8 @@ describe.each([
   ['gathered while there was little', 'before'],
   ['gathered since', 'after'],
 ])('however much there is, by indexes alone, with statistics %s', (_title, analyzed) => {
-  const t = useApp()
+  const t = useApp(issuersHere)
+  const ci = useCiIssuer()
   const clients = new Set<pg.Client>()
   const connect = Reflect.get(pg.Client.prototype, 'connect') as (...given: unknown[]) => unknown
   let publisher: Publisher
@@ -43,7 +47,7 @@ describe.each([
     await publisher.ask('packages.json')
     client = await anAuthorizedApplication(t)
     if (analyzed === 'before') await vacuum(t.db)
-    await addCrowd(t.db, { ...client, repository: publisher.repository })
+    await addCrowd(t.db, { ...client, repository: publisher.repository, issuer: ci.issuer })
     if (analyzed === 'after') await vacuum(t.db)
   })
 
@@ -74,6 +78,28 @@ describe.each([
     const reads = await readsOf(() => publisher.ask(path()))
     expect(reads).toBeGreaterThan(0)
     expect(reads).toBeLessThan(few)
+  })
+
+  it('exchanges identity tokens, and pulls with the tokens', async () => {
+    const { repository } = publisher
+    const { exchange } = await aTrustedRepository(t, ci, {}, repository)
+    // The first exchange reads the keys of the issuer.
+    await exchange(await ci.sign(jobClaims))
+    const identity = await ci.sign(jobClaims)
+    let token = ''
+    const reads = {
+      exchange: await readsOf(async () => {
+        const response = await exchange(identity)
+        token = response.json().access_token
+        return response
+      }),
+      root: await readsOf(() => pullWith(t, repository, token)),
+      p2: await readsOf(() => pullWith(t, repository, token, 'p2/acme/lib.json')),
+      archive: await readsOf(() => pullWith(t, repository, token, dist)),
+      stages: await readsOf(() => callApi(t, token, 'GET', `/api/repositories/${repository.path}/stages`)),
+      revoke: await readsOf(() => postForm(t, '/oauth2/revoke', `token=${token}`)),
+    }
+    expect(Object.entries(reads).filter(([, count]) => !(count > 0 && count < few))).toEqual([])
   })
 
   it('searches packages', async () => {

@@ -9,7 +9,7 @@ import { useApp } from '../support/app.ts'
 import { issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
 import { useCommands } from '../support/commands.ts'
 import { eventsOf } from '../support/event-rows.ts'
-import { aTrustedRepository, jobClaims, pushWith } from '../support/publisher-actors.ts'
+import { aTrustedPublisher, aTrustedRepository, jobClaims, pushWith } from '../support/publisher-actors.ts'
 
 const t = useApp(issuersHere)
 const svc = useCommands(t)
@@ -90,5 +90,30 @@ describe('a package that only trusted publishers publish', () => {
       },
       { actorId: null, details: { only_trusted_publishers: false, from: { only_trusted_publishers: true } } },
     ])
+  })
+
+  it('says that nobody can publish it without a trusted publisher: on the page, by API and by command', async () => {
+    const { repository, account, push, call } = await aCaller(t)
+    await push('1.0.0')
+    await aTrustedPublisher(t, ci, repository, { right: 'read' })
+    await aTrustedPublisher(t, ci, repository, { packages: ['acme/other'] })
+    const caution =
+      'No trusted publisher of the repository publishes or stages acme/lib, so nobody can publish a version of it before one is added.'
+    const headers = { cookie: await signIn(t.app, account) }
+    const url = `/${repository.path}/packages/acme/lib/-/versions/only-trusted-publishers`
+    const page = async () => (await t.app.inject({ url, headers })).body
+    const limit = async () =>
+      (await call('PATCH', '/packages/acme/lib', { only_trusted_publishers: true })).json()
+    const words = ['package', 'set', repository.path, 'acme/lib', '--only-trusted-publishers']
+    const text = async () => (await svc.run(...words, 'yes')).stdout
+    expect(await page()).toContain(caution)
+    expect((await limit()).details).toEqual([caution])
+    expect(await svc.json<{ details: string[] }>(...words, 'yes')).toMatchObject({ details: [caution] })
+    expect(await text()).toContain(caution)
+    expect(await svc.json<{ details: string[] }>(...words, 'no')).toMatchObject({ details: [] })
+    await aTrustedPublisher(t, ci, repository, { right: 'stage', packages: ['acme/l*'] })
+    expect(await page()).not.toContain('No trusted publisher')
+    expect(await limit()).not.toHaveProperty('details')
+    expect(await text()).not.toContain('No trusted publisher')
   })
 })

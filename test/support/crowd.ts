@@ -4,12 +4,17 @@ type Id = { id: string }
 
 /**
  * Adds thousands of accounts, applications, tokens, repositories, trusted publishers and packages. One application is used by everyone, one
- * account uses every application, and the repository has thousands of packages and members. Its package acme/lib has a
- * version and a document.
+ * account uses every application, the trusted publishers name one issuer, and the repository has thousands of packages and members.
+ * Its package acme/lib has a version and a document.
  */
 export async function addCrowd(
   db: pg.Pool,
-  { application, account, repository }: { application: Id; account: Id; repository: Id },
+  {
+    application,
+    account,
+    repository,
+    issuer,
+  }: { application: Id; account: Id; repository: Id; issuer: string },
 ): Promise<void> {
   await db.query(
     `insert into account (username, password_hash) select 'crowd' || i, '' from generate_series(1, 5000) i`,
@@ -56,7 +61,8 @@ export async function addCrowd(
   )
   await db.query(
     `insert into trusted_publisher (repository_id, provider, issuer, project, packages, token_right, reaches_private_hosts)
-     select id, 'github', 'https://ci.example.com', 'crowd/' || id, '{*/*}', 'publish', false from repository`,
+     select id, 'github', $1, 'crowd/' || id, '{*/*}', 'publish', false from repository`,
+    [issuer],
   )
   await db.query(
     `insert into publisher_token (token_hash, repository_id, publisher_id, publisher_ids, rights, role, scopes, run, expires_at)

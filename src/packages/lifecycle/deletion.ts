@@ -57,7 +57,7 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
 export async function restoreVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     requireTrustedPublisher(held, change.by)
-    await refuseUnreviewed(tx, held.repositoryId, held.name, change.by)
+    await refuseUnreviewed(tx, change, change.version)
     const restored = await unmarkDeleted(tx, held.id, change.version)
     if (!restored) throw await whyNotRestored(tx, held.id, change.version)
     await renderVersionChange(tx, held, restored, change.baseUrl)
@@ -73,7 +73,7 @@ export async function restoreVersion(pool: pg.Pool, change: VersionChange): Prom
 export async function restorePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     requireTrustedPublisher(held, change.by)
-    await refuseUnreviewed(tx, held.repositoryId, held.name, change.by)
+    await refuseUnreviewed(tx, change, null)
     const versions = await unmarkAllDeleted(tx, held.id)
     if (versions.length === 0) throw notNow('the package was not deleted as a whole, or is purged')
     await renderPackageChange(tx, held, change.baseUrl)

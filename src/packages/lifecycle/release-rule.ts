@@ -1,6 +1,6 @@
 import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
 import type { ReleaseRule } from '../../domain/permissions.ts'
-import type { Principal } from '../../domain/principal.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import { saveReleaseRule } from '../tables/packages.ts'
 import { isReviewed } from '../tables/staged-versions.ts'
@@ -25,20 +25,21 @@ export async function setReleaseRule(
 /**
  * Refuses to bring back deleted versions of a package with reviewed releases, if one person could do it with a token, or
  * alone where two people are needed: such a version comes back by the operator, or in a browser, whose page asks for a
- * second factor. Throws errcode 9 with 409.
+ * second factor. Null stands for all versions of the last deletion. Throws errcode 9 with 409, and what to do instead.
  */
 export async function refuseUnreviewed(
-  tx: pg.PoolClient,
-  repositoryId: string,
-  packageName: string,
-  by: Principal,
+  db: Queryable,
+  { repositoryId, packageName, by }: Omit<PackageChange, 'baseUrl'>,
+  version: string | null,
 ): Promise<void> {
-  if (by.via === 'command' || !(await isReviewed(tx, repositoryId, packageName))) return
-  if (by.token !== null) throw notNow('releases of this package are reviewed: restore it in the browser')
-  const repository = await findRepository(tx, repositoryId)
+  if (by.via === 'command' || !(await isReviewed(db, repositoryId, packageName))) return
+  const repository = await findRepository(db, repositoryId)
   if (repository?.twoPeople) {
+    const what = `${repository.path} ${packageName}`
+    const command = version === null ? `package restore ${what}` : `version restore ${what} ${version}`
     throw notNow(
-      'releases in this repository need two people: upload another version, or ask for svc version restore',
+      `releases in this repository need two people, and nobody reviews what comes back. Upload it with a new version number, or ask an operator to run: svc ${command}`,
     )
   }
+  if (by.token !== null) throw notNow('releases of this package are reviewed: restore it in the browser')
 }

@@ -7,6 +7,7 @@ import { setReleaseRule } from '../../packages/lifecycle/release-rule.ts'
 import { setOnlyTrustedPublishers } from '../../packages/lifecycle/trusted-only.ts'
 import { setAbandoned } from '../../packages/lifecycle/warn.ts'
 import { findPackage, type ListedPackage, listPackages } from '../../packages/tables/listed-packages.ts'
+import { cautionForLimit } from '../../publishers/trusted-publishers.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardRepository, type RepositoryGrant, requireOnRepository } from './guards.ts'
@@ -62,6 +63,16 @@ export const Package = z
     created_at: Moment.meta({ description: 'When its first version was published' }),
   })
   .meta({ id: 'Package' })
+
+const ChangedPackage = z
+  .object({
+    ...Package.shape,
+    details: z.array(z.string()).optional().meta({
+      description:
+        'Warnings about the change, such as that no trusted publisher publishes the package. Missing without warnings',
+    }),
+  })
+  .meta({ id: 'ChangedPackage' })
 
 const PackageUpdate = z
   .strictObject({
@@ -122,7 +133,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
         'Composer warns about an abandoned package and names its replacement. To change `release` or `only_trusted_publishers`, the token needs the scope `registry-manage:rw`, and the account is an admin. Applications cannot end the review of releases, and cannot change `only_trusted_publishers`.',
       params: PackagePath,
       body: PackageUpdate,
-      response: { 200: Package },
+      response: { 200: ChangedPackage },
     }),
     async (request) => {
       const grant = mayPush.granted(request)
@@ -137,7 +148,8 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
       if (isAbandonment) await setAbandoned(changes, change, abandonmentOf(abandonment, known))
       if (release !== undefined) await setReleaseRule(changes, change, release)
       if (isOnly !== undefined) await setOnlyTrustedPublishers(changes, change, isOnly)
-      return formatPackage(await packageOf(change))
+      const caution = isOnly === true ? await cautionForLimit(db, change) : null
+      return { ...formatPackage(await packageOf(change)), ...(caution !== null && { details: [caution] }) }
     },
   )
 

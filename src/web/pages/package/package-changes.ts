@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { Session } from '../../../accounts/sessions.ts'
 import { isPackageName } from '../../../composer/package-name.ts'
+import type { Queryable } from '../../../database/database.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import type { RepositoryAct } from '../../../domain/permissions.ts'
 import type { Principal } from '../../../domain/principal.ts'
@@ -13,13 +14,14 @@ import {
 } from '../../../packages/lifecycle/advisory-draft.ts'
 import type { PackageChange, VersionChange } from '../../../packages/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../../../packages/lifecycle/deletion.ts'
-import { setReleaseRule } from '../../../packages/lifecycle/release-rule.ts'
+import { refuseUnreviewed, setReleaseRule } from '../../../packages/lifecycle/release-rule.ts'
 import { setOnlyTrustedPublishers } from '../../../packages/lifecycle/trusted-only.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../../../packages/lifecycle/warn.ts'
 import { findPackageSummary, type PackageSummary } from '../../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
 import { listAdvisories } from '../../../packages/tables/package-warnings.ts'
 import { isReviewed } from '../../../packages/tables/staged-versions.ts'
+import { cautionForLimit } from '../../../publishers/trusted-publishers.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
@@ -109,6 +111,8 @@ interface SettingQuestion {
   title: (name: string) => string
   explanation: string
   button: string
+  /** What the person should know before, in this repository. Null for nothing. */
+  caution?: (db: Queryable, change: PackageChange) => Promise<string | null>
   done: (name: string) => string
   run: (pool: PagesContext['changes'], change: PackageChange) => Promise<void>
 }
@@ -139,6 +143,7 @@ const settingQuestions: Record<string, SettingQuestion> = {
     explanation:
       'Versions then come only from the CI jobs that this repository trusts. Nobody uploads, imports or restores a version, not even an admin. People still release what a trusted publisher has staged.',
     button: 'Only trusted publishers',
+    caution: cautionForLimit,
     done: (name) => `Only trusted publishers publish ${name}.`,
     run: (pool, change) => setOnlyTrustedPublishers(pool, change, true),
   },
@@ -195,14 +200,18 @@ export async function packageChangeRoutes(
   for (const [name, known] of Object.entries(versionActs)) {
     app.get<Route>(
       `${url}/${name}`,
-      signedIn(context, async ({ session, prove, proveFactor }, request, reply) => {
+      signedIn(context, async ({ session, by, prove, proveFactor }, request, reply) => {
         const { about, repository } = await packageOf(request, session, known.act)
         const { version } = readQuery(VersionForm, request)
         const found = await findVersion(db, about.id, version)
         if (!found) throw pageNotFound()
         const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
+        if (await needsFactor(known, repository, about)) {
+          // Nobody proves anything for a change that is refused then.
+          await changing(() => refuseUnreviewed(db, changeOf(by, repository, about), version))
+          await proveFactor()
+        }
         await prove(known.act)
-        if (await needsFactor(known, repository, about)) await proveFactor()
         return confirmationPage(reply, session, {
           title: known.title(version),
           explanation,
@@ -292,12 +301,13 @@ export async function packageChangeRoutes(
   for (const [name, question] of Object.entries(settingQuestions)) {
     app.get<Route>(
       `${url}/${name}`,
-      signedIn(context, async ({ session, prove }, request, reply) => {
-        const { about } = await packageOf(request, session, question.act)
+      signedIn(context, async ({ session, by, prove }, request, reply) => {
+        const { repository, about } = await packageOf(request, session, question.act)
         await prove(question.act)
+        const caution = await question.caution?.(db, changeOf(by, repository, about))
         return confirmationPage(reply, session, {
           title: question.title(about.name),
-          explanation: question.explanation,
+          explanation: [question.explanation, caution ?? ''].join(' ').trim(),
           action: `${versionsUrl(request.params)}/${name}`,
           fields: {},
           button: question.button,
