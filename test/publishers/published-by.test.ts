@@ -4,7 +4,7 @@ import { partsOfRun } from '../../src/domain/publisher.ts'
 import { releaseStage } from '../../src/packages/stages/release.ts'
 import { findStage } from '../../src/packages/tables/staged-versions.ts'
 import { aRepository } from '../support/actors.ts'
-import { aCaller } from '../support/api-actors.ts'
+import { aCaller, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
 import { eventsOf } from '../support/event-rows.ts'
@@ -62,13 +62,16 @@ describe('a version of a trusted publisher', () => {
     const { uploaded, repository, publisher, version } = await anUpload({ to: 'stage' })
     const stage = await findStage(t.db, uploaded.json().id)
     if (!stage) throw new Error('nothing is staged')
-    const { account } = await aPublisher(t, { repository })
+    const { account, token } = await aPublisher(t, { repository })
+    const url = `/api/repositories/${repository.path}/stages/${stage.id}`
+    const { staged_by } = (await callApi(t, token, 'GET', url)).json()
     await releaseStage(t.db, {
       stage,
       by: { ...operator, accountId: account.id },
       baseUrl: 'http://svc.test',
     })
     expect((await version()).published_by).toMatchObject({ type: 'publisher', ...publisher })
+    expect((await version()).published_by).toEqual(staged_by)
     const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'actorId', 'details'])
     expect(events).toContainEqual(expect.objectContaining({ action: 'release-stage', actorId: account.id }))
     expect(events).toContainEqual(

@@ -1,4 +1,5 @@
 import { registryUrl } from '../../groups/repositories.ts'
+import { describePublisher } from '../published-by.ts'
 import type { ListedStage } from '../tables/staged-versions.ts'
 
 /** Returns the URL of the page where a stage is reviewed. `path` is that of its repository. */
@@ -32,9 +33,15 @@ export function describeStage(stage: ListedStage, path: string, baseUrl: string)
     size: stage.size,
     stager: stage.stager,
     deploy_token: stage.deployToken,
+    staged_by: describeStager(stage),
     staged_at: stage.stagedAt.toISOString(),
     approver: stage.approver,
     decider: stage.decider,
     decided_at: stage.decidedAt?.toISOString() ?? null,
   }
+}
+
+/** Describes who staged a version, as `describePublisher` does for a published one. */
+function describeStager({ stager, deployToken, by }: ListedStage) {
+  return describePublisher({ uploader: stager, deployToken, run: by.token?.run ?? null })
 }

@@ -12,6 +12,7 @@ import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { type ApiContext, guardRepository, type RepositoryGrant } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
+import { PublishedBy } from './versions.ts'
 
 const maxWaitSeconds = 60
 
@@ -41,6 +42,9 @@ const StageBody = z
     deploy_token: z.string().nullable().meta({
       description: 'Name of the deploy token that staged it; null for anything else',
       example: 'build server',
+    }),
+    staged_by: PublishedBy.nullable().meta({
+      description: 'Who staged it, as `published_by` of a version. Null for a command, such as an import',
     }),
     staged_at: Moment.meta({ description: 'When it was staged' }),
     expires_at: Moment.meta({ description: 'When it expires, if nobody decides' }),

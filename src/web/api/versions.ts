@@ -29,7 +29,8 @@ export const VersionPath = PackagePath.extend({
 })
 
 const OfPublisher = z.string().nullable().optional()
-const PublishedBy = z
+/** Who brought a version here. */
+export const PublishedBy = z
   .object({
     type: z.enum(['account', 'token', 'publisher', 'source']).meta({
       description:

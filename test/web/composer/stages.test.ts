@@ -98,7 +98,10 @@ describe('/api/repositories/<group>/<name>/stages', () => {
     const { repository, token, guest, id, staged, account } = await aStage()
     const url = `/api/repositories/${repository.path}/stages`
     const stages = (await callApi(t, token, 'GET', url)).json()
-    expect(stages).toMatchObject([{ ...staged, stager: account.username, approver: null, decided_at: null }])
+    const staged_by = { type: 'account', username: account.username }
+    expect(stages).toMatchObject([
+      { ...staged, stager: account.username, staged_by, approver: null, decided_at: null },
+    ])
     expect((await callApi(t, token, 'GET', `${url}/${id}`)).json()).toEqual(stages[0])
     expect((await callApi(t, token, 'GET', `${url}?status=released`)).json()).toEqual([])
     for (const unknown of ['0', 'x', '999999999999999999']) {
