@@ -31,13 +31,20 @@ export interface ArchiveBrowser {
     path: string,
     part?: { from: number; limit: number },
   ) => Promise<AtPath | null | 'missing'>
-  /** Returns the differences between two archives: at most `limit` paths of each kind. */
-  compare: (before: string, after: string, limit: number) => Promise<ChangedFiles | 'missing'>
+  /**
+   * Returns the differences between two archives: at most `limit` paths of each kind, and those of `first` before others. Null
+   * stands for an archive without files.
+   */
+  compare: (
+    before: string | null,
+    after: string,
+    part: { limit: number; first?: readonly string[] },
+  ) => Promise<ChangedFiles | 'missing'>
   /**
    * Returns the differences between the files or links at a path of two archives. Null when neither has one, and
-   * `missing` when the store does not have one of the archives.
+   * `missing` when the store does not have one of the archives. The archive before can be null, as in `compare`.
    */
-  diff: (before: string, after: string, path: string) => Promise<FileDiff | null | 'missing'>
+  diff: (before: string | null, after: string, path: string) => Promise<FileDiff | null | 'missing'>
   /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
   read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
 }
@@ -137,12 +144,16 @@ export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
     },
   })
 
-  async function diff(before: string, after: string, path: string): Promise<FileDiff | null | 'missing'> {
+  async function diff(
+    before: string | null,
+    after: string,
+    path: string,
+  ): Promise<FileDiff | null | 'missing'> {
     const files: (FileOf | null)[] = []
     for (const sha256 of [before, after]) {
-      const found = await look(sha256, path)
+      const found = sha256 === null ? null : await look(sha256, path)
       if (found === 'missing') return 'missing'
-      files.push(found?.file ? { sha256, file: found.file } : null)
+      files.push(sha256 !== null && found?.file ? { sha256, file: found.file } : null)
     }
     const [old = null, current = null] = files
     if (!old && !current) return null
@@ -152,8 +163,13 @@ export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
 
   return {
     look,
-    compare: (before, after, limit) =>
-      ask<ChangedFiles>({ name: 'compare', archives: [needed(before), needed(after)], limit }),
+    compare: (before, after, { limit, first = [] }) =>
+      ask<ChangedFiles>({
+        name: 'compare',
+        archives: [...(before === null ? [] : [needed(before)]), needed(after)],
+        limit,
+        first,
+      }),
     diff,
     read: (sha256, file, maxBytes) => readFile(readerOf(store, sha256), file, maxBytes),
   }

@@ -73,7 +73,7 @@ export interface DirectoryBytes {
 export type ArchiveTask =
   | { name: 'check'; path: string; limits: ArchiveLimits }
   | { name: 'look'; archives: NeededArchive[]; path: string; from: number; limit: number }
-  | { name: 'compare'; archives: NeededArchive[]; limit: number }
+  | { name: 'compare'; archives: NeededArchive[]; limit: number; first: readonly string[] }
   | { name: 'diff'; before: Uint8Array | null; after: Uint8Array | null }
 
 /** A check without the function that a thread cannot send. */
@@ -103,11 +103,12 @@ export async function runArchiveTask(task: ArchiveTask): Promise<ArchiveReply> {
     }
     if (task.name === 'diff') return { value: diffTexts(task.before, task.after) }
     const found = await Promise.all(task.archives.map(listFiles))
-    const [first, second] = found
-    if (!first || (task.name === 'compare' && !second))
+    const lists = found.filter((files) => files !== null)
+    if (lists.length < found.length)
       return { needs: task.archives.flatMap(({ sha256 }, i) => (found[i] ? [] : [sha256])) }
-    if (task.name === 'look') return { value: lookAt(first, task.path, task.from, task.limit) }
-    return { value: compareFiles(first, second as readonly ArchiveFile[], task.limit) }
+    const [before = [], after = []] = lists.length === 1 ? [[], ...lists] : lists
+    if (task.name === 'look') return { value: lookAt(after, task.path, task.from, task.limit) }
+    return { value: compareFiles(before, after, task) }
   } catch (error) {
     if (error instanceof Refusal) {
       const { errcode, message, status, warning, details } = error
@@ -188,11 +189,14 @@ function listDirectory(files: readonly ArchiveFile[], directory: string): Direct
   return isKnown ? [...directories.values(), ...others] : null
 }
 
-/** Compares two archives by the size and checksum of each file, without reading contents. Ignores directories. */
+/**
+ * Compares two archives by the size and checksum of each file, without reading contents. Ignores directories. The paths `first`
+ * come first.
+ */
 function compareFiles(
   before: readonly ArchiveFile[],
   after: readonly ArchiveFile[],
-  limit: number,
+  { limit, first }: { limit: number; first: readonly string[] },
 ): ChangedFiles {
   const old = new Map(before.filter(({ kind }) => kind !== 'directory').map((file) => [file.path, file]))
   const [added, changed]: string[][] = [[], []]
@@ -203,9 +207,13 @@ function compareFiles(
     if (!known) added?.push(path)
     else if (known.crc32 !== crc32 || known.size !== size || known.kind !== kind) changed?.push(path)
   }
-  const first = (paths: readonly string[] = []) => ({
-    paths: paths.slice(0, limit),
-    left: Math.max(paths.length - limit, 0),
-  })
-  return { added: first(added), changed: first(changed), removed: first([...old.keys()]) }
+  const firstOnes = new Set(first)
+  const cut = (paths: readonly string[] = []) => {
+    const ordered = [
+      ...first.filter((path) => paths.includes(path)),
+      ...paths.filter((path) => !firstOnes.has(path)),
+    ]
+    return { paths: ordered.slice(0, limit), left: Math.max(paths.length - limit, 0) }
+  }
+  return { added: cut(added), changed: cut(changed), removed: cut([...old.keys()]) }
 }

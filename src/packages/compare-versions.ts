@@ -13,6 +13,7 @@ import { openReadCache } from '../domain/read-cache.ts'
 import { Refusal } from '../domain/refusal.ts'
 import { changelogBetween } from './changelog.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
+import { listRunningFiles } from './running-files.ts'
 import type { RenderedReadme } from './tables/readmes.ts'
 
 /** One of the two compared versions. */
@@ -34,7 +35,10 @@ export interface ChangedField {
 
 /** What differs between two versions. It never changes, because archives do not. */
 export interface Comparison {
+  /** The first paths of each kind. Those of `running` come first. */
   files: ChangedFiles
+  /** The paths of files that run without being called, as the later composer.json names them. */
+  running: string[]
   /** The requirements that differ, by their kind and name. Null when a composer.json cannot be read. */
   requirements: ChangedField[] | null
   /** The other values of composer.json that differ. */
@@ -50,26 +54,19 @@ export interface ShownDiffs {
   left: readonly string[]
 }
 
-/** What a version is that no other one came before. */
-export interface Introduction {
-  requirements: ChangedField[] | null
-  fields: ChangedField[] | null
-  /** The names at the root of the package. */
-  names: string[]
-}
-
-/** Compares versions by their archives. It throws a Refusal for a damaged archive, and when the store does not respond. */
+/**
+ * Compares versions by their archives. Null stands for no version: then everything is added. It throws a Refusal for a damaged
+ * archive, and when the store does not respond.
+ */
 export interface VersionComparer {
   /** Compares two versions. `missing` when the store does not have one of the archives. */
-  compare: (from: ComparedVersion, to: ComparedVersion) => Promise<Comparison | 'missing'>
-  /** Shows a version that there is nothing to compare with. `missing` when the store does not have its archive. */
-  introduce: (to: ComparedVersion) => Promise<Introduction | 'missing'>
+  compare: (from: ComparedVersion | null, to: ComparedVersion) => Promise<Comparison | 'missing'>
   /**
    * Compares the lines of files, in the order of their paths, until there is no more room for lines. If there are several
    * files, one of them gets a third of the room at most.
    */
   diff: (
-    from: ComparedVersion,
+    from: ComparedVersion | null,
     to: ComparedVersion,
     paths: readonly string[],
     room: { lines: number; characters: number },
@@ -100,21 +97,24 @@ export function openVersionComparer({
   archives: ArchiveBrowser
   readmes: ReadmeRenderer
 }): VersionComparer {
-  const comparisons = openReadCache<Comparison, { from: ComparedVersion; to: ComparedVersion }>({
+  const comparisons = openReadCache<Comparison, { from: ComparedVersion | null; to: ComparedVersion }>({
     maxSize: maxCachedBytes,
     sizeOf: (comparison) => JSON.stringify(comparison).length * 2,
     read: (_hashes, { from, to }) => compare(from, to),
   })
 
-  async function compare(from: ComparedVersion, to: ComparedVersion): Promise<Comparison | undefined> {
-    const files = await archives.compare(from.sha256, to.sha256, maxPaths)
+  async function compare(from: ComparedVersion | null, to: ComparedVersion): Promise<Comparison | undefined> {
+    const [before, after] = [from === null ? {} : await manifestOf(from), await manifestOf(to)]
+    const running = listRunningFiles(after ?? {})
+    const part = { limit: maxPaths, first: running }
+    const files = await archives.compare(from?.sha256 ?? null, to.sha256, part)
     // A missing archive may come back, so it is not remembered.
     if (files === 'missing') return undefined
-    const [before, after] = [await manifestOf(from), await manifestOf(to)]
     return {
       files,
+      running,
       ...changesOf(before, after),
-      changelog: await changelogOf(from, to),
+      changelog: from && (await changelogOf(from, to)),
     }
   }
 
@@ -157,14 +157,8 @@ export function openVersionComparer({
 
   return {
     async compare(from, to) {
-      const key = `${from.sha256} ${to.sha256} ${from.normalized} ${to.normalized}`
+      const key = `${from?.sha256} ${to.sha256} ${from?.normalized} ${to.normalized}`
       return (await comparisons.fetch(key, { context: { from, to } })) ?? 'missing'
-    },
-    async introduce(to) {
-      const top = await archives.look(to.sha256, '', { from: 0, limit: maxPaths })
-      if (top === 'missing') return 'missing'
-      const names = (top?.entries ?? []).map(({ name, kind }) => (kind === 'directory' ? `${name}/` : name))
-      return { ...changesOf({}, await manifestOf(to)), names }
     },
     async diff(from, to, paths, room) {
       const shown: ShownDiffs = { files: [], left: [] }
@@ -175,7 +169,7 @@ export function openVersionComparer({
           shown.left = paths.slice(i)
           break
         }
-        const found = await archives.diff(from.sha256, to.sha256, path)
+        const found = await archives.diff(from?.sha256 ?? null, to.sha256, path)
         if (found === 'missing') return 'missing'
         if (!found) continue
         let compared = found.lines

@@ -94,14 +94,14 @@ describe('the pages of an archive with many files', () => {
       isContinued: false,
     })
     expect(await archives.look(first, 'src/none')).toBeNull()
-    expect(await archives.compare(first, second, 2)).toEqual({
+    expect(await archives.compare(first, second, { limit: 2 })).toEqual({
       added: { paths: [], left: 0 },
       removed: { paths: [], left: 0 },
       changed: { paths: ['src/d0/File0.php', 'src/d0/File100.php'], left: 4998 },
     })
     const unknown = 'ab'.repeat(32)
     expect(await archives.look(unknown, '')).toBe('missing')
-    expect(await archives.compare(first, unknown, 2)).toBe('missing')
+    expect(await archives.compare(first, unknown, { limit: 2 })).toBe('missing')
   })
 
   it('are made in turn: too many requests of one network get 429, and other networks their pages', async () => {

@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { aDeployToken, aMember, anAccount, csrfTokenIn, groupOf, post, signIn } from '../../support/actors.ts'
+import { callApi } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
 import { codeOf, continuedUrlIn, enrol, forgetCodes } from '../../support/factor-actors.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import { setProofAges } from '../../support/session-rows.ts'
 import { setReleaseRule } from '../../support/stage-rows.ts'
+import { aZip } from '../../support/zip.ts'
 
 const t = useApp({ BASE_URL: 'http://localhost' })
 
@@ -71,6 +73,44 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     expect((await read('/')).body).toContain(`1 staged version of ${repository.path} waits for release`)
   })
 
+  it('shows the lines of the first version of a package, first of the files that run by themselves', async () => {
+    const { repository, stage } = await aPublisher(t)
+    const { read } = await aReviewer(repository)
+    const manifest = {
+      name: 'acme/lib',
+      type: 'composer-plugin',
+      autoload: { 'psr-4': { 'Acme\\': 'src/' }, files: ['zz/boot.php'] },
+      extra: { class: 'Acme\\Deep\\Plugin' },
+      require: { 'composer-plugin-api': '^2.0' },
+      scripts: { 'post-install-cmd': ['Acme\\Hook::run', '@php x'] },
+      bin: 'bin/tool',
+    }
+    const others = Array.from({ length: 200 }, (_, i) => [`aa/File${i}.php`, `<?php // file ${i}`])
+    const payload = aZip({
+      'composer.json': JSON.stringify(manifest),
+      ...Object.fromEntries(others),
+      'bin/tool': '#!/usr/bin/env php\nthe binary\n',
+      'src/Deep/Plugin.php': '<?php // the plugin',
+      'src/Hook.php': '<?php // the hook',
+      'zz/boot.php': '<?php // the boot',
+      'zz/data.bin': '\0',
+    })
+    const staged = await stage('1.0.0', { payload })
+    expect(staged.body).toContain('"staged"')
+    const url = `/${repository.path}/-/stages/${staged.json().id}`
+    const { body } = await read(url)
+    expect(body).toContain('This is the first version of the package.')
+    expect(body).toContain('206 files')
+    const order = ['the hook', 'the boot', 'the plugin', 'the binary', '// file ']
+    const places = order.map((text) => body.indexOf(text))
+    expect(places).not.toContain(-1)
+    expect(places).toEqual(places.toSorted((a, b) => a - b))
+    expect(body.length).toBeLessThan(100_000)
+    expect((await read(`${url}?path=aa/File199.php`)).body).toContain('// file 199')
+    expect((await read(`${url}?path=zz/data.bin`)).body).toContain('This file is not text.')
+    expect((await read(`${url}?path=none.php`)).statusCode).toBe(404)
+  })
+
   it('is for people who may push', async () => {
     const { repository, url } = await aStage()
     const guest = await aReviewer(repository, { role: 'guest', hasFactor: false })
@@ -80,7 +120,7 @@ describe('/<group>/<name>/-/stages/<id>', () => {
 
   it('releases the version with a code of the last five minutes, and keeps the form meanwhile', async () => {
     const { repository, ask, url } = await aStage()
-    const { sendWithCode, account } = await aReviewer(repository)
+    const { read, sendWithCode, account } = await aReviewer(repository)
     const { asked, response } = await sendWithCode(`${url}/release`)
     expect(asked.pathname + asked.searchParams.get('need')).toBe('/settings/confirm-accessfactor')
     expect([response.statusCode, response.headers.location]).toEqual([
@@ -96,6 +136,8 @@ describe('/<group>/<name>/-/stages/<id>', () => {
       'via',
     ])
     expect(events).toEqual([{ actorId: account.id, via: 'browser' }])
+    // The release is also a publication, and Home has it once.
+    expect((await read('/')).body.match(/<code>1\.1\.0<\/code>/g)).toHaveLength(1)
   })
 
   it('takes no password instead, and no code of six minutes ago', async () => {
@@ -150,6 +192,30 @@ describe('/<group>/<name>/-/stages/<id>', () => {
 })
 
 describe('a repository with reviewed releases', () => {
+  it('restores nothing in the browser where two people are needed, and says so before it asks for a code', async () => {
+    const { repository, push, token } = await aPublisher(t, {
+      role: 'admin',
+      scopes: ['registry-package:rw', 'registry-package-delete:rw'],
+    })
+    await push('1.0.0')
+    const reviewer = await aReviewer(repository, { role: 'admin' })
+    const versions = `/${repository.path}/packages/acme/lib/-/versions`
+    await setProofAges(t.db, '1 minute')
+    await reviewer.send(`${versions}/delete`, { version: '1.0.0' })
+    await setReleaseRule(t, repository, { twoPeople: true })
+    await setProofAges(t.db, '1 hour')
+    const command = `svc version restore ${repository.path} acme/lib 1.0.0`
+    const asked = await reviewer.read(`${versions}/restore?version=1.0.0`)
+    expect([asked.statusCode, asked.body.includes(command)]).toEqual([409, true])
+    const byToken = await callApi(
+      t,
+      token,
+      'POST',
+      `/api/repositories/${repository.path}/packages/acme/lib/1.0.0/restore`,
+    )
+    expect([byToken.statusCode, byToken.body.includes(command)]).toEqual([409, true])
+  })
+
   it('restores a deleted version with a second factor only, and with no token', async () => {
     const { repository, push, account, token } = await aPublisher(t, {
       role: 'admin',

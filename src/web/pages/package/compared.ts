@@ -33,17 +33,20 @@ export interface Compared extends Omit<Comparison, 'files'> {
   more: number
 }
 
-/** Compares two versions for a page. With a path, only the lines of this file. `missing`: an archive is not stored. */
+/**
+ * Compares two versions for a page, or shows the first one, if `from` is null. With a path, only the lines of this file.
+ * `missing`: an archive is not stored.
+ */
 export async function compareShown(
   comparer: VersionComparer,
-  from: ComparedVersion,
+  from: ComparedVersion | null,
   to: ComparedVersion,
   path: string,
 ): Promise<Compared | 'missing'> {
   const comparison = await comparer.compare(from, to)
   if (comparison === 'missing') return 'missing'
   const { changed, added, removed } = comparison.files
-  const paths = path === '' ? composerFirst([...changed.paths, ...added.paths]) : [path]
+  const paths = path === '' ? inOrder([...changed.paths, ...added.paths], comparison.running) : [path]
   const room = path === '' ? roomOfAll : roomOfOne
   const diffs = await comparer.diff(from, to, paths, room)
   if (diffs === 'missing') return 'missing'
@@ -62,9 +65,10 @@ export async function compareShown(
   }
 }
 
-function composerFirst(paths: readonly string[]): string[] {
-  const isFirst = (path: string) => path === 'composer.json'
-  return [...paths.filter(isFirst), ...paths.filter((path) => !isFirst(path))]
+/** Puts composer.json and the files that run without being called before the others. */
+function inOrder(paths: readonly string[], running: readonly string[]): string[] {
+  const first = ['composer.json', ...running].filter((path) => paths.includes(path))
+  return [...new Set([...first, ...paths])]
 }
 
 function showFile({ lines, ...file }: FileDiff): ShownFile {

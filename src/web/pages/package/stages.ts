@@ -22,7 +22,7 @@ import type { HeavyPages } from '../../network-turns.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
-import { signedIn } from '../../visit.ts'
+import { signedIn, type Visit } from '../../visit.ts'
 import { changing, type PagesContext, permittedRepository } from '../permit.ts'
 import { type Compared, compareShown } from './compared.ts'
 import { readingArchive } from './package-view.ts'
@@ -48,13 +48,8 @@ const reviewPage = page<{
   /** The published version that it is compared with. Null for the first one. */
   before: { version: string } | null
   fields: ReviewedFields | null
-  requirements: Compared['requirements']
-  /** Null for the first version. */
+  /** Everything is added in the first version. Null when an archive is not stored: then nothing is compared. */
   compared: Compared | null
-  /** The names at the root of the first version. */
-  names: readonly string[]
-  /** Whether an archive is not stored. Then nothing is compared. */
-  isMissing: boolean
   filePath: string
   /** Why the person cannot release it. Null if possible. */
   obstacle: string | null
@@ -102,11 +97,9 @@ export async function stagePageRoutes(
     const stage = await stageOf(repository, request.params.id)
     const { path: filePath } = readQuery(ReviewQuery, request)
     const before = await findVersionBefore(db, stage)
-    const compared = before && (await readingArchive(() => compareShown(comparer, before, stage, filePath)))
-    const introduction = before ? null : await readingArchive(() => comparer.introduce(stage))
-    const isMissing = compared === 'missing' || introduction === 'missing'
-    const changed = isMissing ? null : (compared ?? introduction)
-    if (filePath !== '' && !isMissing && !compared?.files.length) throw pageNotFound()
+    const found = await readingArchive(() => compareShown(comparer, before, stage, filePath))
+    const compared = found === 'missing' ? null : found
+    if (filePath !== '' && compared?.files.length === 0) throw pageNotFound()
     const obstacle = repository.twoPeople ? obstacleTo(stage, session.account.id) : null
     return reviewPage(reply, session, {
       repository,
@@ -114,11 +107,8 @@ export async function stagePageRoutes(
       registryUrl: stageRegistryUrl(config.baseUrl, repository.path, stage),
       source: sourceOf(stage),
       before,
-      fields: orderFields(changed?.fields ?? null),
-      requirements: changed?.requirements ?? null,
-      compared: isMissing ? null : compared,
-      names: isMissing ? [] : (introduction?.names ?? []),
-      isMissing,
+      fields: orderFields(compared?.fields ?? null),
+      compared,
       filePath,
       obstacle: obstacle && `${capitalize(obstacle)}.`,
       needsSecond: repository.twoPeople && stage.by.accountId === null && stage.approverId === null,
@@ -131,43 +121,39 @@ export async function stagePageRoutes(
 
   app.post<Route>(
     `${url}/:id/release`,
-    signedIn(
-      context,
-      { form: (request) => stageUrl(request.params) },
-      async ({ session, by, proveFactor }, request, reply) => {
-        const repository = await permittedRepository(db, request.params, session, 'decideStage')
-        const stage = await stageOf(repository, request.params.id)
-        await proveFactor()
-        const { baseUrl } = config
-        const outcome = await changing(() => releaseStage(changes, { stage, by, baseUrl }))
-        const name = `${stage.packageName} ${stage.version}`
-        if (outcome === 'approved') {
-          leaveNotice(request, reply, config, `You approved ${name}. Another developer must release it, too.`)
-          return reply.redirect(stageUrl(request.params), 303)
-        }
-        leaveNotice(request, reply, config, `${name} is released.`)
-        const query = new URLSearchParams({ version: stage.version })
-        return reply.redirect(`/${repository.path}/packages/${stage.packageName}?${query}`, 303)
-      },
-    ),
+    signedIn(context, { form: (request) => stageUrl(request.params) }, async (visit, request, reply) => {
+      const { repository, stage, by } = await decisionOf(visit, request.params)
+      const { baseUrl } = config
+      const outcome = await changing(() => releaseStage(changes, { stage, by, baseUrl }))
+      const name = `${stage.packageName} ${stage.version}`
+      if (outcome === 'approved') {
+        leaveNotice(request, reply, config, `You approved ${name}. Another developer must release it, too.`)
+        return reply.redirect(stageUrl(request.params), 303)
+      }
+      leaveNotice(request, reply, config, `${name} is released.`)
+      const query = new URLSearchParams({ version: stage.version })
+      return reply.redirect(`/${repository.path}/packages/${stage.packageName}?${query}`, 303)
+    }),
   )
 
   app.post<Route>(
     `${url}/:id/reject`,
-    signedIn(
-      context,
-      { form: (request) => stageUrl(request.params) },
-      async ({ session, by, proveFactor }, request, reply) => {
-        const repository = await permittedRepository(db, request.params, session, 'decideStage')
-        const stage = await stageOf(repository, request.params.id)
-        const { reason } = readForm(RejectForm, request)
-        await proveFactor()
-        await changing(() => rejectStage(changes, { stage, by, reason }))
-        leaveNotice(request, reply, config, `${stage.packageName} ${stage.version} is rejected.`)
-        return reply.redirect(`/${repository.path}/-/stages`, 303)
-      },
-    ),
+    signedIn(context, { form: (request) => stageUrl(request.params) }, async (visit, request, reply) => {
+      const { repository, stage, by } = await decisionOf(visit, request.params)
+      const { reason } = readForm(RejectForm, request)
+      await changing(() => rejectStage(changes, { stage, by, reason }))
+      leaveNotice(request, reply, config, `${stage.packageName} ${stage.version} is rejected.`)
+      return reply.redirect(`/${repository.path}/-/stages`, 303)
+    }),
   )
+
+  /** Returns the stage that somebody decides about, and asks for a second factor. */
+  async function decisionOf({ session, by, proveFactor }: Visit, params: Route['Params']) {
+    const repository = await permittedRepository(db, params, session, 'decideStage')
+    const stage = await stageOf(repository, params.id)
+    await proveFactor()
+    return { repository, stage, by }
+  }
 
   async function stageOf({ id: repositoryId }: VisibleRepository, id: string): Promise<Stage> {
     const stage = await findStageOf(db, repositoryId, id)
