@@ -1,30 +1,22 @@
-import { type Queryable, transaction } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import { formatTime } from '../domain/formats.ts'
-import type { Job } from '../jobs/job.ts'
+import { dailyNotices } from '../mail/daily-notices.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 
 /** The owner of a token gets a mail this many days before it expires. */
 const noticeDays = 7
-const tokensPerTransaction = 500
 
 /** Queues a mail for each personal access token that expires within 7 days, once for each token. */
-export const noteExpiringTokensJob: Job = {
+export const noteExpiringTokensJob = dailyNotices({
   name: 'note-expiring-tokens',
-  everySeconds: 86_400,
-  async run({ config, db }, _data, signal) {
-    if (config.mail === null) return
-    for (;;) {
-      signal.throwIfAborted()
-      const count = await transaction(db, async (tx) => {
-        const tokenIds = await noteExpiringTokens(tx, tokensPerTransaction)
-        for (const tokenId of tokenIds) await queueMail(tx, config, tokenExpiryMail, { tokenId })
-        return tokenIds.length
-      })
-      if (count < tokensPerTransaction) return
-    }
+  limit: 500,
+  async note(tx, config, limit) {
+    const tokenIds = await noteExpiringTokens(tx, limit)
+    for (const tokenId of tokenIds) await queueMail(tx, config, tokenExpiryMail, { tokenId })
+    return tokenIds.length
   },
-}
+})
 
 /**
  * Marks at most `limit` tokens that expire soon and whose owners can get a mail. Returns their ids. It leaves out

@@ -1,34 +1,26 @@
-import { type Queryable, transaction } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import { formatCount, formatTime } from '../domain/formats.ts'
 import { listAdminsToTell } from '../groups/admins.ts'
-import type { Job } from '../jobs/job.ts'
+import { dailyNotices } from '../mail/daily-notices.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { reservedDays, reservedNames } from '../packages/tables/reserved-names.ts'
 
 /** The admins of a repository get a mail this many days before a reservation of names lapses. */
 const noticeDays = 7
-const publishersPerTransaction = 100
 
 /** Queues a mail to each admin of a repository where a reservation of names lapses within 7 days, once for each trusted publisher. */
-export const noteLapsingReservationsJob: Job = {
+export const noteLapsingReservationsJob = dailyNotices({
   name: 'note-lapsing-reservations',
-  everySeconds: 86_400,
-  async run({ config, db }, _data, signal) {
-    if (config.mail === null) return
-    for (;;) {
-      signal.throwIfAborted()
-      const count = await transaction(db, async (tx) => {
-        const noted = await noteLapsingReservations(tx, publishersPerTransaction)
-        for (const { id: publisherId, repositoryId } of noted)
-          for (const accountId of await listAdminsToTell(tx, repositoryId))
-            await queueMail(tx, config, reservationMail, { publisherId, accountId })
-        return noted.length
-      })
-      if (count < publishersPerTransaction) return
-    }
+  limit: 100,
+  async note(tx, config, limit) {
+    const noted = await noteLapsingReservations(tx, limit)
+    for (const { id: publisherId, repositoryId } of noted)
+      for (const accountId of await listAdminsToTell(tx, repositoryId))
+        await queueMail(tx, config, reservationMail, { publisherId, accountId })
+    return noted.length
   },
-}
+})
 
 /** Marks at most `limit` trusted publishers whose reservations lapse soon. Returns them. */
 async function noteLapsingReservations(
