@@ -15,8 +15,8 @@ import { table } from './table.ts'
 /** What the tasks need to know that no page shows. */
 interface Known extends TourData {
   mails: MailServer
-  /** The recovery codes of mia. */
-  recoveryCodes: string[]
+  /** A recovery code of mia. */
+  recoveryCode: string
   /** The text that nora has sent. */
   applicationText: string
 }
@@ -254,22 +254,18 @@ const tasks: Task[] = [
   {
     name: 'Sign in with a recovery code and replace the authenticator',
     by: 'nobody',
-    async act(you, { recoveryCodes: [one = '', other = ''] }) {
+    async act(you, { recoveryCode }) {
       await you.go('Sign in')
       await you.fill('Username or email', 'mia')
       await you.fill('Password', password)
       await you.go('Sign in')
       await you.press('Use a recovery code')
-      await you.fill('Recovery code', one)
+      await you.fill('Recovery code', recoveryCode)
       await you.go('Sign in with a recovery code')
       await you.press('Actions for the authenticator app')
-      await you.go('Remove')
-      await you.fill('Your password', password)
-      await you.fill('Code of the app, or a recovery code', other)
-      await you.go('Remove the app')
-      await you.go('Set up an authenticator app')
+      await you.go('Replace')
       await you.fill('Code', codeOf(await secretOn(you)))
-      await you.go('Set up the app')
+      await you.go('Replace the app')
     },
   },
   {
@@ -360,7 +356,7 @@ export async function measureTasks(folder: string): Promise<string> {
 async function doAll(browser: Browser, server: Server, mails: MailServer): Promise<[string, Effort][]> {
   const baseURL = `http://localhost:${server.port}`
   const contexts = new Map<Name, BrowserContext>()
-  const known = { ...(await makeTourData(server)), mails, recoveryCodes: [] as string[], applicationText: '' }
+  const known = { ...(await makeTourData(server)), mails, recoveryCode: '', applicationText: '' }
   await addMore(server)
   const done: [string, Effort][] = []
 
@@ -378,7 +374,7 @@ async function doAll(browser: Browser, server: Server, mails: MailServer): Promi
     return aPerson(page)
   }
 
-  known.recoveryCodes = await setUpAuthenticator(await open('mia'))
+  known.recoveryCode = await setUpAuthenticator(await open('mia'))
   await setUpAuthenticator(await open('lena'))
   for (const { name, by, act } of tasks) {
     const person = await open(by)
@@ -412,13 +408,13 @@ async function signIn(person: Person, username: string): Promise<void> {
   await person.go('Sign in')
 }
 
-/** Sets up an authenticator app. Returns the recovery codes. */
-async function setUpAuthenticator(person: Person): Promise<string[]> {
+/** Sets up an authenticator app. Returns a recovery code. */
+async function setUpAuthenticator(person: Person): Promise<string> {
   await person.page.goto('/settings/second-factor')
   await person.go('Set up an authenticator app')
   await person.fill('Code', codeOf(await secretOn(person)))
   await person.go('Set up the app')
-  return ((await person.page.locator('#codes').textContent()) ?? '').split('\n')
+  return ((await person.page.locator('#codes').textContent()) ?? '').split('\n')[0] ?? ''
 }
 
 async function secretOn({ page }: Person): Promise<string> {

@@ -237,6 +237,7 @@ function packages(): Stop[] {
 }
 
 function personal({ application }: TourData): Stop[] {
+  let recoveryCodes: string[] = []
   const consent = `/oauth2/auth?${new URLSearchParams({
     response_type: 'code',
     client_id: application.clientId,
@@ -322,7 +323,7 @@ function personal({ application }: TourData): Stop[] {
           const secret = (await page.locator('#secret').textContent()) ?? ''
           await page.locator('input[name="code"]').fill(codeOf(secret.replaceAll(' ', '')))
           await page.locator('input[name="code"]').press('Enter')
-          await page.locator('#codes').waitFor()
+          recoveryCodes = ((await page.locator('#codes').textContent()) ?? '').split('\n')
         },
       ],
       'confirm-access-factor': '/settings/confirm-access?need=factor',
@@ -338,6 +339,19 @@ function personal({ application }: TourData): Stop[] {
           await page.getByLabel('Username or email').fill('otto')
           await page.getByLabel('Password').fill(password)
           await press(page, 'Sign in')
+        },
+      ],
+      'totp-replace': [
+        '/login/second-factor',
+        async (page) => {
+          await page.getByText('Use a recovery code').click()
+          await page.getByLabel('Recovery code').fill(recoveryCodes[0] ?? '')
+          await press(page, 'Sign in with a recovery code')
+          await page.getByLabel('Actions for the authenticator app').click()
+          await Promise.all([
+            page.waitForEvent('domcontentloaded'),
+            page.getByRole('link', { name: 'Replace the authenticator app' }).click(),
+          ])
         },
       ],
     }),

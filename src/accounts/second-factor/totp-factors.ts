@@ -59,6 +59,31 @@ export async function confirmTotpFactor(
 }
 
 /**
+ * Puts the secret of another app in the place of the confirmed one that was read, and writes the events. False when it was
+ * removed or replaced in the meantime.
+ */
+export async function replaceTotpFactor(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
+  current: SealedSecret,
+  next: SealedSecret,
+  timeStep: number,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `update totp_factor
+        set key_id = $3, sealed_secret = $4, created_at = now(), confirmed_at = now(), last_time_step = $5
+      where account_id = $1 and sealed_secret = $2 and confirmed_at is not null`,
+    [accountId, current.sealed, next.keyId, next.sealed, timeStep],
+  )
+  if (rowCount !== 1) return false
+  const details = { kind: 'totp' }
+  await insertEvent(tx, by, { action: 'second-factor-removed', accountId, details })
+  await insertEvent(tx, by, { action: 'second-factor-added', accountId, details })
+  return true
+}
+
+/**
  * Uses up the code of a time step. Afterwards neither this step nor an earlier one works. Of racing requests with one
  * code, only one gets true (RFC 6238 §5.2).
  */

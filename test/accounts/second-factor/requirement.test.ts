@@ -120,7 +120,7 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     expect(page.body).toContain(group.name)
   })
 
-  it('keeps the last factor, and lets people sign out without one', async () => {
+  it('keeps the last factor', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
     const person = await enrol(t, account, cookie)
@@ -135,7 +135,31 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     expect(removed.statusCode).toBe(409)
     const { send } = await halfSignIn(t.app, person)
     expect((await send({ recovery_code: person.recoveryCodes[0] ?? '' })).statusCode).toBe(303)
+  })
 
+  it('lets somebody who lost the app replace it after a sign-in with a recovery code', async () => {
+    const account = await anAccount(t.db)
+    const person = await enrol(t, account, await signIn(t.app, account))
+    const half = await halfSignIn(t.app, person)
+    const cookie = `${half.cookie}; ${cookiesOf(await half.send({ recovery_code: person.recoveryCodes[0] ?? '' }))}`
+    const url = '/settings/second-factor/totp/replace'
+    const page = await t.app.inject({ url, headers: { cookie } })
+    const [, replacement = ''] = /name="replacement" value="([^"]+)"/.exec(page.body) ?? []
+    const secret = secretIn(page)
+    const send = (code: string, sent = replacement) =>
+      post(t.app, url, cookie, { csrf_token: csrfTokenIn(page), replacement: sent, code })
+    // The code of the old app proves nothing about the new one, and the page keeps the secret.
+    const refused = await send(codeOf(person.secret))
+    expect([refused.statusCode, secretIn(refused)]).toEqual([403, secret])
+    expect((await send(codeOf(secret), 'x'.repeat(80))).statusCode).toBe(409)
+    expect((await send(codeOf(secret))).headers.location).toBe('/settings/second-factor')
+    expect(
+      (await (await halfSignIn(t.app, person)).send({ code: codeOf(person.secret, 30) })).statusCode,
+    ).toBe(403)
+    expect((await (await halfSignIn(t.app, person)).send({ code: codeOf(secret, 30) })).statusCode).toBe(303)
+  })
+
+  it('lets people sign out without a second factor', async () => {
     const other = await signIn(t.app, await anAccount(t.db))
     const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie: other } })
     const out = await post(t.app, '/logout', other, { csrf_token: csrfTokenIn(page) })

@@ -541,6 +541,16 @@ const forms: Record<string, Case[] | string> = {
         return send('/settings/second-factor/totp/confirm', { code: codeOf(secret) })
       }),
     ],
+    'totp/replace': [
+      leavesNotice('The authenticator app was replaced', async (person) => {
+        await aFactor(person)
+        await setProofAges(t.db, '1 minute')
+        const page = await person.walker.open('/settings/second-factor/totp/replace')
+        const [, replacement = ''] = /name="replacement" value="([^"]+)"/.exec(page.body) ?? []
+        const form = { replacement, code: codeOf(secretIn(page)) }
+        return person.send('/settings/second-factor/totp/replace', form)
+      }),
+    ],
     'totp/remove': [
       leavesNotice('The authenticator app was removed', async (person) => {
         const secret = await aFactor(person)

@@ -28,6 +28,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/second-factor/totp',
     '/settings/second-factor/totp/confirm',
     '/settings/second-factor/recovery-codes',
+    '/settings/second-factor/totp/replace',
     '/settings/second-factor/passkeys',
     '/settings/second-factor/passkeys/remove',
     '/settings/account/identities/unlink',

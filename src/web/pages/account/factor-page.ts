@@ -15,8 +15,11 @@ import { listPasskeys, type Passkey } from '../../../accounts/second-factor/pass
 import { renewRecoveryCodes } from '../../../accounts/second-factor/recovery-codes.ts'
 import {
   confirmEnrolment,
+  confirmReplacement,
   type Enrolment,
   findEnrolment,
+  openReplacement,
+  type Replacement,
   startEnrolment,
 } from '../../../accounts/second-factor/totp-enrolment.ts'
 import type { Session } from '../../../accounts/sessions.ts'
@@ -47,6 +50,7 @@ const factorPage = page<{
 const enrolPage = page<{ enrolment: Enrolment; returnId: string; problem: string | null }>(
   'accounts/enrol-totp',
 )
+const replacePage = page<{ replacement: Replacement; problem: string | null }>('accounts/replace-totp')
 const removePage = page<{
   /** False for an account that was created by a sign-in with a provider. */
   hasPassword: boolean
@@ -57,9 +61,11 @@ export const lastRequiredFactor = 'A second factor is required. Add another one 
 /** Shows new recovery codes, once. */
 export const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
 
+const replaceUrl = `${factorHome}/totp/replace`
 const removeUrl = `${factorHome}/totp/remove`
 const ReturnQuery = z.object({ return: text })
 const CodeForm = z.object({ code: text, return: text })
+const ReplaceForm = z.object({ replacement: text, code: text })
 const RemoveForm = z.object({ current_password: text, code: text })
 
 /** `/settings/second-factor`: the authenticator app and the recovery codes of the signed-in account. */
@@ -125,6 +131,41 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
         }
         leaveNotice(request, reply, config, 'The authenticator app was added.')
         return reply.redirect(next, 303)
+      },
+    ),
+  )
+
+  app.get(
+    replaceUrl,
+    signedIn(context, { mayLackFactor: true }, async ({ session, confirm, proveFactor }, _request, reply) => {
+      await confirm()
+      await proveFactor()
+      const { totpSince } = await findFactors(db, session.account.id)
+      if (!totpSince) return reply.redirect(factorHome, 303)
+      const replacement = await openReplacement(context, session.account, '')
+      return replacePage(reply, session, { replacement, problem: null })
+    }),
+  )
+
+  app.post(
+    replaceUrl,
+    signedIn(
+      context,
+      { form: replaceUrl, mayLackFactor: true },
+      async ({ session, confirm, proveFactor, by }, request, reply) => {
+        await confirm()
+        await proveFactor()
+        const { replacement: sealed, code } = readForm(ReplaceForm, request)
+        const { account } = session
+        const given = { sealed, code }
+        const outcome = await confirmReplacement(factorContextOf(context, request), by, account.id, given)
+        if ('problem' in outcome) {
+          reply.code(outcome.status).headers(outcome.headers)
+          const replacement = await openReplacement(context, account, sealed)
+          return replacePage(reply, session, { replacement, problem: outcome.problem })
+        }
+        leaveNotice(request, reply, config, 'The authenticator app was replaced.')
+        return reply.redirect(factorHome, 303)
       },
     ),
   )
