@@ -24,6 +24,8 @@ const measuresItself =
 /** Tests that only run programs load few modules themselves. */
 const runsPrograms = /support\/(?:program|servers)\.ts'/
 const loadsServer = /\buse(?:Listening)?App\(/
+/** Most of their commands run in the process of the test. */
+const runsCommands = /\b(?:useCommands|runCommand)\(/
 /** These take longest, and start first. */
 const opensBrowser = /\buseBrowser\(/
 
@@ -37,7 +39,7 @@ const together = readdirSync(join(root, 'test'), { recursive: true, encoding: 'u
 
 function fitsWithOthers(test: string): boolean {
   if ([replacesFunctions, measuresItself, opensBrowser].some((kind) => kind.test(test))) return false
-  return loadsServer.test(test) || !runsPrograms.test(test)
+  return [loadsServer, runsCommands].some((kind) => kind.test(test)) || !runsPrograms.test(test)
 }
 
 /** A larger heap is collected less often. */
