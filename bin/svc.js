@@ -8,6 +8,4 @@ if (!existsSync(cli)) {
   process.stderr.write('svc: it is not built yet. Run: npm run build\n')
   process.exit(1)
 }
-// Stack traces name the files and lines of src/.
-process.setSourceMapsEnabled(true)
 await import(cli.href)

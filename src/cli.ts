@@ -1,6 +1,9 @@
 import { createRequire } from 'node:module'
 import { makeProgram } from './commands/program.ts'
 import { runProgram } from './commands/run.ts'
+import { traceSources } from './domain/stack-traces.ts'
+
+traceSources()
 
 const { version } = createRequire(import.meta.url)('../package.json') as { version: string }
 

@@ -1,5 +1,7 @@
-// Stack traces name the files and lines of src/. That is so for modules that are loaded after this line.
-process.setSourceMapsEnabled(true)
+import { traceSources } from './domain/stack-traces.ts'
+
+// Before the other modules are loaded.
+traceSources()
 const [{ loadEnvironmentFile, readConfig }, { explainFailure }, { serve }] = await Promise.all([
   import('./config.ts'),
   import('./web/server/failure.ts'),

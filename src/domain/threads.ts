@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { parentPort, Worker } from 'node:worker_threads'
+import { traceSources } from './stack-traces.ts'
 
 /** A task that its thread did not finish: it took too long, or needed too much memory. */
 export class ThreadFailure extends Error {
@@ -118,13 +119,14 @@ async function ask<Task>(thread: Worker, task: Task, milliseconds: number): Prom
  */
 function newThread(module: URL, resourceLimits: { maxOldGenerationSizeMb: number }): Worker {
   if (!import.meta.url.endsWith('.ts'))
-    return new Worker(new URL(`${module.href}.js`), { resourceLimits, execArgv: ['--enable-source-maps'] })
+    return new Worker(new URL(`${module.href}.js`), { resourceLimits, execArgv: [] })
   const script = `import('tsx/esm/api').then(({ register }) => { register(); return import('${module.href}.ts') })`
   return new Worker(script, { eval: true, resourceLimits })
 }
 
 /** Runs the tasks of this thread, one after another. */
 export function serveThread<Task>(run: (task: Task) => unknown): void {
+  traceSources()
   async function reply(task: Task): Promise<void> {
     const outcome: Reply = await Promise.resolve(task)
       .then(run)
