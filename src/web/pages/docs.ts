@@ -89,7 +89,10 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     show: typeof referencePage,
     render: (description: Record<string, unknown>) => Promise<string>,
   ): void {
-    const reference = keepResult(async () => render(await context.describeApi()))
+    // The indentation is a tenth of the page, which may have 100 kB.
+    const reference = keepResult(async () =>
+      (await render(await context.describeApi())).replaceAll(/\n\s+/g, '\n'),
+    )
     app.get(
       url,
       { onSend: tagPage },
