@@ -436,6 +436,20 @@ const verbs: Record<string, Verb> = {
     pages: [['/:group/:name/-/trusted-publishers/remove', { id: ':id' }]],
     command: 'trusted-publisher remove :id --force',
   },
+  'remove a source': {
+    writes: ['remove-source'],
+    async make() {
+      const place = await aPlace()
+      const url = `/api/repositories/${place.path}/sources`
+      const response = await callApi(t, tokens.owner, 'POST', url, {
+        url: 'https://1.1.1.1/acme/lib',
+      })
+      if (response.statusCode !== 201) throw new Error(response.body)
+      return { ...place, id: String(response.json().id) }
+    },
+    api: [`DELETE ${R}/sources/:id`],
+    command: 'source remove :id --force',
+  },
   'withdraw an invitation': {
     writes: ['invitation-withdrawn'],
     async make() {
@@ -689,15 +703,15 @@ const harmless = {
      /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(
-    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams advisories user
-     restore request check reset-link approve
+    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources advisories user
+     restore request check sync reset-link approve
      POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),
   commands: new Set(
     `list show history find downloads export system completion create add new invite import claim enable approve unabandon
-     rename set-name set-email reset-link verification-link prefetch retry copy restore
+     refs sync rename set-name set-email reset-link verification-link prefetch retry copy restore
      serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
   ),
 }
