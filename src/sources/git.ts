@@ -261,11 +261,15 @@ async function openGit(
       }
     },
     async resolve(objectId, folder) {
-      const commit = (await read(['rev-parse', '--verify', '--quiet', `${objectId}^{commit}`], [0, 1])).trim()
-      if (commit === '') throw new GitError('missing', 'it is no commit')
-      const tree = (await read(['rev-parse', '--verify', '--quiet', `${commit}:${folder}`], [0, 1])).trim()
-      const kind = tree === '' ? '' : (await read(['cat-file', '-t', tree])).trim()
-      if (kind !== 'tree') throw new GitError('missing', `there is no folder ${folder}`)
+      const words = [
+        `${objectId}^{commit}`,
+        folder === '' ? `${objectId}^{tree}` : `${objectId}^{commit}:${folder}`,
+      ]
+      const [commit, tree] = (await read(['rev-parse', ...words], [0, 128])).split('\n').filter(isObjectId)
+      if (commit === undefined) throw new GitError('missing', 'it is no commit')
+      const isTree =
+        tree !== undefined && (folder === '' || (await read(['cat-file', '-t', tree])) === 'tree\n')
+      if (!isTree) throw new GitError('missing', `there is no folder ${folder}`)
       return { commit, tree }
     },
     async listFiles(tree) {
@@ -332,6 +336,11 @@ async function sshOf(
 /** Quotes a word for the shell that starts ssh. */
 function quote(word: string): string {
   return /^[\w./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+}
+
+/** Returns whether a line of `rev-parse` is the id of an object. For an unknown object it prints the words. */
+function isObjectId(line: string): boolean {
+  return /^[\da-f]{40,64}$/.test(line)
 }
 
 function parseRefs(text: string): { refs: RemoteRef[]; defaultBranch: string | null } {

@@ -11,8 +11,8 @@ import {
   readBranch,
   readVersion,
 } from '../composer/composer-version.ts'
-import { parseManifest, refuseManifest } from '../composer/manifest-json.ts'
-import { readPackageName } from '../composer/package-name.ts'
+import { parseManifest, refuseManifest, shown } from '../composer/manifest-json.ts'
+import { isPackageName, toLowerAscii } from '../composer/package-name.ts'
 import { matchesGlob } from '../domain/glob.ts'
 import { cleanLine } from '../domain/plain-text.ts'
 import { background, type Principal } from '../domain/principal.ts'
@@ -391,8 +391,10 @@ async function checkFiles(git: Git, tree: string, zip: CheckedZip): Promise<stri
 
 function nameIn({ manifest }: CheckedZip): string {
   const { name } = parseManifest(manifest).manifest
-  if (typeof name !== 'string') refuseManifest('name', 'must be the name of the package, such as acme/lib')
-  return readPackageName(name)
+  const lower = typeof name === 'string' ? toLowerAscii(name) : ''
+  if (isPackageName(lower)) return lower
+  const wrong = typeof name === 'string' ? `, not "${shown(name)}"` : ''
+  refuseManifest('name', `must be the name of a package, such as acme/lib${wrong}`)
 }
 
 /** Stores that a tag or branch is not there any more. The version of a branch is deleted, that of a tag stays. */

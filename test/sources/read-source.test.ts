@@ -173,6 +173,7 @@ describe('reading a source', () => {
   it('lists what is no version, with the reason, and publishes the others', async () => {
     const git = server.repository('odd')
     git.commit({ 'README.md': 'no manifest' }, { tag: '0.1.0' })
+    git.commit(packageFiles('odd'), { tag: '0.1.1' })
     git.commit(packageFiles('acme/odd', { version: '3.0.0' }), { tag: '0.2.0' })
     git.commit(packageFiles('acme/odd', { version: '0.3.0' }), { tag: '0.3.0' })
     git.commit(packageFiles('acme/odd'))
@@ -181,6 +182,7 @@ describe('reading a source', () => {
     git.commit(packageFiles('acme/odd'), { tag: 'nightly' })
     git.git('tag', 'v1.0')
     git.git('tag', 'of-a-file', 'HEAD:composer.json')
+    git.git('tag', '9.0.0', 'HEAD:composer.json')
     git.git('branch', 'töpic')
     git.push()
     const source = await aSource(t, { url: git.url })
@@ -189,6 +191,7 @@ describe('reading a source', () => {
     const reasons = Object.fromEntries(Object.entries(refs).map(([name, { reason }]) => [name, reason]))
     expect(reasons).toMatchObject({
       '0.1.0': expect.stringContaining('invalid archive: composer.json is missing'),
+      '0.1.1': 'composer.json: name must be the name of a package, such as acme/lib, not "odd"',
       '0.2.0': expect.stringContaining('composer.json: version must be "0.2.0" or absent, not "3.0.0"'),
       '0.3.0': null,
       '0.4.0': expect.stringContaining(
@@ -196,6 +199,8 @@ describe('reading a source', () => {
       ),
       '0.5.0': null,
       nightly: 'its name is no version such as 1.0.0',
+      'of-a-file': 'its name is no version such as 1.0.0',
+      '9.0.0': 'it is no commit',
       'v1.0': 'its name is no version such as 1.0.0',
       töpic: 'its name cannot be part of a version',
       main: null,
