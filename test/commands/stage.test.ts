@@ -73,7 +73,7 @@ it.each([
         const env = { PATH: process.env['PATH'], ...svc.environment }
         const child = spawn(process.execPath, [program, 'stage', 'release', id], { env, stdio: 'ignore' })
         const ended = once(child, 'close')
-        await expect.poll(() => countWaiting(t.db), { timeout: 20_000 }).toBeGreaterThan(0)
+        await expect.poll(() => countWaiting(t.db)).toBeGreaterThan(0)
         child.kill('SIGKILL')
         expect(await ended).toEqual([null, 'SIGKILL'])
       },

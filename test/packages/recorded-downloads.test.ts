@@ -70,7 +70,7 @@ describe('downloads', () => {
 
     const list = ['version', 'downloads', repository.path, 'acme/LIB', '1.0.0']
     const listed = async () => (await svc.json<{ items: Record<string, unknown>[] }>(...list)).items.reverse()
-    await expect.poll(async () => (await recordsOf(version)).length, { timeout: 10_000 }).toBe(5)
+    await expect.poll(async () => (await recordsOf(version)).length).toBe(5)
     const today = new Date().toISOString().slice(0, 10)
     const common = { day: today, repository: repository.path, package: 'acme/lib', version: '1.0.0' }
     const by = (kind: string, count: number, more: object) => ({
@@ -113,7 +113,7 @@ describe('downloads', () => {
     expect((await ask(dist, { headers: { range: 'bytes=999999-' } })).statusCode).toBe(416)
     expect((await ask(dist.replace('1.0.0', '2.0.0'))).statusCode).toBe(404)
     await ask(dist)
-    await expect.poll(() => recordsOf(version), { timeout: 10_000 }).toEqual([['personal', 1]])
+    await expect.poll(() => recordsOf(version)).toEqual([['personal', 1]])
   })
 
   it('of packages from upstreams are recorded too', async () => {
@@ -133,7 +133,7 @@ describe('downloads', () => {
     for (let i = 0; i < 2; i += 1) {
       expect((await caller.ask(url.slice(`http://svc.test${caller.path}`.length))).statusCode).toBe(200)
     }
-    await expect.poll(() => recordsOf(caller), { timeout: 10_000 }).toEqual([['personal', 2]])
+    await expect.poll(() => recordsOf(caller)).toEqual([['personal', 2]])
   })
 
   it('are written when the process stops', async () => {
@@ -186,7 +186,7 @@ describe('downloads', () => {
     const reader = await anAccount(t.db)
     const token = await aPersonalToken(t.db, reader, { scopes: ['registry-package:r'] })
     await version.ask(version.dist, { headers: { authorization: basic(token) } })
-    await expect.poll(() => recordsOf(version), { timeout: 10_000 }).toHaveLength(1)
+    await expect.poll(() => recordsOf(version)).toHaveLength(1)
     const { path } = version.repository
     const own = await svc.run('version', 'downloads', path, '--account', reader.username)
     expect(own.stdout).toMatch(
@@ -204,7 +204,7 @@ describe('svc version downloads', () => {
     const { repository, dist, ask } = await aVersion()
     await ask(dist)
     await ask(dist, { headers: { authorization: undefined } })
-    await expect.poll(() => recordsOf({ repository }), { timeout: 10_000 }).toHaveLength(2)
+    await expect.poll(() => recordsOf({ repository })).toHaveLength(2)
     const list = (...words: string[]) =>
       svc.json<{ items: { by: string }[]; next: string | null }>(
         'version',

@@ -55,8 +55,8 @@ export async function startPgBouncer({
     printed += text.toString()
   })
   const exit = once(child, 'exit')
-  for (let attempt = 0; !(await accepts(ownPort)); attempt += 1) {
-    if (attempt === 200 || child.exitCode !== null) throw new Error(`pgbouncer does not listen:\n${printed}`)
+  while (!(await accepts(ownPort))) {
+    if (child.exitCode !== null) throw new Error(`pgbouncer does not listen:\n${printed}`)
     await sleep(20)
   }
   return {

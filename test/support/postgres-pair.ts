@@ -56,8 +56,8 @@ export async function startPostgresPair(programs: string): Promise<PostgresPair>
       ...options,
       stdio: 'ignore',
     })
-    for (let attempt = 0; !(await isListening(port)); attempt += 1) {
-      if (attempt === 400 || child.exitCode !== null) throw new Error(`PostgreSQL in ${data} does not start`)
+    while (!(await isListening(port))) {
+      if (child.exitCode !== null) throw new Error(`PostgreSQL in ${data} does not start`)
       await sleep(50)
     }
     return child

@@ -60,7 +60,7 @@ async function start(
   dataDir: string,
   options: Partial<EmbeddedPostgresOptions> = {},
 ): Promise<EmbeddedPostgres> {
-  return startEmbeddedPostgres({ dataDir, settings: fastSettings, patienceSeconds: 1, ...options })
+  return startEmbeddedPostgres({ dataDir, settings: fastSettings, patienceSeconds: 60, ...options })
 }
 
 /** Starts another process that holds the PostgreSQL of a DATA_DIR. It is killed after the test. */
@@ -287,7 +287,7 @@ describe('a DATA_DIR in use', () => {
     const command = await start(dataDir, { purpose: 'command' })
     expect(await findEmbeddedPostgres(dataDir)).toBeNull()
     await expect(start(dataDir, { patienceSeconds: 0 })).rejects.toThrow('in use by an svc command')
-    const server = start(dataDir, { patienceSeconds: 10 })
+    const server = start(dataDir, { patienceSeconds: 60 })
     await sleep(300)
     await command.stop()
     expect(await query((await server).connection, 'select 1 as one')).toEqual([{ one: 1 }])
@@ -319,7 +319,7 @@ describe('when PostgreSQL dies', () => {
     process.kill(postmaster?.pid ?? 0, 'SIGKILL')
     expect((await postgres.exited).message).toContain('The embedded PostgreSQL has stopped')
     await postgres.stop()
-    const next = await start(dataDir, { patienceSeconds: 5 })
+    const next = await start(dataDir)
     expect(await query(next.connection, 'select n from kept')).toEqual([{ n: 7 }])
     await expect(stat(postgres.connection.host)).rejects.toThrow('ENOENT')
     await next.stop()

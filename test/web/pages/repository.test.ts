@@ -306,13 +306,13 @@ describe('GET /<group>/<name>/-/setup', () => {
     expect(published).toEqual({ waits: 'new', text: ['Waiting for your first upload … Check now'] })
 
     const [version] = expand((await own.ask('p2/acme/lib.json')).body)
-    await expect.poll(() => progress('installed'), { timeout: 30_000 }).toMatchObject({ waits: 'used' })
+    await expect.poll(() => progress('installed')).toMatchObject({ waits: 'used' })
     const reached = expect.stringMatching(/^Your token .* reached svc on .* UTC\.$/)
     expect((await progress('installed')).text).toEqual([reached, waiting])
 
     const [, archive = ''] = /"url":"[^"]*\/(dist\/[^"]*)"/.exec(JSON.stringify(version)) ?? []
     expect((await own.ask(archive)).statusCode).toBe(200)
-    await expect.poll(() => progress('installed'), { timeout: 30_000 }).toMatchObject({ waits: undefined })
+    await expect.poll(() => progress('installed')).toMatchObject({ waits: undefined })
     expect((await progress('installed')).text).toEqual(['Installed acme/lib 1.0.0 today.'])
 
     await own.push('1.1.0')
