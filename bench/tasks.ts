@@ -64,6 +64,7 @@ const tasks: Task[] = [
     async act(you) {
       await you.go('acme/php')
       await you.go('Set up')
+      await you.go('GitHub Actions')
       await you.go('a token that may publish packages')
       await you.go('Create token')
       await you.press('Copy')
