@@ -106,6 +106,7 @@ const Environment = z.object({
   EVENT_RETENTION_DAYS: wholeNumberSetting(1, 36_500).default(400),
   EVENT_IP_DAYS: wholeNumberSetting(0, 36_500).default(90),
   UPSTREAM_AUTH_FILE: z.string().optional(),
+  TRUSTED_ROOT_FILE: z.string().optional(),
   OUTBOUND_HTTP: trueOrFalse.default('false'),
   OUTBOUND_PRIVATE_HOSTS: privateHosts,
   UPSTREAM_HTTP: trueOrFalse.default('false'),
@@ -179,6 +180,8 @@ export interface Config {
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
   events: EventSettings
+  /** The trusted roots of Sigstore, with which attestations are verified. Null: none are accepted. */
+  trustedRootFile: string | null
   outbound: OutboundConfig
   upstreams: UpstreamConfig
   site: Site
@@ -378,6 +381,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       grace: env.REFRESH_GRACE_SECONDS,
     },
     events: { retentionDays: env.EVENT_RETENTION_DAYS, ipDays: env.EVENT_IP_DAYS },
+    trustedRootFile: env.TRUSTED_ROOT_FILE ? resolve(env.TRUSTED_ROOT_FILE) : null,
     outbound: {
       // The names of earlier releases stay valid.
       allowHttp: env.OUTBOUND_HTTP === 'true' || env.UPSTREAM_HTTP === 'true',

@@ -6,7 +6,7 @@ import { maxQuarantineReasonCharacters, QuarantineReason } from '../packages/lif
 import type { VersionChange } from '../packages/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../packages/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion } from '../packages/lifecycle/warn.ts'
-import { describePublisher } from '../packages/published-by.ts'
+import { describeAttested, describePublisher } from '../packages/published-by.ts'
 import { findVersion, type ListedVersion, listVersions } from '../packages/tables/listed-versions.ts'
 import {
   describeDownloader,
@@ -244,6 +244,7 @@ function describeVersion(listed: ListedVersion): Record<string, unknown> {
     uploader: listed.uploader,
     deploy_token: listed.deployToken,
     published_by: describePublisher(listed),
+    attestations: describeAttested(listed.attested),
     downloads: listed.downloads,
     published_at: listed.publishedAt,
     deleted_at: listed.deletedAt,

@@ -63,6 +63,7 @@ export const applicationActions = identityActions.filter((action) => action.star
 export const registryWords = {
   publish: 'published',
   stage: 'staged',
+  attest: 'added attestations to',
   'approve-release': 'approved the release of',
   'release-stage': 'released',
   reject: 'rejected',
@@ -136,6 +137,7 @@ export const areas = {
       'publish',
       'import',
       'stage',
+      'attest',
       'approve-release',
       'release-stage',
       'reject',

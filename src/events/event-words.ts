@@ -168,7 +168,7 @@ function describeMore(details: Details): string {
   const { changes, others } = splitChanges(details)
   const { name, right, upstream, vendor, replacement, from, to, title, reason, alarm, visibility } =
     textsOf(others)
-  const { count } = others
+  const { count, attestations } = others
   return [
     right ? `${name} (${right})` : name,
     upstream,
@@ -177,6 +177,8 @@ function describeMore(details: Details): string {
     ...changes,
     visibility,
     typeof count === 'number' && `${count} ${count === 1 ? 'version' : 'versions'}`,
+    typeof attestations === 'number' &&
+      `${attestations} ${attestations === 1 ? 'attestation' : 'attestations'}`,
     replacement && `use ${replacement}`,
     title,
     reason,

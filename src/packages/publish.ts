@@ -12,6 +12,7 @@ import { transaction } from '../database/database.ts'
 import { noteListingChange } from '../documents/listing.ts'
 import type { ReleaseRule } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
+import type { Provenance } from '../domain/provenance.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
@@ -22,6 +23,7 @@ import { requireTrustedPublisher } from './lifecycle/trusted-only.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { endStage, expireStages } from './stages/expire.ts'
 import { claimPackage, type LockedPackage } from './tables/packages.ts'
+import { releaseProvenance, saveProvenance, saveStagedProvenance } from './tables/provenance.ts'
 import { saveReadme } from './tables/readmes.ts'
 import {
   findStagedNumber,
@@ -99,7 +101,14 @@ export async function publishArchive(
     manifest,
     by,
     release = 'direct',
-  }: { zip: CheckedZip; manifest: Manifest; by: Principal; release?: ReleaseRule },
+    provenance = null,
+  }: {
+    zip: CheckedZip
+    manifest: Manifest
+    by: Principal
+    release?: ReleaseRule
+    provenance?: Provenance | null
+  },
 ): Promise<Published> {
   const { repositoryId, packageName, version } = target
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
@@ -107,6 +116,8 @@ export async function publishArchive(
     const outcome = settleRepeat(taken, { version, archive: received })
     // The store may have lost or damaged the archive. A repeated upload brings it back.
     await keepArchive(db, archives, received, async () => {})
+    if (provenance)
+      await transaction(changes, (tx) => attestVersion(tx, { ...target, by, archive: received, provenance }))
     return { outcome }
   }
   return room.storing(repositoryId, received.size, () =>
@@ -118,6 +129,7 @@ export async function publishArchive(
         archive: received,
         by,
         release,
+        provenance,
       })
       await keepIfMissing(archives, received)
       return outcome
@@ -131,6 +143,8 @@ export interface Publication extends NewStage {
   publishedAt?: Date | null
   /** `reviewed` stages the version in any case. By default, the rules of the repository and the package decide. */
   release?: ReleaseRule
+  /** Its verified attestations. Null without any. */
+  provenance?: Provenance | null
 }
 
 /**
@@ -149,11 +163,17 @@ export async function publishVersion(
     const staged = await findStagedNumber(tx, repositoryId, packageName, version.normalized)
     const isOutdated = isBranchVersion(version) && staged?.sha256 !== publication.archive.sha256
     if (staged && isOutdated) await endStage(tx, staged)
-    else if (staged) return { outcome: 'staged', stage: settleStaged(staged, publication), isNew: false }
+    else if (staged) {
+      const stage = settleStaged(staged, publication)
+      await attestStage(tx, publication, stage)
+      return { outcome: 'staged', stage, isNew: false }
+    }
     const isStaged = release === 'reviewed' || (await isReviewed(tx, repositoryId, packageName))
-    return isStaged
-      ? stageVersion(tx, config, publication)
+    const published = isStaged
+      ? await stageVersion(tx, config, publication)
       : { outcome: await addVersion(tx, config, publication) }
+    if (published.outcome === 'repeated') await attestVersion(tx, publication)
+    return published
   })
 }
 
@@ -204,8 +224,15 @@ async function stageVersion(
   await requireBelowLimit(tx, config, by, 'stages', repositoryId)
   await insertArchive(tx, archive)
   const stage = await insertStage(tx, publication)
+  if (publication.provenance) await saveStagedProvenance(tx, stage.id, publication.provenance)
   const run = by.token?.run
-  const details = { stage: stage.id, ...(run && { run }), sha256: archive.sha256, size: archive.size }
+  const details = {
+    stage: stage.id,
+    ...(run && { run }),
+    sha256: archive.sha256,
+    size: archive.size,
+    ...countOf(publication.provenance),
+  }
   await insertEvent(tx, by, {
     action: 'stage',
     repositoryId,
@@ -247,6 +274,9 @@ export async function addVersion(
     return settleRepeat(taken as TakenVersion, publication)
   }
   await saveReadme(tx, versionId, readme)
+  const { provenance } = publication
+  if (provenance) await saveProvenance(tx, attestedVersionOf(publication), provenance)
+  if (stage) await releaseProvenance(tx, { stageId: stage.id, versionId })
 
   const bytes = await renderVersionChange(tx, held, { id: versionId, isDev: version.isDev }, baseUrl)
   if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
@@ -261,10 +291,50 @@ export async function addVersion(
     ...(run && { run }),
     sha256: archive.sha256,
     size: archive.size,
+    ...countOf(provenance),
   }
   const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
   await insertEvent(tx, by, event)
   return 'published'
+}
+
+/** A repeated upload that may bring attestations. */
+type RepeatedUpload = Pick<
+  Publication,
+  'repositoryId' | 'packageName' | 'version' | 'archive' | 'by' | 'provenance'
+>
+
+/** Stores the attestations of a repeated upload, if the published version has none. Writes the event. */
+async function attestVersion(tx: pg.PoolClient, upload: RepeatedUpload): Promise<void> {
+  if (!upload.provenance) return
+  const isStored = await saveProvenance(tx, attestedVersionOf(upload), upload.provenance)
+  if (isStored) await insertAttestEvent(tx, upload, {})
+}
+
+/** Stores the attestations of a repeated upload, if the staged version has none. Writes the event. */
+async function attestStage(tx: pg.PoolClient, upload: RepeatedUpload, { id }: Stage): Promise<void> {
+  if (!upload.provenance) return
+  const isStored = await saveStagedProvenance(tx, id, upload.provenance)
+  if (isStored) await insertAttestEvent(tx, upload, { stage: id })
+}
+
+async function insertAttestEvent(
+  tx: pg.PoolClient,
+  { repositoryId, packageName, version: { version }, archive, by, provenance }: RepeatedUpload,
+  about: { stage?: string },
+): Promise<void> {
+  const run = by.token?.run
+  const details = { ...about, ...(run && { run }), sha256: archive.sha256, ...countOf(provenance) }
+  await insertEvent(tx, by, { action: 'attest', repositoryId, packageName, version, details })
+}
+
+function attestedVersionOf({ repositoryId, packageName, version, archive }: RepeatedUpload) {
+  return { repositoryId, packageName, normalized: version.normalized, sha256: archive.sha256 }
+}
+
+/** The number of attestations, for the details of an event. */
+function countOf(provenance: Provenance | null | undefined): { attestations?: number } {
+  return provenance ? { attestations: provenance.attested.length } : {}
 }
 
 /**

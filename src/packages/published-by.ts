@@ -1,3 +1,4 @@
+import type { Attested } from '../domain/provenance.ts'
 import type { VersionPublisher } from './tables/versions.ts'
 
 /** Describes who published a version, for the API and commands. Null when a command did, such as an import. */
@@ -9,4 +10,30 @@ export function describePublisher({ uploader, deployToken, run }: VersionPublish
   }
   if (uploader !== null) return { type: 'account' as const, username: uploader }
   return deployToken === null ? null : { type: 'token' as const, name: deployToken }
+}
+
+/** Describes the attestations of a version, for the API and commands. */
+export function describeAttested(attested: readonly Attested[] | null) {
+  return (attested ?? []).map(({ predicateType, run, logUrl }) => {
+    const { provider, project, workflow, ref, commit, url } = run
+    return {
+      predicate_type: predicateType,
+      provider,
+      project,
+      workflow,
+      ref,
+      commit,
+      run_url: url,
+      log_url: logUrl,
+    }
+  })
+}
+
+/** Returns the URL of the provenance object of a version. Null without attestations. `registry` ends with a slash. */
+export function provenanceUrl(
+  registry: string,
+  packageName: string,
+  { version, attested }: { version: string; attested: readonly Attested[] | null },
+): string | null {
+  return attested && `${registry}integrity/${packageName}/${encodeURIComponent(version)}/provenance`
 }

@@ -13,11 +13,17 @@ export class ExchangeRefusal extends Error {
   }
 }
 
-/** Returns the refusal for claims that are not as expected. It names each with the expected and the given value. */
+/** Returns the refusal for claims that are not as expected. */
 export function claimsDiffer(differs: readonly ClaimDifference[]): ExchangeRefusal {
-  const sentences = differs.map(
-    ({ claim, expected, given }) =>
-      `The claim ${claim} differs: expected ${expected}, given ${given ?? 'nothing'}.`,
-  )
-  return new ExchangeRefusal('invalid_grant', sentences.join(' '))
+  return new ExchangeRefusal('invalid_grant', describeDifferences(differs))
+}
+
+/** Names each claim that is not as expected, with the expected and the given value. */
+export function describeDifferences(differs: readonly ClaimDifference[]): string {
+  return differs
+    .map(
+      ({ claim, expected, given }) =>
+        `The claim ${claim} differs: expected ${expected}, given ${given ?? 'nothing'}.`,
+    )
+    .join(' ')
 }

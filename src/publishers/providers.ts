@@ -79,6 +79,21 @@ export function compareClaims(terms: PublisherTerms, claims: Claims): ClaimCompa
   return { isProject, differs: job.differs, pins: comparePins(job, terms.pins, { pinned, needsPins }) }
 }
 
+/**
+ * Compares what a publisher expects with the claims that a certificate of Fulcio repeats (see `claimsOfCertificate`). It has
+ * not all claims of an identity token. The other conditions are left out: the identity token of the upload has matched them.
+ * The conditions of the provider `claims` must all be in the certificate, because nothing else names the project.
+ */
+export function compareCertificate(publisher: PublisherTerms, claims: Claims): ClaimDifference[] {
+  const { provider, issuer } = publisher
+  const other = { claim: 'iss', expected: issuer, given: claimText(claims['iss']) }
+  const { differs } = compareClaims(publisher, claims)
+  const said = differs.filter(
+    ({ claim, given }) => provider === 'claims' || given !== null || claim in claims,
+  )
+  return other.given === issuer ? said : [other, ...said]
+}
+
 interface Job {
   read: (claim: string) => string | null
   differs: ClaimDifference[]
@@ -300,7 +315,7 @@ export function runOf(
     const project = read('project_path')
     const [, , , workflow = null] = configRef.exec(read('ci_config_ref_uri') ?? '') ?? []
     const ref = read('ref_path') ?? common.ref
-    const url = urlOf(issuer.replace(/\/+$/, ''), project, '/-/pipelines/', read('pipeline_id'))
+    const url = urlOf(siteOfIssuer(provider, issuer), project, '/-/pipelines/', read('pipeline_id'))
     return { ...common, ref, project, workflow, url }
   }
   const project = read('repository')
@@ -311,12 +326,13 @@ export function runOf(
     ...common,
     project,
     workflow,
-    url: urlOf(siteOf(provider, issuer), project, '/actions/runs/', run),
+    url: urlOf(siteOfIssuer(provider, issuer), project, '/actions/runs/', run),
   }
 }
 
-/** Returns the URL of the site whose CI is the issuer. */
-function siteOf(provider: PublisherProvider, issuer: string): string {
+/** Returns the URL of the site whose CI is the issuer. It has no slash at its end. */
+export function siteOfIssuer(provider: PublisherProvider, issuer: string): string {
+  if (provider === 'gitlab') return issuer.replace(/\/+$/, '')
   if (provider === 'forgejo') return issuer.replace(/\/api\/actions\/?$/, '')
   const { origin, hostname } = new URL(issuer)
   if (hostname === 'token.actions.githubusercontent.com') return 'https://github.com'

@@ -209,6 +209,18 @@ export async function findPublishersOfIssuer(
   return { ...found, publishers: found.publishers.map((one) => ({ ...one, id: String(one.id) })) }
 }
 
+/** Finds the trusted publishers that gave a token its rights. */
+export async function findPublishersOfToken(
+  db: Queryable,
+  ids: readonly string[],
+): Promise<NamedPublisher[]> {
+  const { rows } = await db.query<NamedPublisher>(
+    `select ${namedColumns} from trusted_publisher p where p.id = any($1) and p.removed_at is null order by p.id`,
+    [ids],
+  )
+  return rows
+}
+
 /** Finds the pinned ids of publishers that were removed neither themselves nor with their repository. */
 export async function findPins(
   db: Queryable,

@@ -17,6 +17,8 @@ export interface WorkflowTarget {
   authUrl: string
   /** The registry of the repository, with a slash at its end. */
   registryUrl: string
+  /** Whether a job of GitHub also attests where the archive comes from. The default is false. */
+  attests?: boolean
 }
 
 /** A file for a project. `text` is YAML. */
@@ -34,13 +36,17 @@ const folders = { github: '.github/workflows/', gitlab: '', forgejo: '.forgejo/w
 /** Returns the workflow that publishes a tag such as `v1.2.3` of a project as version 1.2.3. */
 export function publishWorkflow(target: WorkflowTarget): Workflow {
   const { provider, workflow, environment, packageName, right, registryUrl } = target
+  const attests = provider === 'github' && target.attests === true
   const tag = provider === 'gitlab' ? 'CI_COMMIT_TAG' : 'GITHUB_REF_NAME'
+  const pack = 'git archive --format=zip --output=package.zip HEAD'
+  const body = attests
+    ? '--form package=@package.zip --form "attestations=<$BUNDLE"'
+    : '--upload-file package.zip'
   const upload = [
-    'git archive --format=zip --output=package.zip HEAD',
-    'curl --silent --show-error --fail-with-body --user "svc:$TOKEN" --upload-file package.zip \\',
+    `curl --silent --show-error --fail-with-body --user "svc:$TOKEN" ${body} \\`,
     `  "${registryUrl}${right === 'stage' ? 'stage' : 'upload'}/${packageName}/\${${tag}#v}"`,
   ]
-  const script = [...tokenSteps(target), ...upload]
+  const script = [...tokenSteps(target), ...(attests ? [] : [pack]), ...upload]
   const file = folders[provider] + (workflow ?? usualFiles.publish[provider])
   if (provider === 'gitlab') {
     return {
@@ -65,7 +71,9 @@ export function publishWorkflow(target: WorkflowTarget): Workflow {
       'jobs:',
       '  publish:',
       ...(environment === null ? [] : [`    environment: ${quoted(environment)}`]),
-      ...actionsJob(provider, 'Publish', script),
+      ...(attests
+        ? attestingJob(pack, script)
+        : actionsJob(provider, [{ name: 'Publish', lines: runLines(script) }])),
     ),
   }
 }
@@ -88,7 +96,7 @@ export function installWorkflow(target: WorkflowTarget): Workflow {
       'on: [push, pull_request]',
       'jobs:',
       '  test:',
-      ...actionsJob(provider, 'Install', script),
+      ...actionsJob(provider, [{ name: 'Install', lines: runLines(script) }]),
     ),
   }
 }
@@ -116,19 +124,55 @@ function tokenSteps({ provider, authUrl, registryUrl }: WorkflowTarget): string[
   ]
 }
 
-function actionsJob(provider: 'github' | 'forgejo', name: string, script: readonly string[]): string[] {
+/** A step of a job of GitHub or Forgejo. `lines` are its other members. */
+interface Step {
+  name: string
+  lines: readonly string[]
+}
+
+function actionsJob(
+  provider: 'github' | 'forgejo',
+  steps: readonly Step[],
+  permissions: readonly string[] = [],
+): string[] {
   const rights =
     provider === 'github'
       ? ['    runs-on: ubuntu-latest', '    permissions:', '      contents: read', '      id-token: write']
       : ['    runs-on: docker', '    enable-openid-connect: true']
   return [
     ...rights,
+    ...permissions.map((line) => `      ${line}`),
     '    steps:',
     '      - uses: actions/checkout@v4',
-    `      - name: ${name}`,
-    '        run: |',
-    ...script.map((line) => `          ${line}`),
+    ...steps.flatMap(({ name, lines: all }) => [
+      `      - name: ${name}`,
+      ...all.map((line) => `        ${line}`),
+    ]),
   ]
+}
+
+/** The job of GitHub that signs a statement about the archive before it uploads both. */
+function attestingJob(pack: string, script: readonly string[]): string[] {
+  const attest = [
+    'id: attest',
+    'uses: actions/attest-build-provenance@v3',
+    'with:',
+    '  subject-path: package.zip',
+  ]
+  const environment = ['env:', `  BUNDLE: \${{ steps.attest.outputs.bundle-path }}`]
+  return actionsJob(
+    'github',
+    [
+      { name: 'Pack', lines: [`run: ${pack}`] },
+      { name: 'Attest', lines: attest },
+      { name: 'Publish', lines: [...environment, ...runLines(script)] },
+    ],
+    ['attestations: write'],
+  )
+}
+
+function runLines(script: readonly string[]): string[] {
+  return ['run: |', ...script.map((line) => `  ${line}`)]
 }
 
 function gitlabJob({ authUrl }: WorkflowTarget, script: readonly string[]): string[] {

@@ -7,6 +7,7 @@ import { type Config, projectRoot } from '../config.ts'
 import { formatDay, formatSize, formatTime } from '../domain/formats.ts'
 import { mayCreateGroups } from '../domain/permissions.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
+import { predicateName } from '../domain/provenance.ts'
 import { partsOfRun } from '../domain/publisher.ts'
 import { anAdministrator } from '../domain/site.ts'
 import { version } from '../version.ts'
@@ -92,6 +93,7 @@ export async function registerViews(
       formatSize,
       reveal: revealText,
       partsOfRun,
+      predicateName,
       /** For lists: a description may have as many characters as composer.json. */
       summarize: (description: string) => revealText(shortenText(description, 300)),
       settingsPages,

@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -20,9 +20,11 @@ import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { aTrustedPublisher, jobClaims } from '../support/publisher-actors.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { aSigstore, jobWords, statementAbout } from '../support/sigstore.ts'
 
 const port = await freePort()
-const t = useListeningApp(port, issuersHere)
+const sigstore = await aSigstore()
+const t = useListeningApp(port, { ...issuersHere, TRUSTED_ROOT_FILE: sigstore.rootFile })
 const ci = useCiIssuer()
 
 /** What a job of each CI has in its identity token. */
@@ -65,11 +67,22 @@ interface Job {
   id_tokens?: { IDENTITY: { aud: string } }
   environment?: string
   script?: string[]
-  steps?: { uses?: string; run?: string }[]
+  steps?: {
+    name?: string
+    uses?: string
+    run?: string
+    with?: Record<string, string>
+    env?: Record<string, string>
+  }[]
 }
 
 /** Runs the shell steps of the only job of a workflow in a folder, as its CI does. */
-async function runJob(provider: WorkflowProvider, yaml: string, folder: string) {
+async function runJob(
+  provider: WorkflowProvider,
+  yaml: string,
+  folder: string,
+  outputs: Record<string, string> = {},
+) {
   const workflow = parse(yaml) as Record<string, Job> & { jobs: Record<string, Job> }
   const [job] = Object.values(provider === 'gitlab' ? workflow : workflow.jobs) as [Job]
   jobsClaims = claimsOf[provider]()
@@ -86,7 +99,13 @@ async function runJob(provider: WorkflowProvider, yaml: string, folder: string) 
           ACTIONS_ID_TOKEN_REQUEST_URL: `http://127.0.0.1:${endpointPort}/token?api-version=2.0`,
         }
   const commands = job.script ?? (job.steps ?? []).flatMap(({ run }) => (run === undefined ? [] : [run]))
-  const env = { PATH: process.env['PATH'], HOME: folder, COMPOSER_ALLOW_SUPERUSER: '1', ...environment }
+  const env = {
+    PATH: process.env['PATH'],
+    HOME: folder,
+    COMPOSER_ALLOW_SUPERUSER: '1',
+    ...environment,
+    ...outputs,
+  }
   const [shell, ...options] =
     provider === 'gitlab' ? (['sh', '-e', '-c'] as const) : (['bash', '-e', '-o', 'pipefail', '-c'] as const)
   const child = spawn(shell, [...options, commands.join('\n')], {
@@ -159,6 +178,30 @@ describe('the workflow that publishes', () => {
     const { text: yaml } = publishWorkflow(target)
     const { code, output } = await runJob('github', yaml, aProject({ name: 'acme/lib' }))
     expect([code, output]).toEqual([0, expect.stringContaining('"status":"staged"')])
+  })
+
+  it('sends the attestation that a step has made, if it is to attest', async () => {
+    const { repository, target } = await aTrustedProject('github', 'publish')
+    const { text: yaml } = publishWorkflow({ ...target, attests: true })
+    const folder = aProject({ name: 'acme/lib' })
+    // The archive of a commit always has the same bytes.
+    execFileSync('git', ['archive', '--format=zip', '--output=package.zip', 'HEAD'], { cwd: folder })
+    const bundle = join(folder, 'bundle.json')
+    const statement = statementAbout(readFileSync(join(folder, 'package.zip')))
+    writeFileSync(bundle, JSON.stringify(await sigstore.sign(statement, jobWords(ci.issuer))))
+    const { job, code, output } = await runJob('github', yaml, folder, { BUNDLE: bundle })
+    expect([code, output]).toEqual([0, expect.stringContaining('"version":"1.2.3"')])
+    expect(job.permissions).toEqual({ contents: 'read', 'id-token': 'write', attestations: 'write' })
+    const [, , attest, publish] = job.steps ?? []
+    expect(attest).toMatchObject({
+      id: 'attest',
+      uses: expect.stringMatching(/^actions\/attest-build-provenance@/),
+      with: { 'subject-path': 'package.zip' },
+    })
+    expect(publish?.env).toEqual({ BUNDLE: `\${{ steps.attest.outputs.bundle-path }}` })
+    const { ask } = await aPublisher(t, { repository })
+    const provenance = await ask('integrity/acme/lib/1.2.3/provenance')
+    expect(provenance.json().attestation_bundles[0].attestations).toHaveLength(1)
   })
 
   it('shows in the job which claim differs, and ends it', async () => {

@@ -88,6 +88,37 @@ export function pushWith(
   })
 }
 
+/** Uploads a package as a form, with its attestations: texts, or what becomes JSON. */
+export async function uploadForm(
+  t: Pick<TestApp, 'app'>,
+  repository: { path: string },
+  token: string,
+  {
+    zip = aPackageZip('acme/lib'),
+    attestations = [] as (string | object)[],
+    to = 'upload',
+    isFile = false,
+  } = {},
+): Promise<LightMyRequestResponse> {
+  const form = new FormData()
+  form.set('package', new Blob([new Uint8Array(zip)]), 'package.zip')
+  for (const one of attestations) {
+    const text = typeof one === 'string' ? one : JSON.stringify(one)
+    if (isFile) form.append('attestations', new Blob([text], { type: 'application/json' }), 'bundle.json')
+    else form.append('attestations', text)
+  }
+  const encoded = new Response(form)
+  return t.app.inject({
+    method: 'POST',
+    url: `/${repository.path}/-/packages/${to}/acme/lib/1.0.0`,
+    headers: {
+      authorization: basic(token),
+      'content-type': encoded.headers.get('content-type') ?? '',
+    },
+    payload: Buffer.from(await encoded.arrayBuffer()),
+  })
+}
+
 /** Reads a URL below that of a registry with a token. */
 export function pullWith(
   t: Pick<TestApp, 'app'>,

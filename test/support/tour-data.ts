@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type pg from 'pg'
 import { insertInvitation } from '../../src/accounts/invitations.ts'
 import type { JsonObject } from '../../src/composer/manifest-json.ts'
-import { readConfig } from '../../src/config.ts'
+import { projectRoot, readConfig } from '../../src/config.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
@@ -41,6 +42,7 @@ export const tourEnvironment = {
   SMTP_URL: 'smtp://127.0.0.1:9',
   MAIL_FROM: 'svc@example.com',
   SITE_CONTACT: 'help@example.com',
+  TRUSTED_ROOT_FILE: join(projectRoot, 'test/fixtures/trusted-root.json'),
 }
 
 const manifests: Record<string, { description: string } & Record<string, unknown>> = {
@@ -106,6 +108,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     baseUrl,
   )
   await addPublishers(db, repository)
+  await addAttestations(db, repository, stages.waiting)
   await age(db)
   await addDownloads(db, repository.id, [
     { kind: 'session', id: bob.id, accountId: bob.id },
@@ -332,6 +335,37 @@ async function addPublishers(db: pg.Pool, repository: { id: string }): Promise<v
     { claim: 'environment', expected: 'production', given: null },
   ]
   await noteRefusal(db, operator, repository.id, [{ id, exchange: { differs, run } }])
+}
+
+/** Adds attestations to a version and a stage. */
+async function addAttestations(
+  db: pg.Pool,
+  { id: repositoryId }: { id: string },
+  stageId: string,
+): Promise<void> {
+  const run = {
+    provider: 'github',
+    project: 'acme/billing',
+    workflow: 'release.yml',
+    ref: 'refs/tags/v2.0.0',
+    commit: '9fceb02d0ae598e95dc970b74767f19372d61af8',
+    url: 'https://github.com/acme/billing/actions/runs/1',
+  }
+  const logUrl = 'https://search.sigstore.dev/?logIndex=123456789'
+  const attested = [
+    { predicateType: 'https://slsa.dev/provenance/v1', run, logUrl },
+    { predicateType: 'https://cyclonedx.org/bom', run, logUrl: null },
+  ]
+  await db.query(
+    `with provenance (document, attested) as (values ('{"version":1,"attestation_bundles":[]}'::json, $3::jsonb)),
+          staged as (
+            update staged_version s set provenance = o.document, attested = o.attested from provenance o where s.id = $2
+          )
+     update package_version v set provenance = o.document, attested = o.attested
+       from provenance o, package p
+      where p.id = v.package_id and p.repository_id = $1 and p.name = 'acme/billing' and v.version = '2.0.0'`,
+    [repositoryId, stageId, JSON.stringify(attested)],
+  )
 }
 
 async function addUpstream(db: pg.Pool, repositoryId: string, requesterId: string): Promise<void> {

@@ -1,5 +1,5 @@
 import { registryUrl } from '../../groups/repositories.ts'
-import { describePublisher } from '../published-by.ts'
+import { describeAttested, describePublisher } from '../published-by.ts'
 import type { ListedStage } from '../tables/staged-versions.ts'
 
 /** Returns the URL of the page where a stage is reviewed. `path` is that of its repository. */
@@ -34,6 +34,7 @@ export function describeStage(stage: ListedStage, path: string, baseUrl: string)
     stager: stage.stager,
     deploy_token: stage.deployToken,
     staged_by: describeStager(stage),
+    attestations: describeAttested(stage.attested),
     staged_at: stage.stagedAt.toISOString(),
     approver: stage.approver,
     decider: stage.decider,

@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
+import type { Attested } from '../../domain/provenance.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { asCount } from './downloads.ts'
 import { publisherColumns, type VersionPublisher } from './versions.ts'
@@ -26,6 +27,8 @@ export interface ListedVersion extends VersionPublisher {
   purgedAt: Date | null
   quarantinedAt: Date | null
   quarantineReason: string | null
+  /** What its attestations say. Null without any. */
+  attested: Attested[] | null
 }
 
 /** A version with the additional values of its page. */
@@ -39,7 +42,7 @@ export interface DescribedVersion extends ListedVersion {
 const columns = `v.id, v.version, v.composer, v.normalized, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
   encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${publisherColumns}, v.published_at as "publishedAt",
   v.deleted_at as "deletedAt", v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt",
-  v.quarantine_reason as "quarantineReason",
+  v.quarantine_reason as "quarantineReason", v.attested,
   ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`
 const tables = `package_version v
   join archive c on c.sha256 = v.sha256`

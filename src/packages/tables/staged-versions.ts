@@ -7,6 +7,7 @@ import { advisoryLocks, type Queryable, sweepOf } from '../../database/database.
 import { toLikePattern } from '../../database/name-range.ts'
 import type { ListPart } from '../../domain/paging.ts'
 import { background, describePrincipal, type Principal } from '../../domain/principal.ts'
+import type { Attested } from '../../domain/provenance.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import type { RenderedReadme } from './readmes.ts'
 
@@ -48,6 +49,8 @@ export interface ListedStage {
   /** The account that released or rejected it. Null when none did. */
   decider: string | null
   decidedAt: Date | null
+  /** What its attestations say. Null without any. */
+  attested: Attested[] | null
 }
 
 /** A staged version. */
@@ -65,7 +68,8 @@ const columns = `s.id, s.repository_id as "repositoryId", s.package_name as "pac
   (select name from deploy_token where s.stager -> 'token' ->> 'kind' = 'deploy'
       and id = (s.stager -> 'token' ->> 'tokenId')::bigint) as "deployToken",
   s.staged_at as "stagedAt", s.expires_at as "expiresAt", s.approver_id as "approverId",
-  ${accountName('s.approver_id')} as approver, ${accountName('s.decider_id')} as decider, s.decided_at as "decidedAt"`
+  ${accountName('s.approver_id')} as approver, ${accountName('s.decider_id')} as decider, s.decided_at as "decidedAt",
+  s.attested`
 
 /** The metadata has up to half a MiB. Lists do not read it. */
 const allColumns = `${columns}, s.metadata`

@@ -1,6 +1,7 @@
-import { readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import * as z from 'zod'
 import { cleanLine } from '../../domain/plain-text.ts'
+import { openRereadFile } from '../../domain/reread-file.ts'
 
 const Login = z.object({ username: z.string(), password: z.string() })
 const GitLabLogin = z.object({ username: z.string(), token: z.string() })
@@ -39,26 +40,8 @@ export function openAuthFile(
     if (unusedKinds.length > 0) onUnusedKinds(unusedKinds)
     return credentials
   }
-  let version = versionOf(path)
-  let credentials = read()
-  return (url) => {
-    const latest = versionOf(path)
-    if (latest !== version) {
-      version = latest
-      try {
-        credentials = read()
-      } catch (error) {
-        onError(error as Error)
-      }
-    }
-    return headersFor(url, credentials)
-  }
-}
-
-/** Returns a text that changes when the file is written or replaced. */
-function versionOf(path: string): string {
-  const found = statSync(path, { throwIfNoEntry: false })
-  return found ? `${found.ino} ${found.mtimeMs} ${found.size}` : ''
+  const latest = openRereadFile(path, read, onError)
+  return (url) => headersFor(url, latest())
 }
 
 function headersFor({ host }: URL, credentials: Credentials): Record<string, string> {

@@ -55,6 +55,46 @@ export const registrySchemas = {
       },
     },
   },
+  UploadForm: {
+    type: 'object',
+    required: ['package'],
+    properties: {
+      package: { ...text('The zip archive', 'PK…'), format: 'binary' },
+      attestations: text(
+        'A bundle of Sigstore or an attestation object (PEP 740) in JSON, or an array of them. Only a token of a trusted publisher may send it. The field may be repeated; all have at most 64 KiB',
+        '{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{},"dsseEnvelope":{}}',
+      ),
+    },
+  },
+  Provenance: {
+    type: 'object',
+    required: ['version', 'attestation_bundles'],
+    description: 'A provenance object (PEP 740)',
+    properties: {
+      version: { type: 'integer', description: 'Always 1', example: 1 },
+      attestation_bundles: {
+        type: 'array',
+        description: 'The attestations of one trusted publisher',
+        items: {
+          type: 'object',
+          required: ['publisher', 'attestations'],
+          properties: {
+            publisher: {
+              type: 'object',
+              description: 'The trusted publisher whose job signed the attestations',
+              example: { kind: 'GitHub', repository: 'acme/lib', workflow: 'release.yml', environment: null },
+            },
+            attestations: {
+              type: 'array',
+              description: 'The attestation objects, with what a verification needs',
+              items: { type: 'object' },
+              example: [{ version: 1, verification_material: {}, envelope: {} }],
+            },
+          },
+        },
+      },
+    },
+  },
   RegistryRoot: {
     type: 'object',
     description:
@@ -82,13 +122,16 @@ const upload = (operationId: string) => ({
   tags: ['Registry'],
   summary: 'Publish a version',
   description:
-    'The body is the zip archive. The same bytes again return 200; other bytes for a published version return 409. ' +
+    'The body is the zip archive, or a form with it and its attestations. The same bytes again return 200; other bytes for a published version return 409. ' +
     'Requires the scope `registry-package:rw` and the role developer.',
   security,
   parameters: [...repository, ...packageName, version],
   requestBody: {
     required: true,
-    content: { 'application/zip': { schema: { type: 'string', format: 'binary' } } },
+    content: {
+      'application/zip': { schema: { type: 'string', format: 'binary' } },
+      'multipart/form-data': { schema: { $ref: '#/components/schemas/UploadForm' } },
+    },
   },
   responses: {
     '200': json('Exactly these bytes were published before', 'UploadedVersion'),
@@ -97,7 +140,7 @@ const upload = (operationId: string) => ({
     '401': unauthorized,
     '403': refusal('The token or the account may not publish here'),
     '409': refusal('The version is published with other bytes'),
-    '413': refusal('The archive is too large'),
+    '413': refusal('The archive or its attestations are too large'),
   },
 })
 
@@ -122,7 +165,7 @@ const read = (
   },
 })
 
-/** Paths of the OpenAPI document below {registry_url} (SPEC 4.4, 4.5). */
+/** Paths of the OpenAPI document below {registry_url} (SPEC 4.4, 4.5), and its own extensions. */
 export const registryPaths: Record<string, object> = {
   [`${registryUrl}/upload/{vendor}/{package}/{version}`]: {
     put: upload('uploadVersion'),
@@ -167,6 +210,22 @@ export const registryPaths: Record<string, object> = {
         '401': unauthorized,
         '404': notFound,
         '410': refusal('The version is quarantined; `warning` says why'),
+      },
+    },
+  },
+  [`${registryUrl}/integrity/{vendor}/{package}/{version}/provenance`]: {
+    get: {
+      operationId: 'getProvenance',
+      tags: ['Registry'],
+      summary: 'Get the attestations of a version',
+      description:
+        'They were verified when they were uploaded. Requires the scope `registry-package:r` unless the repository is public.',
+      security: publicOrToken,
+      parameters: [...repository, ...packageName, version],
+      responses: {
+        '200': json('The provenance object', 'Provenance'),
+        '401': unauthorized,
+        '404': refusal('The version has no attestations, it does not exist, or the token may not see it'),
       },
     },
   },

@@ -12,7 +12,7 @@ import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { type ApiContext, guardRepository, type RepositoryGrant } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
-import { PublishedBy } from './versions.ts'
+import { Attestation, PublishedBy } from './versions.ts'
 
 const maxWaitSeconds = 60
 
@@ -45,6 +45,9 @@ const StageBody = z
     }),
     staged_by: PublishedBy.nullable().meta({
       description: 'Who staged it, as `published_by` of a version. Null for a command, such as an import',
+    }),
+    attestations: z.array(Attestation).meta({
+      description: 'Its attestations. They were verified when they were uploaded',
     }),
     staged_at: Moment.meta({ description: 'When it was staged' }),
     expires_at: Moment.meta({ description: 'When it expires, if nobody decides' }),

@@ -3,7 +3,7 @@ import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import type { VersionChange } from '../../packages/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../../packages/lifecycle/deletion.ts'
-import { describePublisher } from '../../packages/published-by.ts'
+import { describeAttested, describePublisher, provenanceUrl } from '../../packages/published-by.ts'
 import { listDailyDownloads, listMonthlyDownloads } from '../../packages/tables/downloads.ts'
 import { findPackage } from '../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../packages/tables/listed-versions.ts'
@@ -57,6 +57,35 @@ export const PublishedBy = z
   })
   .meta({ id: 'PublishedBy' })
 
+/** What an attestation of a version says, as the API returns it. */
+export const Attestation = z
+  .object({
+    predicate_type: z.string().meta({
+      description: 'The kind of its statement',
+      example: 'https://slsa.dev/provenance/v1',
+    }),
+    provider: z.string().meta({ description: 'Provider of the trusted publisher', example: 'github' }),
+    project: z
+      .string()
+      .nullable()
+      .meta({ description: 'Project of the job that signed it', example: 'acme/lib' }),
+    workflow: z.string().nullable().meta({ description: 'File of the workflow', example: 'release.yml' }),
+    ref: z.string().nullable().meta({ description: 'Branch or tag', example: 'refs/tags/v1.0.0' }),
+    commit: z
+      .string()
+      .nullable()
+      .meta({ description: 'Commit', example: '9fceb02d0ae598e95dc970b74767f19372d61af8' }),
+    run_url: z.string().nullable().meta({
+      description: 'Page of the run; null when the certificate does not say',
+      example: 'https://github.com/acme/lib/actions/runs/1',
+    }),
+    log_url: z.string().nullable().meta({
+      description: 'Its entry in the transparency log; null when the log has no URL for entries',
+      example: 'https://search.sigstore.dev/?logIndex=123456789',
+    }),
+  })
+  .meta({ id: 'Attestation' })
+
 const versionMembers = {
   version: z.string().meta({ description: 'Semantic Version', example: '1.0.0' }),
   composer_version: z.string().meta({
@@ -87,6 +116,13 @@ const versionMembers = {
   published_by: PublishedBy.nullable().meta({
     description:
       'Who published it; of a released stage, who staged it. Null for a command, such as an import',
+  }),
+  attestations: z.array(Attestation).meta({
+    description: 'Its attestations. They were verified when they were uploaded',
+  }),
+  provenance_url: z.url().nullable().meta({
+    description: 'The URL of its provenance object (PEP 740); null without attestations',
+    example: 'https://svc.example.com/acme/php/-/packages/integrity/acme/hello/1.0.0/provenance',
   }),
   downloads: z.int().meta({ description: 'All downloads of the version', example: 123 }),
   published_at: Moment.meta({ description: 'When it was published' }),
@@ -257,6 +293,8 @@ function formatVersion(
     uploader: listed.uploader,
     deploy_token: listed.deployToken,
     published_by: describePublisher(listed),
+    attestations: describeAttested(listed.attested),
+    provenance_url: provenanceUrl(registryUrl(baseUrl, path), packageName, listed),
     downloads: listed.downloads,
     published_at: listed.publishedAt.toISOString(),
     deleted_at: listed.deletedAt?.toISOString() ?? null,

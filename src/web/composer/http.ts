@@ -9,6 +9,7 @@ import type { Access, GrantedAccess, RegistryRequest, RequestToken } from '../..
 import type { StorageRoom } from '../../groups/storage-room.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
+import type { TrustedRoots } from '../../publishers/trusted-roots.ts'
 import type { ArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { Mirror } from '../../upstreams/mirror.ts'
 import type { UpstreamQueries } from '../../upstreams/queries.ts'
@@ -30,6 +31,8 @@ export interface RegistryContext extends AppContext {
   mirror: Mirror
   archiveMirror: ArchiveMirror
   upstreamQueries: UpstreamQueries
+  /** The trusted roots of Sigstore. Null without TRUSTED_ROOT_FILE. */
+  trustedRoots: TrustedRoots | null
   /** `requireAccess` of access.ts. It also stores that the token was used. */
   requireAccess: (
     target: RegistryRequest,

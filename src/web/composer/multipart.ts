@@ -5,8 +5,10 @@ import type { ArchiveVolume, ReceivedArchive } from '../../archives/archive-stor
 import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 
+/** The most bytes of a form field. Longer ones are cut. */
+export const maxFieldBytes = 64 * 1024 + 1
 const field = 'package'
-const limits = { fields: 16, fieldSize: 4096, files: 4, parts: 20, headerPairs: 32 }
+const limits = { fields: 16, fieldSize: maxFieldBytes, files: 4, parts: 20, headerPairs: 32 }
 
 /** Returns whether a body is a form with files. Composer's upload plugins send such forms. */
 export function isMultipart(contentType: string | undefined): contentType is string {
@@ -16,6 +18,8 @@ export function isMultipart(contentType: string | undefined): contentType is str
 /** The limits and callbacks for a form with an archive. */
 interface MultipartOptions {
   maxBytes: number
+  /** The name of a field that is a text also when it is sent as a file. */
+  textField?: string
   /** Called for each field that is not a file. */
   onField?: (name: string, value: string) => void
   /** Called with the file name before the archive is received. An error that it throws ends the upload. */
@@ -26,11 +30,11 @@ interface MultipartOptions {
 export async function receiveMultipart(
   volume: ArchiveVolume,
   { request, contentType }: { request: IncomingMessage; contentType: string },
-  { maxBytes, onField, onFile }: MultipartOptions,
+  { maxBytes, textField, onField, onFile }: MultipartOptions,
 ): Promise<ReceivedArchive> {
   // The client has disconnected before this. The request emits nothing any more.
   if (request.destroyed) throw Object.assign(new Error('aborted'), { code: 'ECONNRESET' })
-  const form = openForm(contentType)
+  const form = openForm(contentType, textField)
   const archives: Promise<ReceivedArchive>[] = []
   const parsed = new Promise<void>((resolve, reject) => {
     form.on('field', (name, value) => onField?.(name, value))
@@ -65,9 +69,14 @@ export async function receiveMultipart(
   return archives[0] ?? Promise.reject(malformed(`send the archive as a file in the field "${field}"`))
 }
 
-function openForm(contentType: string) {
+function openForm(contentType: string, textField: string | undefined) {
   try {
-    return new Busboy({ headers: { 'content-type': contentType }, limits })
+    return new Busboy({
+      headers: { 'content-type': contentType },
+      limits,
+      isPartAFile: (name, type, fileName) =>
+        name !== textField && (fileName !== undefined || type === 'application/octet-stream'),
+    })
   } catch (error) {
     throw malformed(String(error))
   }

@@ -13,6 +13,7 @@ import { distRoute } from './dist.ts'
 import { methodNotAllowed, param, type RegistryContext, registryNotFound, sendRegistryError } from './http.ts'
 import { metadataRoutes } from './metadata.ts'
 import { notifyRoutes } from './notify.ts'
+import { provenanceRoute } from './provenance.ts'
 import { feedRoutes } from './release-feed.ts'
 import { searchRoutes } from './search.ts'
 import { uploadRoutes } from './upload.ts'
@@ -24,6 +25,7 @@ const everyRoute = [
   searchRoutes,
   changesRoute,
   auditRoute,
+  provenanceRoute,
   uploadRoutes,
 ]
 

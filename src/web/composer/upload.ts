@@ -13,6 +13,7 @@ import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import { checkManifest, publishArchive } from '../../packages/publish.ts'
 import { describeNewStage } from '../../packages/stages/describe-stage.ts'
+import { maxAttestationBytes, verifyAttestations } from '../../publishers/attestations.ts'
 import { refuseMirroredVendor } from '../../upstreams/claims.ts'
 import { requireUploadRate } from '../client-errors.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
@@ -30,12 +31,14 @@ interface AdmittedUpload {
   contentType: string | undefined
   /** The parts of `source` from the query, and later from the form. */
   sourceParts: Map<string, string>
+  /** The fields `attestations` of the form. */
+  attestations: string[]
   /** The client IP. After a disconnect the socket no longer has it. */
   ip: string
 }
 
 /** How many bytes a form may add to the archive. */
-const formBytes = 64 * 1024
+const formBytes = maxAttestationBytes + 64 * 1024
 
 /**
  * The URLs of an upload, and what each does. curl appends the file name to a URL that ends with a slash. The push plugins
@@ -132,18 +135,26 @@ async function admitUpload(
   readSource(sourceParts)
   // Fastify would refuse an unknown content type. For an upload, only the content type of a form matters.
   delete request.raw.headers['content-type']
-  return { act, target, packageName, version, contentType, sourceParts, ip }
+  return { act, target, packageName, version, contentType, sourceParts, attestations: [], ip }
 }
 
 function receive(
   request: FastifyRequest,
-  { contentType, sourceParts }: AdmittedUpload,
+  { contentType, sourceParts, attestations }: AdmittedUpload,
   { config, archives }: RegistryContext,
 ): Promise<ReceivedArchive> {
   const options = { maxBytes: config.maxArchiveBytes }
   if (isMultipart(contentType)) {
-    const onField = (name: string, value: string) => void (isSourcePart(name) && sourceParts.set(name, value))
-    return receiveMultipart(archives, { request: request.raw, contentType }, { ...options, onField })
+    const textField = 'attestations'
+    const onField = (name: string, value: string) => {
+      if (isSourcePart(name)) sourceParts.set(name, value)
+      else if (name === textField) attestations.push(value)
+    }
+    return receiveMultipart(
+      archives,
+      { request: request.raw, contentType },
+      { ...options, textField, onField },
+    )
   }
   return receiveArchive(
     archives,
@@ -154,7 +165,7 @@ function receive(
 
 /** Reads the manifest and publishes or stages the version. */
 async function publish(
-  { act, target, packageName, version, sourceParts }: AdmittedUpload,
+  { act, target, packageName, version, sourceParts, attestations }: AdmittedUpload,
   archive: ReceivedArchive,
   zip: CheckedZip,
   context: RegistryContext,
@@ -167,7 +178,11 @@ async function publish(
   const { repositoryId, by } = context.requireAccess(target, access, act, { packageName })
   const wanted = { repositoryId, packageName, version }
   const release = act === 'stage' ? 'reviewed' : 'direct'
-  const published = await publishArchive(context, wanted, archive, { zip, manifest, by, release })
+  const provenance =
+    attestations.length > 0
+      ? await verifyAttestations(context, attestations, { sha256: archive.sha256, by })
+      : null
+  const published = await publishArchive(context, wanted, archive, { zip, manifest, by, release, provenance })
   // A client that repeats an upload has already seen the warnings.
   const isNew = published.outcome === 'staged' ? published.isNew : published.outcome === 'published'
   return { published, warnings: isNew ? manifest.warnings : [] }

@@ -34,6 +34,7 @@ import { dependencyRoutes } from './package/package-dependencies.ts'
 import { downloadRoutes } from './package/package-download.ts'
 import { packageDownloadsRoutes } from './package/package-downloads.ts'
 import { fileRoutes } from './package/package-files.ts'
+import { provenancePageRoute } from './package/package-provenance.ts'
 import { stagePageRoutes } from './package/stages.ts'
 import { uploadPageRoutes } from './package/upload.ts'
 import type { PagesContext } from './permit.ts'
@@ -86,6 +87,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await mirrorFetchRoute(app, context)
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })
+    await provenancePageRoute(app, context)
     await uploadPageRoutes(app, { ...context, archives: store })
   })
 }

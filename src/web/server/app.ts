@@ -21,6 +21,7 @@ import { openDownloadCounter } from '../../packages/download-counter.ts'
 import { openReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import { openStageWatch } from '../../packages/stages/watch.ts'
 import { openIssuerKeys } from '../../publishers/issuer-keys.ts'
+import { openTrustedRoots } from '../../publishers/trusted-roots.ts'
 import { openArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { AuthFileEvents } from '../../upstreams/client/auth-file.ts'
 import { openUpstreamClient } from '../../upstreams/client/fetch.ts'
@@ -193,8 +194,12 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
       return response.json<Record<string, unknown>>()
     },
   })
+  const trustedRoots = openTrustedRoots(context.config.trustedRootFile, (error) =>
+    log.error({ err: error }, 'the trusted roots of Sigstore cannot be read'),
+  )
   await app.register(registry, {
     ...context,
+    trustedRoots,
     pools,
     changes: pools.change,
     downloads,

@@ -252,7 +252,7 @@ describe('GET /api/openapi.json', () => {
   it('describes uploads and pulls by URLs that exist', async () => {
     const { paths } = await read()
     const ofRegistry = Object.keys(paths).filter((path) => !path.startsWith('/api/'))
-    expect(ofRegistry).toHaveLength(4)
+    expect(ofRegistry).toHaveLength(5)
     for (const path of ofRegistry) {
       const { statusCode } = await t.app.inject(path.replaceAll(/[{}]/g, ''))
       expect([path, statusCode]).toEqual([path, path.includes('/upload/') ? 405 : 401])

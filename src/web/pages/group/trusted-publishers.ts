@@ -76,6 +76,8 @@ const publishersPage = page<{
   /** Whether a name in the workflow is an example. */
   isExample: boolean
   publishing: Workflow
+  /** The one that also attests where the archive comes from. Null where that is not possible. */
+  attesting: Workflow | null
   installing: Workflow
 }>('pages/trusted-publishers')
 
@@ -196,7 +198,7 @@ export async function trustedPublisherPageRoutes(app: FastifyInstance, context: 
     repository: VisibleRepository,
     publishers: readonly TrustedPublisher[],
     wanted: WorkflowProvider | undefined,
-  ): { ci: WorkflowProvider; isExample: boolean; publishing: Workflow; installing: Workflow } {
+  ) {
     const known = publishers.flatMap((one) => (one.provider === 'claims' ? [] : [one.provider]))
     const ci = wanted ?? known.at(-1) ?? 'github'
     const writing = publishers.filter(({ provider, right }) => provider === ci && right !== 'read').at(-1)
@@ -214,6 +216,10 @@ export async function trustedPublisherPageRoutes(app: FastifyInstance, context: 
       ci,
       isExample: packageName === undefined,
       publishing: publishWorkflow(target),
+      attesting:
+        ci === 'github' && config.trustedRootFile !== null
+          ? publishWorkflow({ ...target, attests: true })
+          : null,
       installing: installWorkflow(target),
     }
   }
