@@ -67,10 +67,16 @@ export const Package = z
 const ChangedPackage = z
   .object({
     ...Package.shape,
-    details: z.array(z.string()).optional().meta({
-      description:
-        'Warnings about the change, such as that no trusted publisher publishes the package. Missing without warnings',
-    }),
+    details: z
+      .array(z.string())
+      .optional()
+      .meta({
+        description:
+          'Warnings about the change, such as that no trusted publisher publishes the package. Missing without warnings',
+        example: [
+          'No trusted publisher of the repository publishes or stages acme/hello, so nobody can publish a version of it',
+        ],
+      }),
   })
   .meta({ id: 'ChangedPackage' })
 
