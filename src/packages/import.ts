@@ -1,9 +1,7 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { checkUpload } from '../archives/check-upload.ts'
-import { keepArchive, keepIfMissing } from '../archives/keep-archive.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
-import { readComposerJson, refuseMissingAutoload } from '../composer/composer-json.ts'
 import { type PublishedVersion, readVersion } from '../composer/composer-version.ts'
 import type { Config } from '../config.ts'
 import { formatCount } from '../domain/formats.ts'
@@ -14,7 +12,7 @@ import { toReceiveError, UpstreamError } from '../upstreams/client/upstream-erro
 import { matchesVersion } from '../upstreams/documents/patterns.ts'
 import type { UpstreamVersion } from '../upstreams/documents/read-document.ts'
 import { namesOf, openRegistry, readPackage } from '../upstreams/other-registry.ts'
-import { foreseePublication, type PublishConfig, publishVersion } from './publish.ts'
+import { checkManifest, foreseePublication, keepAndPublish, type PublishConfig } from './publish.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import { findTakenVersion } from './tables/versions.ts'
 
@@ -100,7 +98,7 @@ async function importVersion(
   packageName: string,
   theirs: UpstreamVersion,
 ): Promise<Pick<Imported, 'outcome' | 'reason'>> {
-  const { config, db, archives, readmes } = context
+  const { config, db } = context
   const { repositoryId } = wish
   let received: ReceivedArchive | null = null
   try {
@@ -113,25 +111,11 @@ async function importVersion(
       return { outcome: outcome === 'published' ? 'imported' : outcome, reason: null }
     }
     received = await receive(context, theirs.dist, config.maxArchiveBytes)
-    const checked = await checkUpload(received.path)
-    const { metadata } = readComposerJson(checked.manifest, packageName, version)
-    refuseMissingAutoload(metadata, checked.tree)
+    const zip = await checkUpload(received.path)
+    const { metadata } = checkManifest(zip, { packageName, version })
     const publishedAt = pastDate(theirs.publishedAt ?? theirs.entry['time'])
-    const archive = received
-    const published = await keepArchive(db, archives, archive, async () => {
-      const outcome = await publishVersion(db, config, {
-        repositoryId,
-        packageName,
-        version,
-        metadata,
-        readme: await readmes.render(checked.readme),
-        archive,
-        by: operator,
-        publishedAt,
-      })
-      await keepIfMissing(archives, archive)
-      return outcome
-    })
+    const publication = { repositoryId, packageName, version, metadata, by: operator, publishedAt }
+    const published = await keepAndPublish({ ...context, changes: db }, received, zip, publication)
     if (published.outcome === 'staged' && published.isNew) return { outcome: 'staged', reason: null }
     return { outcome: published.outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {

@@ -120,21 +120,34 @@ export async function publishArchive(
       await transaction(changes, (tx) => attestVersion(tx, { ...target, by, archive: received, provenance }))
     return { outcome }
   }
+  const publication = { ...target, metadata: manifest.metadata, by, release, provenance }
   return room.storing(repositoryId, received.size, () =>
-    keepArchive(db, archives, received, async () => {
-      const outcome = await publishVersion(changes, config, {
-        ...target,
-        metadata: manifest.metadata,
-        readme: await readmes.render(zip.readme),
-        archive: received,
-        by,
-        release,
-        provenance,
-      })
-      await keepIfMissing(archives, received)
-      return outcome
-    }),
+    keepAndPublish({ config, db, changes, readmes, archives }, received, zip, publication),
   )
+}
+
+/** Keeps a checked archive in the store, and publishes or stages its version (see `publishVersion`). */
+export async function keepAndPublish(
+  {
+    config,
+    db,
+    changes,
+    readmes,
+    archives,
+  }: Pick<PublishContext, 'db' | 'changes' | 'archives'> & {
+    config: PublishConfig
+    readmes: Pick<ReadmeRenderer, 'render'>
+  },
+  received: ReceivedArchive,
+  zip: CheckedZip,
+  publication: Omit<Publication, 'readme' | 'archive'>,
+): Promise<Published> {
+  return keepArchive(db, archives, received, async () => {
+    const readme = await readmes.render(zip.readme)
+    const published = await publishVersion(changes, config, { ...publication, readme, archive: received })
+    await keepIfMissing(archives, received)
+    return published
+  })
 }
 
 /** A checked upload with what decides about its publication. */
