@@ -26,11 +26,11 @@ import { claimPackage, type LockedPackage } from './tables/packages.ts'
 import { releaseProvenance, saveProvenance, saveStagedProvenance } from './tables/provenance.ts'
 import { saveReadme } from './tables/readmes.ts'
 import {
+  type CheckedUpload,
   findStagedNumber,
   insertStage,
   isReviewed,
   lockNumbers,
-  type NewStage,
   type Stage,
 } from './tables/staged-versions.ts'
 import {
@@ -151,7 +151,7 @@ export async function keepAndPublish(
 }
 
 /** A checked upload with what decides about its publication. */
-export interface Publication extends NewStage {
+export interface Publication extends CheckedUpload {
   /** The time of an earlier publication elsewhere. The default is now. */
   publishedAt?: Date | null
   /** `reviewed` stages the version in any case. By default, the rules of the repository and the package decide. */

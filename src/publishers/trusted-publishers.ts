@@ -176,7 +176,7 @@ export async function findPublisher(
 /** The trusted publishers of a repository that name an issuer, and what svc knows about the issuer. */
 export interface PublishersOfIssuer {
   /** Whether a trusted publisher of any repository names it. */
-  isKnown: boolean
+  isTrustedAnywhere: boolean
   /** Whether an operator has added one of them. */
   reachesPrivateHosts: boolean
   /** Null when there is no such repository. */
@@ -192,7 +192,7 @@ export async function findPublishersOfIssuer(
   const { rows } = await db.query<PublishersOfIssuer>({
     name: 'find-publishers-of-issuer',
     // An operator's publisher comes first. One read of the index tells both about an issuer that very many name.
-    text: `select named.reaches_private_hosts is not null as "isKnown",
+    text: `select named.reaches_private_hosts is not null as "isTrustedAnywhere",
                   coalesce(named.reaches_private_hosts, false) as "reachesPrivateHosts",
                   a.repository_id::text as "repositoryId",
                   coalesce((select json_agg(one order by one.id) from (

@@ -128,7 +128,7 @@ export async function findStagedNumber(
 }
 
 /** A checked upload, which may be staged. Its archive is already stored. */
-export interface NewStage {
+export interface CheckedUpload {
   repositoryId: string
   packageName: string
   version: PublishedVersion
@@ -143,7 +143,7 @@ export interface NewStage {
  * Stores a staged version. The caller holds the numbers of the package, and knows that the number is free: a stage whose
  * time is over frees it here.
  */
-export async function insertStage(tx: pg.PoolClient, fresh: NewStage): Promise<Stage> {
+export async function insertStage(tx: pg.PoolClient, fresh: CheckedUpload): Promise<Stage> {
   const { repositoryId, packageName, version, metadata, readme, archive, by } = fresh
   const { accountId, via, token } = describePrincipal(by)
   const { rows } = await tx.query<{ id: string }>(
