@@ -26,8 +26,6 @@ const runsPrograms = /support\/(?:program|servers)\.ts'/
 const loadsServer = /\buse(?:Listening)?App\(/
 /** Most of their commands run in the process of the test. */
 const runsCommands = /\b(?:useCommands|runCommand)\(/
-/** These take longest, and start first. */
-const opensBrowser = /\buseBrowser\(/
 
 /**
  * Tests that run one after another in the same processes. A process loads the modules of svc once: that takes longer
@@ -38,7 +36,7 @@ const together = readdirSync(join(root, 'test'), { recursive: true, encoding: 'u
   .filter((path) => path.endsWith('.test.ts') && fitsWithOthers(readFileSync(join(root, path), 'utf8')))
 
 function fitsWithOthers(test: string): boolean {
-  if ([replacesFunctions, measuresItself, opensBrowser].some((kind) => kind.test(test))) return false
+  if ([replacesFunctions, measuresItself].some((kind) => kind.test(test))) return false
   return [loadsServer, runsCommands].some((kind) => kind.test(test)) || !runsPrograms.test(test)
 }
 
