@@ -16,13 +16,13 @@ import {
   type OriginVerdict,
 } from './tables/mirrored-packages.ts'
 import {
-  saveDescriptions,
   findMirrorContent,
   listFirstSeen,
   listMirrorRules,
   lockMirror,
   type MirrorRules,
   noteArchives,
+  saveDescriptions,
 } from './tables/rendered-mirrors.ts'
 import { saveContents } from './tables/upstream-documents.ts'
 import type { Upstream } from './tables/upstreams.ts'

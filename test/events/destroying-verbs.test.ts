@@ -1,6 +1,9 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest'
+import { invite } from '../../src/accounts/invite.ts'
 import { makeProgram } from '../../src/commands/program.ts'
 import { runProgram } from '../../src/commands/run.ts'
+import type { Role } from '../../src/domain/permissions.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { allScopes } from '../../src/domain/scopes.ts'
 import {
   type IdentityAction,
@@ -8,9 +11,6 @@ import {
   type RegistryAction,
   registryWords,
 } from '../../src/events/actions.ts'
-import { invite } from '../../src/accounts/invite.ts'
-import { operator } from '../../src/domain/principal.ts'
-import type { Role } from '../../src/domain/permissions.ts'
 import { requireFactorOfMembers } from '../../src/groups/factor-requirement.ts'
 import type { Group } from '../../src/groups/groups.ts'
 import { changeRepository } from '../../src/groups/repositories.ts'

@@ -24,11 +24,11 @@ import { listNamedRepositories } from '../../../groups/accessible-repositories.t
 import { EndedMeanwhileError } from '../../../groups/live-principal.ts'
 import { type RepositoryPicker, readPicker } from '../../../groups/repository-choices.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
-import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
+import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 import {
   enteredTokenForm,
   lifetimesInDays,
