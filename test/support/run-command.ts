@@ -40,7 +40,7 @@ async function runBuilt(words: string[], environment: Environment, input: string
   const { env, argv, exitCode } = process
   const folder = process.cwd()
   const exitListeners = process.listeners('exit')
-  const { prepareStackTrace } = Error
+  const { prepareStackTrace }: { prepareStackTrace?: unknown } = Error
   const streams = Object.getOwnPropertyDescriptors(process)
   process.env = { PATH: env['PATH'], HOME: env['HOME'], ...environment }
   process.argv = [process.execPath, cli.pathname, ...words]
