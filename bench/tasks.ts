@@ -215,6 +215,7 @@ const tasks: Task[] = [
       await you.fill('Official website', 'https://bot.example.com')
       await you.fill('Redirect URL', 'https://bot.example.com/callback')
       await you.attach('Logo', logo)
+      await you.press('Packages')
       await you.press('See, install and publish packages')
       await you.press('Write the mail')
       known.applicationText = (await you.page.getByLabel('The text').textContent()) ?? ''
@@ -227,6 +228,7 @@ const tasks: Task[] = [
       await you.go('Administration')
       await you.go('Applications', 'main')
       await you.go('Register application')
+      await you.press('Paste the text of a developer')
       await you.fill('Text of a developer', applicationText)
       await you.go('Fill the form')
       await you.attach('Logo', logo)
