@@ -87,10 +87,9 @@ export function compareClaims(terms: PublisherTerms, claims: Claims): ClaimCompa
 export function compareCertificate(publisher: PublisherTerms, claims: Claims): ClaimDifference[] {
   const { provider, issuer } = publisher
   const other = { claim: 'iss', expected: issuer, given: claimText(claims['iss']) }
-  const { differs } = compareClaims(publisher, claims)
-  const said = differs.filter(
-    ({ claim, given }) => provider === 'claims' || given !== null || claim in claims,
-  )
+  const { isProject, differs } = compareClaims(publisher, claims)
+  const isComplete = provider === 'claims' || !isProject
+  const said = differs.filter(({ claim, given }) => isComplete || given !== null || claim in claims)
   return other.given === issuer ? said : [other, ...said]
 }
 
