@@ -104,7 +104,7 @@ describe('an upload with attestations', () => {
     const bundle = await signed()
     await upload([bundle])
     const logIndex = bundle.verificationMaterial.tlogEntries[0]?.['logIndex']
-    const log_url = `https://log.test/api/v1/log/entries?logIndex=${logIndex}`
+    const log_url = `https://log.test/api/v1/log/entries?logIndex=${String(logIndex)}`
     const run_url = `${ci.issuer}/acme/lib/actions/runs/99`
     const { call } = await aCaller(t, { repository })
     const version = (await call('GET', '/packages/acme/lib/1.0.0')).json()

@@ -40,7 +40,11 @@ async function runBuilt(words: string[], environment: Environment, input: string
   const { env, argv, exitCode } = process
   const folder = process.cwd()
   const exitListeners = process.listeners('exit')
-  const { prepareStackTrace }: { prepareStackTrace?: unknown } = Error
+  const formatter = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace') ?? {
+    value: undefined,
+    configurable: true,
+    writable: true,
+  }
   const streams = Object.getOwnPropertyDescriptors(process)
   process.env = { PATH: env['PATH'], HOME: env['HOME'], ...environment }
   process.argv = [process.execPath, cli.pathname, ...words]
@@ -69,7 +73,7 @@ async function runBuilt(words: string[], environment: Environment, input: string
     for (const name of ['stdin', 'stdout', 'stderr'] as const)
       Object.defineProperty(process, name, streams[name])
     Object.assign(process, { env, argv, exitCode })
-    Object.assign(Error, { prepareStackTrace })
+    Object.defineProperty(Error, 'prepareStackTrace', formatter)
     process.chdir(folder)
   }
 }
