@@ -694,13 +694,13 @@ const verbs: Record<string, Verb> = {
   },
 }
 
-/** What destroys and weakens nothing, by its whole name or its last word. */
+/** What destroys and weakens nothing, by its whole name or its last word. Who replaces an app keeps a second factor. */
 const harmless = {
   forms: new Set(
     `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch review
      only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
      confirm-access send-link link confirm totp login passkey account sign-up password-reset group repository
-     /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
+     /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(
     `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources advisories user
