@@ -170,7 +170,8 @@ function describeMore(details: Details): string {
     textsOf(others)
   const { count, attestations } = others
   return [
-    right ? `${name} (${right})` : name,
+    name && right ? `${name} (${right})` : name,
+    publisherOf(others),
     upstream,
     vendor,
     from && to && `${from} → ${to}`,
@@ -187,6 +188,13 @@ function describeMore(details: Details): string {
   ]
     .filter((part) => typeof part === 'string' && part !== '')
     .join(', ')
+}
+
+/** A trusted publisher: `GitHub Actions: acme/lib, release.yml (publish)`. Empty for other events. */
+function publisherOf({ publisher, ...details }: Details): string {
+  const { provider, issuer = null, project = issuer, workflow = null, right } = textsOf(details)
+  if (publisher === undefined || !provider || !right) return ''
+  return `${describeRun({ provider, project, workflow, ref: null, commit: null, url: null })} (${right})`
 }
 
 /** Returns the details that are texts. */
