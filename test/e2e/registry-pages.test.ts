@@ -224,6 +224,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const { page, repository, account } = await anAdmin()
     await page.goto(`/${repository.path}/-/setup`)
     const published = page.locator('#published')
+    await page.locator('summary', { hasText: 'Publish' }).click()
     await published.getByText('Waiting for your first upload').waitFor()
     const token = await aPersonalToken(t.db, account, { scopes: ['registry-package:rw'] })
     await t.app.inject({
