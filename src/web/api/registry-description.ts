@@ -55,7 +55,7 @@ export const registrySchemas = {
       },
     },
   },
-  UploadForm: {
+  UploadFormInput: {
     type: 'object',
     required: ['package'],
     properties: {
@@ -130,7 +130,7 @@ const upload = (operationId: string) => ({
     required: true,
     content: {
       'application/zip': { schema: { type: 'string', format: 'binary' } },
-      'multipart/form-data': { schema: { $ref: '#/components/schemas/UploadForm' } },
+      'multipart/form-data': { schema: { $ref: '#/components/schemas/UploadFormInput' } },
     },
   },
   responses: {
