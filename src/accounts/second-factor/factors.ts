@@ -12,6 +12,8 @@ import { deleteTotpFactor } from './totp-factors.ts'
 export interface FactorSummary {
   /** When the authenticator app was confirmed; null without one. */
   totpSince: Date | null
+  /** When the last accepted code of the app was shown; null without one. */
+  totpLastUsedAt: Date | null
   passkeys: number
   recoveryCodes: number
 }
@@ -20,6 +22,8 @@ export interface FactorSummary {
 export async function findFactors(db: Queryable, accountId: string): Promise<FactorSummary> {
   const { rows } = await db.query<FactorSummary>(
     `select (select confirmed_at from totp_factor where account_id = $1) as "totpSince",
+            (select least(now(), to_timestamp(last_time_step * 30.0)) from totp_factor
+              where account_id = $1 and confirmed_at is not null) as "totpLastUsedAt",
             (select count(*)::int from passkey where account_id = $1) as passkeys,
             (select count(*)::int from recovery_code where account_id = $1) as "recoveryCodes"`,
     [accountId],

@@ -74,13 +74,17 @@ describe('the page of the second factor', () => {
     const confirmed = await send('/totp/confirm', { code: codeOf(secret) })
     expect(confirmed.statusCode).toBe(200)
     const codes = recoveryCodesIn(confirmed)
+    expect(confirmed.body).toContain('Your second factor is on.')
+    expect(confirmed.body).not.toContain('Earlier codes no longer work.')
     expect(new Set(codes).size).toBe(10)
     expect(codes[0]).toMatch(/^[a-z2-9]{4}(-[a-z2-9]{4}){3}$/)
     expect(await countRows(t.db, 'recovery_code', { accountId: account.id })).toBe(10)
 
     // Secret and codes are shown once: no page has them now.
     expect((await get('/settings/second-factor/totp')).headers.location).toBe('/settings/second-factor')
-    expect((await get('/settings/second-factor')).body).toContain('10 left')
+    const overview = (await get('/settings/second-factor')).body
+    expect(overview).toContain('10 left')
+    expect(overview).toMatch(/<td data-label="Last used"><time/)
     expect((await send('/totp')).statusCode).toBe(409)
     const again = await send('/totp/confirm', { code: codeOf(secret) })
     expect(again.headers.location).toBe('/settings/second-factor')
@@ -115,6 +119,7 @@ describe('the page of the second factor', () => {
       await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } }),
     )
     const made = await post(t.app, '/settings/second-factor/recovery-codes', person.cookie, { csrf_token })
+    expect(made.body).toContain('Earlier codes no longer work.')
     const [fresh = ''] = recoveryCodesIn(made)
     const [old = ''] = person.recoveryCodes
     const { send } = await halfSignIn(t.app, person)
@@ -164,6 +169,23 @@ describe('the page of the second factor', () => {
       expect(await actionsOf(person.id)).toContain('second-factor-removed totp')
     }
   })
+})
+
+it('removes the app without a second code within five minutes of a second factor', async () => {
+  const person = await aPersonWithTotp(t)
+  const half = await halfSignIn(t.app, person)
+  const cookie = `${half.cookie}; ${cookiesOf(await half.send({ recovery_code: person.recoveryCodes[0] ?? '' }))}`
+  const url = '/settings/second-factor/totp/remove'
+  const page = await t.app.inject({ url, headers: { cookie } })
+  expect(page.body).not.toContain('name="code"')
+  const remove = (current_password: string) =>
+    post(t.app, url, cookie, { csrf_token: csrfTokenIn(page), current_password })
+  expect((await remove('wrong password')).statusCode).toBe(403)
+  const removed = await remove(password)
+  expect(removed.headers.location).toBe('/settings/second-factor')
+  const headers = { cookie: `${cookiesOf(removed)}; ${cookie}` }
+  const { body } = await t.app.inject({ url: '/settings/second-factor', headers })
+  expect(body).toContain('Your account has no second factor now')
 })
 
 describe('a person without a password', () => {
@@ -251,6 +273,7 @@ describe('the second step of a sign-in', () => {
     const { body } = await t.app.inject({ url: '/settings/second-factor', headers })
     expect(body).toContain('You are signed in with a recovery code')
     expect(body).toContain('9 left')
+    expect(body).toContain('<a href="/settings/second-factor/totp/replace">Replace the authenticator app</a>')
 
     const wantedPage = await t.app.inject('/login?page=/settings/tokens')
     const wanted = await halfSignIn(t.app, person, String(wantedPage.headers.location))

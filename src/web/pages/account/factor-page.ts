@@ -54,12 +54,21 @@ const replacePage = page<{ replacement: Replacement; problem: string | null }>('
 const removePage = page<{
   /** False for an account that was created by a sign-in with a provider. */
   hasPassword: boolean
+  /** Whether the form asks for a code. Not within five minutes of a second factor. */
+  asksCode: boolean
   problem: string | null
 }>('accounts/remove-totp')
+/** Said after the removal of the last second factor. */
+export const noFactorLeft = 'Your account has no second factor now, and its recovery codes no longer work.'
 /** The problem with a removal of the last second factor while one is required. */
 export const lastRequiredFactor = 'A second factor is required. Add another one first.'
 /** Shows new recovery codes, once. */
-export const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
+export const codesPage = page<{
+  codes: string[]
+  /** Whether they replace earlier ones. Otherwise they come with the first second factor of the account. */
+  isRenewal: boolean
+  next: string
+}>('accounts/recovery-codes')
 
 const replaceUrl = `${factorHome}/totp/replace`
 const removeUrl = `${factorHome}/totp/remove`
@@ -127,7 +136,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
         }
         const next = nextPage(returnId)
         if (confirmed.recoveryCodes.length > 0) {
-          return codesPage(reply, session, { codes: confirmed.recoveryCodes, next })
+          return codesPage(reply, session, { codes: confirmed.recoveryCodes, isRenewal: false, next })
         }
         leaveNotice(request, reply, config, 'The authenticator app was added.')
         return reply.redirect(next, 303)
@@ -188,7 +197,9 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
       const { id } = session.account
       const outcome = await removeTotp(db, by, id, config.requireSecondFactor.of)
       if (outcome === 'required') return showRemoval(reply.code(409), session, lastRequiredFactor)
-      leaveNotice(request, reply, config, 'The authenticator app was removed.')
+      const factorsLeft = hasFactor(await findFactors(db, id))
+      const rest = factorsLeft ? '' : ` ${noFactorLeft}`
+      leaveNotice(request, reply, config, `The authenticator app was removed.${rest}`)
       return reply.redirect(factorHome, 303)
     }),
   )
@@ -211,7 +222,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
           )
         }
         const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, by, id), by)
-        return codesPage(reply, session, { codes, next: factorHome })
+        return codesPage(reply, session, { codes, isRenewal: true, next: factorHome })
       },
     ),
   )
@@ -222,13 +233,14 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     problem: string | null,
   ): Promise<FastifyReply> {
     const { hasPassword } = await findConfirmationWays(db, session.account.id)
-    return removePage(reply, session, { hasPassword, problem })
+    return removePage(reply, session, { hasPassword, asksCode: !session.hasProvedFactor, problem })
   }
 }
 
 /**
  * Checks the password, and then the code of the app or a recovery code. Returns the refusal, or null. A person without a
- * password confirms the session instead.
+ * password confirms the session instead. A second factor of the last five minutes, such as the recovery code of the sign-in,
+ * is enough without another code: with a lost phone, each code counts.
  */
 async function refuseRemoval(
   context: AppContext,
@@ -243,6 +255,7 @@ async function refuseRemoval(
       return checked.status === 403 ? { ...checked, problem: 'Your current password is wrong.' } : checked
     }
   } else await requireConfirmation(context, request, session, factorHome)
+  if (code === '' && session.hasProvedFactor) return null
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
   return spendFactor(factorContextOf(context, request), by, account.id, typed)

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
-import { removePasskey } from '../../../accounts/second-factor/factors.ts'
+import { findFactors, hasFactor, removePasskey } from '../../../accounts/second-factor/factors.ts'
 import {
   allowsPasskeys,
   finishRegistration,
@@ -19,7 +19,14 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { signedIn, withReturn } from '../../visit.ts'
-import { codesPage, factorHome, lastRequiredFactor, nextPage, showFactors } from './factor-page.ts'
+import {
+  codesPage,
+  factorHome,
+  lastRequiredFactor,
+  nextPage,
+  noFactorLeft,
+  showFactors,
+} from './factor-page.ts'
 
 const newPage = page<{ options: string; returnId: string; name: string; problem: string | null }>(
   'accounts/new-passkey',
@@ -73,7 +80,7 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
         )
         if (codes === null) return again('You have this passkey already, or too many. Remove one first.', 409)
         const next = nextPage(returnId)
-        if (codes.length > 0) return codesPage(reply, session, { codes, next })
+        if (codes.length > 0) return codesPage(reply, session, { codes, isRenewal: false, next })
         leaveNotice(request, reply, config, `The passkey “${name}” was added.`)
         return reply.redirect(next, 303)
       },
@@ -115,7 +122,9 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
           'This passkey is your only way to sign in. Set a password first, or sign in once with another passkey alone.'
         return showFactors(context, request, reply.code(409), session, problem)
       }
-      leaveNotice(request, reply, config, 'The passkey was removed. Remove it from your device, too.')
+      const rest = hasFactor(await findFactors(db, accountId)) ? '' : ` ${noFactorLeft}`
+      const removed = `The passkey was removed. Remove it from your device, too.${rest}`
+      leaveNotice(request, reply, config, removed)
       return reply.redirect(factorHome, 303)
     }),
   )

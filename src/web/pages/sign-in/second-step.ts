@@ -41,8 +41,7 @@ const StepQuery = z.object({ return: text })
 const StepForm = z.object({ return: text, code: text, recovery_code: text })
 
 /** Said to a person who used a recovery code, on the page of the second factors. */
-const usedRecoveryCode =
-  'You are signed in with a recovery code, which does not work again. If you have lost your phone, replace its authenticator app.'
+const usedRecoveryCode = 'You are signed in with a recovery code, which does not work again.'
 
 /** `/login/second-factor`: the second step of a sign-in. It works only in the browser that gave the password. */
 export async function secondStepRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
