@@ -1,4 +1,5 @@
 import type { Queryable } from '../database/database.ts'
+import { isRunning } from './sessions.ts'
 
 /** The maximum number of events, and of downloads, in an export, latest first. All events are at `/settings/security`. */
 const maxEvents = 10_000
@@ -28,7 +29,7 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
        'sessions', (select coalesce(json_agg(json_build_object(
                              'network', s.network, 'last_network', s.last_network, 'user_agent', s.user_agent,
                              'created_at', s.created_at, 'last_seen_at', s.last_seen_at) order by s.created_at), '[]')
-                      from session s where s.account_id = a.id and s.expires_at > now()),
+                      from session s where s.account_id = a.id and ${isRunning}),
        'tokens', (select coalesce(json_agg(json_build_object(
                            'name', t.name, 'scopes', t.scopes, 'resource_scope', t.resource_scope, 'admin', t.is_admin,
                            'created_at', t.created_at, 'last_used_at', t.last_used_at,

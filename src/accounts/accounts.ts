@@ -4,6 +4,7 @@ import type { ListPart } from '../domain/paging.ts'
 import type { Principal } from '../domain/principal.ts'
 import { insertEvent, insertEvents, type NewEvent } from '../events/events.ts'
 import { revokeAdminTokens } from './personal-tokens.ts'
+import { isRunning } from './sessions.ts'
 
 /** A person who signs in, without secrets (CONTRACT 1.1). */
 export interface Account {
@@ -184,7 +185,7 @@ export interface AccountDetails extends Account {
   lastSeenAt: Date | null
   /** When somebody last signed in to it; null when no sign-in is known. */
   lastSignInAt: Date | null
-  /** The number of its live sessions. */
+  /** The number of its sessions that have not ended. */
   sessions: number
   tokens: number
   groups: string[]
@@ -265,7 +266,8 @@ async function selectDetails(db: Queryable, condition: string, values: unknown[]
             array(select g.name from group_member m join repository_group g on g.id = m.group_id
                    where m.account_id = a.id order by 1 limit 1000) as groups
        from account a
-       cross join lateral (select max(last_seen_at) as seen, max(created_at) as started, count(*)::int as sessions
+       cross join lateral (select max(last_seen_at) as seen, max(created_at) as started, 
+                                  count(*) filter (where ${isRunning})::int as sessions
                              from session where account_id = a.id and expires_at > now()) s
       where ${condition}`,
     values,

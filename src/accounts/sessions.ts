@@ -14,6 +14,9 @@ const idleLifetimeSeconds = 7 * 86_400
 /** The maximum lifetime of a session after the sign-in. */
 const lifetimeSeconds = 30 * 86_400
 
+/** SQL: whether a row of `session` is of a session that has not ended. Its account is not asked. */
+export const isRunning = `expires_at > now() and last_seen_at > now() - interval '${idleLifetimeSeconds} seconds'`
+
 /** How long a confirmed identity is enough for sensitive actions. */
 const proofSeconds = 15 * 60
 
@@ -136,27 +139,26 @@ export async function findSession(
              select s.id_hash, s.last_seen_at, s.proved_at, s.factor_proved_at, a.id, a.username, a.display_name, a.is_admin
                from session s
                join account a on a.id = s.account_id and a.disabled_at is null
-              where s.id_hash = $1 and s.expires_at > now()
-                and s.last_seen_at > now() - make_interval(secs => $2)
+              where s.id_hash = $1 and ${isRunning}
            ), seen as (
-             update session s set last_seen_at = now(), last_network = coalesce($3, s.last_network)
+             update session s set last_seen_at = now(), last_network = coalesce($2, s.last_network)
                from running r
               where s.id_hash = r.id_hash and r.last_seen_at < now() - interval '1 minute'
            )
            select id, username, display_name as "displayName", is_admin as "isAdmin",
-                  proved_at > now() - make_interval(secs => $5) as "isConfirmed",
+                  proved_at > now() - make_interval(secs => $4) as "isConfirmed",
                   factor_proved_at > now() - interval '${factorProofSeconds} seconds' as "hasProvedFactor",
                   coalesce(lacked.since <= now(), false) as "lacksFactor",
                   case when lacked.since > now() then lacked.since end as "factorDueAt"
              from running r
             cross join lateral (
               select least((select min(required_from) from second_factor_requirement where account_id = r.id),
-                           case when $4 = 'all' or ($4 = 'admins' and is_admin)
-                                then coalesce($6::timestamptz, '-infinity') end) as since) required
+                           case when $3 = 'all' or ($3 = 'admins' and is_admin)
+                                then coalesce($5::timestamptz, '-infinity') end) as since) required
             cross join lateral (
               select case when required.since is null then null
                           when not has_second_factor(r.id) then required.since end as since) lacked`,
-    values: [idHash, idleLifetimeSeconds, network, site.of, proofSeconds, site.from],
+    values: [idHash, network, site.of, proofSeconds, site.from],
   })
   const [found] = rows
   if (!found) return null
@@ -191,8 +193,8 @@ export async function confirmSession(
 }
 
 /**
- * Ends every session of an account, and what could still become one: links for a new password, sign-ins that wait for a
- * second factor, and consent pages. Returns the number of sessions.
+ * Ends every session of an account, and what could still become one or act for one: links for a new password, sign-ins
+ * that wait for a second factor, and consent pages. Returns the number of sessions.
  */
 export async function endAllSessions(tx: pg.PoolClient, by: Principal, accountId: string): Promise<number> {
   const ended = await deleteAllSessions(tx, by, accountId)
@@ -228,13 +230,13 @@ export interface ListedSession {
   expiresAt: Date
 }
 
-/** SQL: reads `ListedSession`s that have not ended. $1 is the idle lifetime in seconds. */
+/** SQL: reads `ListedSession`s that have not ended. */
 const selectSessions = `
   select encode(s.id_hash, 'hex') as key, a.username, s.network, s.last_network as "lastNetwork",
          s.user_agent as "userAgent", s.created_at as "createdAt",
          s.last_seen_at as "lastSeenAt", s.expires_at as "expiresAt"
     from session s join account a on a.id = s.account_id
-   where s.expires_at > now() and s.last_seen_at > now() - make_interval(secs => $1)`
+   where ${isRunning}`
 
 /** Lists the sessions of an account, or of all accounts, by key; `after` is a key. */
 export async function listSessions(
@@ -243,9 +245,9 @@ export async function listSessions(
   { after, limit }: ListPart,
 ): Promise<ListedSession[]> {
   const { rows } = await db.query<ListedSession>(
-    `${selectSessions} and ($2::bigint is null or s.account_id = $2) and s.id_hash > decode($3, 'hex')
-      order by s.id_hash limit $4`,
-    [idleLifetimeSeconds, accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit],
+    `${selectSessions} and ($1::bigint is null or s.account_id = $1) and s.id_hash > decode($2, 'hex')
+      order by s.id_hash limit $3`,
+    [accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit],
   )
   return rows
 }
@@ -257,8 +259,8 @@ export async function listLatestSessions(
   limit: number,
 ): Promise<ListedSession[]> {
   const { rows } = await db.query<ListedSession>(
-    `${selectSessions} and s.account_id = $2 order by s.last_seen_at desc, s.id_hash limit $3`,
-    [idleLifetimeSeconds, accountId, limit],
+    `${selectSessions} and s.account_id = $1 order by s.last_seen_at desc, s.id_hash limit $2`,
+    [accountId, limit],
   )
   return rows
 }
@@ -290,14 +292,14 @@ async function deleteSessions(
   }: { accountId: string; which: WhichSessions; action: 'session-ended' | 'sign-out' },
 ): Promise<number> {
   const [condition, value] = conditionOf(which)
-  const { rows } = await tx.query<{ key: string; isLive: boolean }>(
+  const { rows } = await tx.query<{ key: string; isRunning: boolean }>(
     `delete from session where account_id = $1 and ${condition}
-  returning encode(id_hash, 'hex') as key, expires_at > now() as "isLive"`,
+  returning encode(id_hash, 'hex') as key, ${isRunning} as "isRunning"`,
     value === null ? [accountId] : [accountId, value],
   )
   // An expired session has ended before, without an event.
-  const events = rows.flatMap(({ key, isLive }) =>
-    isLive ? [{ action, accountId, details: { session: eventKeyOf(key) } }] : [],
+  const events = rows.flatMap((row) =>
+    row.isRunning ? [{ action, accountId, details: { session: eventKeyOf(row.key) } }] : [],
   )
   if (events.length > 0) await insertEvents(tx, by, events)
   return rows.length

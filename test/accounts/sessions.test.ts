@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { findCredentials, replacePasswordHash, setDisabled } from '../../src/accounts/accounts.ts'
+import { exportAccount } from '../../src/accounts/account-export.ts'
+import {
+  findAccountDetails,
+  findCredentials,
+  replacePasswordHash,
+  setDisabled,
+} from '../../src/accounts/accounts.ts'
 import {
   deleteAllSessions,
   findSession,
@@ -12,6 +18,7 @@ import { hashSecret } from '../../src/domain/secrets.ts'
 import { ageSession, listStoredSessions } from '../support/account-rows.ts'
 import { type AccountActor, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { countEvents } from '../support/event-rows.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { expire } from '../support/rows.ts'
 
@@ -83,6 +90,19 @@ describe('a session', () => {
     }
     const latest = await listLatestSessions(t.db, account.id, 3)
     expect(latest.map(({ key }) => key)).toEqual(keys.slice(0, 3))
+  })
+
+  it('counts for its account, is in its export, and ends with an event, only while it runs', async () => {
+    const account = await anAccount(t.db)
+    await aSession(account)
+    const ids = [await aSession(account), await aSession(account)]
+    await ageSession(t.db, ids[0] ?? '', '7 days')
+    await expire(t.db, 'session', { idHash: hashSecret(ids[1] ?? '') })
+    expect(await listLatestSessions(t.db, account.id, 3)).toHaveLength(1)
+    expect(await findAccountDetails(t.db, account.username)).toMatchObject({ sessions: 1 })
+    expect(await exportAccount(t.db, account.id)).toMatchObject({ sessions: [expect.anything()] })
+    await transaction(t.db, (tx) => deleteAllSessions(tx, operator, account.id))
+    expect(await countEvents(t.db, { accountId: account.id, action: 'session-ended' })).toBe(1)
   })
 
   it('notes once a minute that it was seen', async () => {
