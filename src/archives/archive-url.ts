@@ -8,3 +8,8 @@ export interface ArchiveUrl {
   /** The extension of the file. */
   type: string
 }
+
+/** Returns the name that a download gets on the disk of a person. It has no character that a header or a disk refuses. */
+export function fileNameOf(packageName: string, version: string, type = 'zip'): string {
+  return `${packageName}-${version}.${type}`.replaceAll(/[^\w.+-]/g, '-')
+}

@@ -127,6 +127,10 @@ describe('reading a source', () => {
     const statusOf = async (entry: typeof old) => (await t.app.inject(archiveOf(entry))).statusCode
     expect(archiveOf(now)).not.toBe(archiveOf(old))
     for (const entry of [...entries, old]) expect(await statusOf(entry)).toBe(200)
+    const page = `/${source.repository.path}/packages/acme/branch/-/download?version=dev-feature%2Fa`
+    expect((await t.app.inject(page)).headers['content-disposition']).toBe(
+      'attachment; filename="acme-branch-dev-feature-a.zip"',
+    )
     await ageFormerArchives(t.db, 89)
     await deleteFormerArchives(t.db, 100)
     expect(await statusOf(old)).toBe(200)

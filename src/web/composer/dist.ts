@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OpenArchive } from '../../archives/archive-store.ts'
-import type { ArchiveUrl } from '../../archives/archive-url.ts'
+import { type ArchiveUrl, fileNameOf } from '../../archives/archive-url.ts'
+import { archiveName } from '../../archives/local-store.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
@@ -37,6 +38,16 @@ const maxUncountedArchive = 64 * 1024
 
 type WantedDownload = ForRequest<ArchiveUrl>
 
+/** An archive of the store that is sent. */
+interface StoredToSend {
+  sha256: string
+  size: number
+  /** Null when they are not in memory. */
+  bytes: Buffer | null
+  /** The name for the download. */
+  fileName: string
+}
+
 /**
  * Archives (COMPOSER E4). The URL contains the hash of the bytes, so its content never changes. Deleted versions are
  * served too, because lock files refer to them. Versions in quarantine are not served (CONTRACT 7.8, 7.9).
@@ -71,19 +82,20 @@ export async function distRoute(
     const { size, stagedSize, quarantineReason } = found
     const sent = { repositoryId, packageName, version, downloader: downloaderOf(by) }
     const sha256 = reference
+    const fileName = fileNameOf(packageName, version)
     if (stagedSize !== null && maySee(found.access, 'stage', { packageName })) {
-      setArchiveHeaders(reply, sha256, fileNameOf(packageName, version))
+      setArchiveHeaders(reply, sha256, fileName)
       // To everybody else it is 404.
       reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization')
-      return sendStored(request, reply, { sha256, size: stagedSize, bytes: null }, null)
+      return sendStored(request, reply, { sha256, size: stagedSize, bytes: null, fileName }, null)
     }
     if (found.wasMirrored) return sendMirrored(request, reply, { wanted, sent })
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
-    setArchiveHeaders(reply, sha256, fileNameOf(packageName, version))
+    setArchiveHeaders(reply, sha256, fileName)
     setArchiveCaching(reply, found.access.visibility)
-    return sendStored(request, reply, { sha256, size, bytes: null }, sent)
+    return sendStored(request, reply, { sha256, size, bytes: null, fileName }, sent)
   }
 
   async function downloadMirrored(
@@ -102,15 +114,15 @@ export async function distRoute(
   async function sendStored(
     request: FastifyRequest,
     reply: FastifyReply,
-    { sha256, size, bytes }: { sha256: string; size: number; bytes: Buffer | null },
+    { sha256, size, bytes, fileName }: StoredToSend,
     sent: SentArchive | null,
   ): Promise<FastifyReply> {
     if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
-    if (archives.isLinked) return redirect(request, reply, sha256, sent)
+    if (archives.isLinked) return redirect(request, reply, { sha256, fileName }, sent)
     if (request.method === 'HEAD') return sendHead(reply, sha256)
     if (config.accelRedirectPrefix !== null) {
       noteDownload(downloads, request, sent)
-      return handToProxy(reply, config.accelRedirectPrefix, sha256)
+      return handToProxy(reply, `${config.accelRedirectPrefix}${archiveName(sha256)}`)
     }
     if (bytes) cache.set(sha256, bytes)
     return sendArchive(request, reply, { sha256, size }, sent)
@@ -135,9 +147,9 @@ export async function distRoute(
     setArchiveCaching(reply, 'private')
     if (served === 'absent') return reply.header('content-type', 'application/zip').send()
     if (served.kind === 'stored') {
-      const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.version}.${wanted.type}`
+      const fileName = fileNameOf(packageName, version, type)
       setArchiveHeaders(reply, served.sha256, fileName)
-      return sendStored(request, reply, served, sent)
+      return sendStored(request, reply, { ...served, fileName }, sent)
     }
     noteDownload(downloads, request, sent)
     reply.header('content-type', 'application/zip')
@@ -149,12 +161,10 @@ export async function distRoute(
   async function redirect(
     request: FastifyRequest,
     reply: FastifyReply,
-    sha256: string,
+    { sha256, fileName }: { sha256: string; fileName: string },
     sent: SentArchive | null,
   ): Promise<FastifyReply> {
     const method = request.method === 'HEAD' ? 'HEAD' : 'GET'
-    const fileName =
-      /filename="([^"]*)"/.exec(String(reply.getHeader('content-disposition')))?.[1] ?? 'archive.zip'
     const url = await archives.link(sha256, { method, fileName })
     if (method === 'GET') noteDownload(downloads, request, sent)
     // These headers describe the archive, but this response has no body.
@@ -240,8 +250,7 @@ function missing(sha256: string): Refusal {
 }
 
 /** Lets nginx send the file, with the headers that are set already. nginx handles Range requests itself. */
-function handToProxy(reply: FastifyReply, prefix: string, sha256: string): FastifyReply {
-  const path = `${prefix}${sha256.slice(0, 2)}/${sha256}.zip`
+function handToProxy(reply: FastifyReply, path: string): FastifyReply {
   return reply.header('content-type', 'application/zip').header('x-accel-redirect', path).send()
 }
 
@@ -254,10 +263,6 @@ function inQuarantine(packageName: string, version: string, reason: string): Ref
     status: 410,
     warning: `${packageName} ${version} is in quarantine and cannot be installed: ${reason}`,
   })
-}
-
-function fileNameOf(packageName: string, version: string): string {
-  return `${packageName}-${version}.zip`.replaceAll('/', '-')
 }
 
 function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string): void {

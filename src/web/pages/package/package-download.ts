@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { ArchiveStore } from '../../../archives/archive-store.ts'
+import { fileNameOf } from '../../../archives/archive-url.ts'
 import { readQuery, text } from '../../forms.ts'
 import { withoutTurn } from '../../network-turns.ts'
 import { noteDownload } from '../../note-download.ts'
@@ -37,7 +38,7 @@ export async function downloadRoutes(
       readQuery(DownloadQuery, request).version,
     )
     if (quarantinedAt) throw new PageError(410, `Version ${version} is quarantined and cannot be downloaded.`)
-    const fileName = `${view.about.name.replace('/', '-')}-${version}.zip`
+    const fileName = fileNameOf(view.about.name, version)
     const note = () => {
       const { session, repository, about } = view
       const accountId = session?.account.id ?? null
