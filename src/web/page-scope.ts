@@ -156,9 +156,12 @@ function withoutSlash({ method, url }: FastifyRequest): string | null {
   return path === undefined || method !== 'GET' ? null : path + query
 }
 
-/** Returns the visitor for the menu. After a failure of the server, no further query is sent to the database. */
-async function visitorOf({ status }: PageError, { request, server }: FastifyReply): Promise<Visitor> {
-  if (status >= 500) return nobody
+/**
+ * Returns the visitor for the menu. After a failure of the server, no further query is sent to the database: null, so that
+ * the page does not offer somebody to sign in who is signed in.
+ */
+async function visitorOf({ status }: PageError, { request, server }: FastifyReply): Promise<Visitor | null> {
+  if (status >= 500) return null
   return (await server.findVisitor(request).catch(() => null)) ?? nobody
 }
 

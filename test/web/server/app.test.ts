@@ -103,6 +103,8 @@ describe('a database that cannot be reached', () => {
       expect([page.statusCode, page.headers['retry-after']]).toEqual([503, '5'])
       expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
       expect(page.body).toContain('try again')
+      // Nobody knows whether the person is signed in.
+      expect(page.body).not.toContain('>Sign in<')
     }
   })
 })
