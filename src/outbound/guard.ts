@@ -48,7 +48,7 @@ export function openHostGuard(
 
   function refusal(host: string): PrivateHostError {
     return new PrivateHostError(
-      `${host} has no public IP: an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and ${act}`,
+      `${host} has no public IP: check the name. For a private host, an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and ${act}`,
     )
   }
 

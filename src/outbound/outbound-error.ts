@@ -38,6 +38,16 @@ export class OutboundError extends Error {
   }
 }
 
+/** What is wrong with the certificate of a host, by the code of Node. */
+const certificateFaults: Readonly<Record<string, string>> = {
+  ERR_TLS_CERT_ALTNAME_INVALID: 'is for another name',
+  CERT_HAS_EXPIRED: 'has expired',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'is not trusted here',
+  SELF_SIGNED_CERT_IN_CHAIN: 'is not trusted here',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'is not trusted here',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'is not trusted here',
+}
+
 /** Converts an error of a request to an `OutboundError` with a readable message. */
 export function toOutboundError(error: unknown, url: string): OutboundError {
   if (error instanceof OutboundError) return error
@@ -52,5 +62,8 @@ export function toOutboundError(error: unknown, url: string): OutboundError {
   // The codes of zlib and of brotli.
   if (/^Z_|^ERR_(?!TLS_|SSL_)/.test(code))
     return new OutboundError('undecodable', `${host} sent a body that cannot be decoded`)
+  const fault = certificateFaults[code]
+  if (fault !== undefined)
+    return new OutboundError('unreachable', `${host} cannot be reached: its certificate ${fault} (${code})`)
   return new OutboundError('unreachable', `${host} cannot be reached${code ? ` (${code})` : ''}`)
 }

@@ -14,6 +14,7 @@ import { readConfig } from '../../src/config.ts'
 import type { Resolver } from '../../src/outbound/guard.ts'
 import { kinds, type OutboundKind, type RequestKind } from '../../src/outbound/kinds.ts'
 import { type Outbound, openOutbound } from '../../src/outbound/outbound.ts'
+import { toOutboundError } from '../../src/outbound/outbound-error.ts'
 
 const everyKind = Object.keys(kinds) as OutboundKind[]
 /** The kinds whose hosts are checked. Those of providers are named in the environment. */
@@ -135,7 +136,7 @@ describe.each(guardedKinds)('a request of the kind %s', (kind) => {
   ])('does not connect to %s', async (host) => {
     const failure = withOutbound(http, (outbound) => ask(outbound, kind, `http://${host}:${port}/`))
     await expect(failure).rejects.toThrow(
-      / has no public IP: an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and /,
+      / has no public IP: check the name. For a private host, an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and /,
     )
     await expect(failure).rejects.toMatchObject({ failure: 'private', isUnreachable: true })
     expect(seen).toEqual([])
@@ -472,5 +473,16 @@ describe('close', () => {
     await expect(outbound.getJson('upstream', url, { rights: operators })).rejects.toMatchObject({
       failure: 'closed',
     })
+  })
+})
+
+describe('a certificate that does not fit', () => {
+  it.each([
+    ['ERR_TLS_CERT_ALTNAME_INVALID', 'a.example cannot be reached: its certificate is for another name'],
+    ['CERT_HAS_EXPIRED', 'a.example cannot be reached: its certificate has expired'],
+    ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'a.example cannot be reached: its certificate is not trusted here'],
+  ])('is named in words: %s', (code, words) => {
+    const error = toOutboundError(Object.assign(new Error('tls'), { code }), 'https://a.example/')
+    expect([error.failure, error.message]).toEqual(['unreachable', `${words} (${code})`])
   })
 })
