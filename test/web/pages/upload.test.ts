@@ -9,6 +9,7 @@ import { eventsOf } from '../../support/event-rows.ts'
 import { aMirroredPackage } from '../../support/mirrored-rows.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
 import { countRows } from '../../support/rows.ts'
+import { setReleaseRule } from '../../support/stage-rows.ts'
 import { discardUploads, expireUploads, setUploads } from '../../support/upload-rows.ts'
 import { anUpstream } from '../../support/upstream-rows.ts'
 import { aZip } from '../../support/zip.ts'
@@ -77,6 +78,15 @@ describe('/<group>/<name>/-/upload', () => {
     expect(await temporaryFiles()).toBe(0)
     const events = await eventsOf(t.db, { repositoryId: repository.id }, ['action', 'actorId', 'tokenId'])
     expect(events).toEqual([{ action: 'publish', actorId: expect.any(String), tokenId: null }])
+  })
+
+  it('says before the decision that the version of a reviewed repository is staged', async () => {
+    const { upload, open, repository } = await aMemberOf()
+    await setReleaseRule(t, repository)
+    const sent = await upload(aPackageZip('acme/lib', { version: '1.0.0' }))
+    const { body } = await open(String(sent.headers.location))
+    expect(body).toContain('Stage acme/lib 1.0.0 for review')
+    expect(body).not.toContain('Publish acme/lib')
   })
 
   it('suggests the version of composer.json or of the file name, and shows warnings', async () => {

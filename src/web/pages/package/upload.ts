@@ -21,6 +21,7 @@ import {
   listUploads,
   lockUploads,
 } from '../../../packages/tables/browser-uploads.ts'
+import { isReviewed } from '../../../packages/tables/staged-versions.ts'
 import { refuseMirroredVendor } from '../../../upstreams/claims.ts'
 import { requireUploadRate } from '../../client-errors.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
@@ -65,6 +66,8 @@ const previewPage = page<{
   warnings: readonly string[]
   /** Whether the same bytes are already published. */
   isRepeated: boolean
+  /** Whether the version would be staged, for a developer to release it. */
+  isStaged: boolean
   problem: UploadProblem | null
 }>('pages/upload-preview')
 
@@ -317,13 +320,15 @@ export async function uploadPageRoutes(
     return uploadPage(reply, session, { repository, uploads, maxBytes: config.maxArchiveBytes, problem })
   }
 
-  function show(
+  async function show(
     reply: FastifyReply,
     session: Session,
     repository: VisibleRepository,
     upload: BrowserUpload,
-    { version, packageName, checked, manifest, problem, isRepeated }: Preview,
-  ): FastifyReply {
+    { version, packageName, checked, target, manifest, problem, isRepeated }: Preview,
+  ): Promise<FastifyReply> {
+    const isStaged =
+      target !== null && !isRepeated && (await isReviewed(db, repository.id, target.packageName))
     return previewPage(reply, session, {
       repository,
       upload,
@@ -334,6 +339,7 @@ export async function uploadPageRoutes(
       inflatedBytes: checked.inflatedBytes,
       warnings: manifest?.warnings ?? checked.warnings,
       isRepeated,
+      isStaged,
       problem: problem && problemOf(problem),
     })
   }
