@@ -54,6 +54,9 @@ describe('GET /<group>/<name>', () => {
       `composer config repositories.${name} composer ${url}\ncomposer config secure-http false`,
     )
     expect(body.match(/<pre/g)).toHaveLength(1)
+    expect(body).toContain(
+      `This repository is private: <a href="/${repository.path}/-/setup">store a token</a>`,
+    )
     expect(body).toContain(`<a href="/${repository.path}/-/setup">Set up</a>`)
     expect(body).toContain(`href="/${repository.path}/-/setup#publish"`)
     const setUp = await look(`/${repository.path}/-/setup`, await signIn(t.app, account))
@@ -71,6 +74,7 @@ describe('GET /<group>/<name>', () => {
     const repository = await aRepository(t.db, { visibility: 'public' })
     const response = await look(`/${repository.path}`)
     expect(response.statusCode).toBe(200)
+    expect(response.body).not.toContain('store a token')
     expect(response.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
   })
 

@@ -104,7 +104,9 @@ describe('/<group>/<name>/-/upstreams', () => {
       expect(list).toContain(shown)
     expect((await admin.open('/set?name=public')).body).toContain('value="72"')
     expect((await admin.open('?q=SEEN')).body).toContain('/packages/seen/lib">seen/lib</a></th>')
-    expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream matches “nothing”.')
+    const nothing = (await admin.open('?q=nothing')).body
+    expect(nothing).toContain('No package from an upstream matches “nothing”.')
+    expect(nothing).toContain('href="/docs/packages#packages-from-other-registries">All reasons</a>')
   })
 
   it('pages through more packages than fit on one page', async () => {
