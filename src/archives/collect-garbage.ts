@@ -73,7 +73,7 @@ export const collectGarbageJob: Job = {
  * Removes archives that this database has stored and that nothing has needed for 14 days, their rows, and the temporary
  * files of uploads that crashed. Throws `NotClaimed` when another database uses the store. If it would remove more than
  * half of the archives, it throws `TooMuchGarbage` before it removes anything, unless it is forced. Throws while a backup
- * runs.
+ * runs. A dry run counts what would be removed, and does not throw for these two.
  */
 export async function collectGarbage(
   db: pg.Pool,

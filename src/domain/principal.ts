@@ -27,7 +27,7 @@ export interface UsedToken {
   tokenId: string
   /** Null unless the token is an access token of an application. */
   authorizationId: string | null
-  /** The CI job that got the token. Null unless it is a token of a trusted publisher. */
+  /** The CI job that got the token of a trusted publisher, or the Git source. Null for everybody else. */
   run?: PublisherRun | null
   /** The ids of all trusted publishers that matched the CI job. Only a token of a trusted publisher has some. */
   publishers?: readonly string[]

@@ -161,8 +161,8 @@ export interface Publication extends CheckedUpload {
 }
 
 /**
- * Publishes a version, or stages it where releases are reviewed. Everything that brings a version into a repository comes
- * here. If several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error
+ * Publishes a version, or stages it where releases are reviewed. Every upload, import and
+ * Git source comes here. If several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error
  * (see `settleRepeat`).
  */
 export async function publishVersion(

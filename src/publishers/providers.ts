@@ -39,7 +39,7 @@ export interface PublisherTerms {
   pins: Readonly<Record<string, string>>
 }
 
-/** The claims of an identity token whose signature has been checked. */
+/** The claims of an identity token. The type does not say whether its signature has been checked. */
 export type Claims = Readonly<Record<string, unknown>>
 
 /** A claim that is not as the publisher expects it. `given` is null when the token does not have it. */

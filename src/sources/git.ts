@@ -110,7 +110,7 @@ process.on('exit', () => {
 
 /**
  * Approves the address of a Git repository, runs work on it, and removes what the work has written. The server is not
- * trusted: Git gets an empty environment, no configuration but ours, and bounds for time, disk and output. Every process is
+ * trusted: Git gets an environment of its own, no configuration but ours, and bounds for time, disk and output. Every process is
  * gone when the work ends or the signal aborts. Throws `GitError`, `OutboundError`, and the errors of the work.
  */
 export async function withGit<T>(

@@ -46,7 +46,7 @@ import {
 import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 import { openUnknownNames } from './unknown-names.ts'
 
-/** How long a first request waits for an upstream. */
+/** How long a first request waits for the check of another process. */
 const patienceMilliseconds = 20_000
 const pollMilliseconds = 50
 /** How long a document is not requested again after a failure, unless the upstream asks for a longer pause. */

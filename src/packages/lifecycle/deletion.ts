@@ -52,7 +52,7 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
 
 /**
  * Restores a deleted version. Throws errcode 5 when the version does not exist, and errcode 9 when it is purged or not
- * deleted, and for a token where releases are reviewed. Throws errcode 7 where only trusted publishers publish.
+ * deleted, and where `refuseUnreviewed` refuses it. Throws errcode 7 where only trusted publishers publish.
  */
 export async function restoreVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -67,7 +67,7 @@ export async function restoreVersion(pool: pg.Pool, change: VersionChange): Prom
 
 /**
  * Restores the versions that the last deletion of the whole package deleted. Versions that were deleted one by one stay
- * deleted. Throws errcode 9 when there is nothing to restore, and for a token where releases are reviewed.
+ * deleted. Throws errcode 9 when there is nothing to restore, and where `refuseUnreviewed` refuses it.
  * Throws errcode 7 where only trusted publishers publish.
  */
 export async function restorePackage(pool: pg.Pool, change: PackageChange): Promise<void> {

@@ -140,8 +140,8 @@ export interface CheckedUpload {
 }
 
 /**
- * Stores a staged version. The caller holds the numbers of the package, and knows that the number is free: a stage whose
- * time is over frees it here.
+ * Stores a staged version. The caller holds the numbers of the package, has ended the stages whose time is over, and knows
+ * that the number is free.
  */
 export async function insertStage(tx: pg.PoolClient, fresh: CheckedUpload): Promise<Stage> {
   const { repositoryId, packageName, version, metadata, readme, archive, by } = fresh

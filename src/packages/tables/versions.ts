@@ -18,7 +18,7 @@ export interface VersionPublisher {
   uploader: string | null
   /** The name of the deploy token that published it. Null when no deploy token did. */
   deployToken: string | null
-  /** The CI job whose token of a trusted publisher published it. Null when none did. */
+  /** The CI job whose token of a trusted publisher published it, or the Git source. Null when neither did. */
   run: PublisherRun | null
 }
 
@@ -33,7 +33,7 @@ export interface NewVersion {
   sha256: string
   uploaderId: string | null
   deployTokenId: string | null
-  /** The CI job of a trusted publisher. Null for any other token. */
+  /** The CI job of a trusted publisher, or the Git source. Null for anybody else. */
   run: PublisherRun | null
   /** The time of publication. Null for now. */
   publishedAt?: Date | null

@@ -81,7 +81,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
       return redirectToSecondStep(context, reply, credentials, returnId)
     }
     if (!(await completeSignIn(context, request, reply, checked, { method: 'password' }))) {
-      const problem = 'The password was changed a moment ago. Sign in with the new one.'
+      const problem = 'The account was changed a moment ago. Sign in again.'
       return showLogin(context, request, reply.code(403), { returnId, login, problem })
     }
     await renewPasswordHash(db, checked, password)

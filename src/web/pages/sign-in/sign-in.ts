@@ -30,7 +30,7 @@ export async function noteRefusedSignIn(
 
 /**
  * Starts the session after all steps of a sign-in, and ends the earlier session of the browser. Returns the cookie of
- * the new session. Null when the password was changed in the meantime. Call `redirectBack` next.
+ * the new session. Null when the password was changed or the account disabled in the meantime. Call `redirectBack` next.
  */
 export async function completeSignIn(
   context: AppContext,
@@ -48,7 +48,7 @@ export async function completeSignIn(
 
 /**
  * Starts a session after the check of the password, and stores the browser and its network. Returns the session's
- * cookie. Null when the password was changed in the meantime: then there is no session. Without a proof, the session goes
+ * cookie. Null when the password was changed or the account disabled in the meantime: then there is no session. Without a proof, the session goes
  * on after a change of the password.
  */
 export async function startSession(
