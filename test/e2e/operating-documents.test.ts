@@ -93,6 +93,12 @@ const notRun: Record<string, string> = {
     'npm ci downloads all packages. The restored installation below is started with npm start',
   'README.md: npm ci && npm test': 'this is the test run itself',
   'docs/operations.md: docker compose up --detach': 'needs a Docker daemon, and downloads images',
+  'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$TOKEN" \\':
+    'needs a bundle that a CI job has signed. test/publishers/attestations.test.ts sends such a form',
+  'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$SVC_TOKEN" \\':
+    'needs attestations, too. test/publishers/attestations.test.ts reads them at this URL',
+  'docs/publishing.md: npx svc source add acme/php https://git.example.com/acme/hello.git --secret-file token.txt':
+    'needs a Git server. test/commands/source.test.ts runs svc source with one',
   'docs/performance.md: npm run bench': 'takes minutes. A test below compares its words with bench/main.ts',
 }
 const nameOf = ({ file, first }: Block) => `${file}: ${first}`

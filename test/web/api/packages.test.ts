@@ -178,6 +178,8 @@ describe('GET …/packages/<vendor>/<package>', () => {
       uploader: account.username,
       deploy_token: null,
       published_by: { type: 'account', username: account.username },
+      attestations: [],
+      provenance_url: null,
       downloads: 0,
       published_at: expect.any(String),
       deleted_at: null,
