@@ -379,7 +379,7 @@ describe('a group that requires a second factor', () => {
     const ofRepository = await anAccount(t.db)
     await aMember(t.db, ofRepository, repository, 'guest')
     const page = await t.app.inject({ url: `${url}/second-factor`, headers: { cookie: admin.cookie } })
-    expect(page.body).toContain('2 of 3 members have none')
+    expect(page.body).toContain('2 of 3 members have no second factor.')
     const listed = await listMembersWithoutFactor(t.db, group.id, { after: null, limit: 10 })
     expect(listed).toEqual(
       [
@@ -460,6 +460,7 @@ describe('a group that requires a second factor', () => {
     })
     expect(refused.statusCode).toBe(409)
     expect(refused.body).toContain('Add a second factor to your own account first')
+    expect(refused.body).toContain('<button type="submit" disabled>Require it</button>')
     await becomeDeveloper(t.db, other)
     const denied = await post(t.app, `${url}/second-factor`, cookie, {
       csrf_token,
