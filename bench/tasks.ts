@@ -228,11 +228,10 @@ const tasks: Task[] = [
       await you.go('Administration')
       await you.go('Applications', 'main')
       await you.go('Register application')
-      await you.press('Paste the text of a developer')
       await you.fill('Text of a developer', applicationText)
       await you.go('Fill the form')
       await you.attach('Logo', logo)
-      await you.go('Register')
+      await you.go('Register and approve')
     },
   },
   {

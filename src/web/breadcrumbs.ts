@@ -5,8 +5,8 @@ export const settingsPages = [
   { url: '/settings/security', words: 'Security' },
   { url: '/settings/sessions', words: 'Sessions' },
   { url: '/settings/tokens', words: 'Tokens' },
-  { url: '/settings/authorizations', words: 'Applications' },
-  { url: '/settings/applications', words: 'Developer' },
+  { url: '/settings/authorizations', words: 'Authorized applications' },
+  { url: '/settings/applications', words: 'Your applications' },
 ]
 
 /** A link of the breadcrumbs. */

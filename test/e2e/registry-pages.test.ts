@@ -220,6 +220,17 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
+  it('chooses the chosen repositories when one is ticked, and shows the day when the token expires', async () => {
+    const { page, repository } = await anAdmin()
+    await page.goto('/settings/tokens/new')
+    await page.getByLabel('Name', { exact: true }).fill('build server')
+    await page.getByLabel(repository.path).check()
+    expect(await page.getByLabel('Only the repositories').isChecked()).toBe(true)
+    await page.getByRole('button', { name: 'Create token' }).click()
+    await page.getByLabel('The token').waitFor()
+    expect(await page.locator('main time').textContent()).toMatch(/^on \d+ \w+ \d{4}, /)
+  })
+
   it('shows on the open page Set up that the first upload has arrived', async () => {
     const { page, repository, account } = await anAdmin()
     await page.goto(`/${repository.path}/-/setup`)

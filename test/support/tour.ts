@@ -387,7 +387,6 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-application-pasted': [
       '/admin/applications/new',
       async (page) => {
-        await page.locator('summary', { hasText: 'Paste the text' }).click()
         await submit(page, {
           'Text of a developer':
             'Name: Build Bot\nWebsite: https://bot.example.com\nRedirect URL: ftp://bot.example.com',

@@ -48,7 +48,7 @@ function showKeys() {
 
 /*
  * Shows how long ago a time was, and the local time as a tooltip. In a sentence, the preposition is in the element too:
- * “expires on 3 May 2026” becomes “expires in 7 days”.
+ * “expires on 3 May 2026” becomes “expires in 7 hours”.
  */
 const units = [
   ['year', 31_536_000],
@@ -57,6 +57,8 @@ const units = [
   ['hour', 3600],
   ['minute', 60],
 ]
+/* A day that is further away stays a date: people plan with it, and a phone shows no tooltip. */
+const soon = 2 * 86_400
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
 const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 function showTimes(part) {
@@ -67,6 +69,7 @@ function showTimes(part) {
     const [unit, length] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['minute', 60]
     const count = Math.round(seconds / length)
     time.title = absolute.format(moment)
+    if (seconds > soon) continue
     const now = seconds > 0 ? 'in a moment' : 'just now'
     time.textContent = count === 0 ? now : relative.format(count, unit)
   }
@@ -174,6 +177,14 @@ for (const form of document.querySelectorAll('form[data-checks]')) {
   form.addEventListener('input', () => {
     clearTimeout(timer)
     timer = setTimeout(check, 600)
+  })
+}
+
+/* Choosing a repository of a token chooses “only the chosen repositories”. */
+for (const form of document.querySelectorAll('form')) {
+  const choice = form.querySelector('[name="resource_scope"][value="specified"]')
+  form.addEventListener('change', ({ target }) => {
+    if (choice && target.name === 'repository' && target.checked) choice.checked = true
   })
 }
 

@@ -41,7 +41,7 @@ export const emptyApplicationForm: ApplicationForm = {
   isResourceServer: false,
   status: 'approved',
   scopes: [],
-  resourceScope: 'all',
+  resourceScope: 'specified',
   developer: null,
   logo: null,
 }

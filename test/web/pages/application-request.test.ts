@@ -56,6 +56,7 @@ describe('Get an application', () => {
     const { send } = await aDeveloper()
     const { body } = await send(changes, logo)
     expect(body).toContain(words)
+    expect(body.includes('Choose the logo again.')).toBe(logo !== null)
     expect(textIn(body)).toBe('')
   })
 
@@ -87,6 +88,7 @@ describe('Get an application', () => {
     const fill = (request: string) =>
       post(t.app, '/admin/applications/new/request', cookie, { csrf_token, request })
     const { body } = await fill(text)
+    expect(body).toContain('choose the logo that came with it')
     expect(body).toContain(`name="name" value="${name}"`)
     expect(body).toContain(`name="developer" value="${account.username}"`)
     expect(body).toMatch(/value="registry-package:rw" checked/)
@@ -100,6 +102,7 @@ describe('Get an application', () => {
     expect(forged.body).toContain('value="&quot;&gt;&lt;script&gt;"')
     const other = await fill('Please register my application.')
     expect([other.statusCode, other.body.includes('This is no text of the page')]).toEqual([400, true])
+    expect(other.body).not.toContain('choose the logo that came with it')
   })
 })
 

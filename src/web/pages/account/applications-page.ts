@@ -62,7 +62,7 @@ export async function developerRoutes(app: FastifyInstance, context: AppContext)
   app.get(
     url,
     signedIn(context, async ({ session }, _request, reply) =>
-      show(reply, session, { form: { ...emptyApplicationForm, resourceScope: 'specified' }, checked: null }),
+      show(reply, session, { form: emptyApplicationForm, checked: null }),
     ),
   )
 

@@ -65,7 +65,7 @@ export const presets: Record<string, { title: string; hint: string; scopes: read
   },
   publish: {
     title: 'Publish packages',
-    hint: 'Also installs them.',
+    hint: 'Includes installing them.',
     scopes: ['registry-package:rw'],
   },
   manage: {

@@ -49,6 +49,8 @@ const secretPage = page<{
   name: string
   clientId: string
   clientSecret: string
+  /** The username of who gets the secret. Null when it is not known. */
+  developer: string | null
   /** The file name of the migration that adds the application. Null after a rotation of the secret. */
   migration: string | null
   overlap: string | null
@@ -82,7 +84,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
       return showEditor(context, reply.code(400), {
         application: null,
         form,
-        problem: `${registered} Choose the logo again.`,
+        problem: form.logo ? `${registered} Choose the logo again.` : registered,
       })
     }
     const { clientId, clientSecret, migration } = registered
@@ -90,6 +92,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
       name: form.name,
       clientId,
       clientSecret,
+      developer: form.developer,
       migration: migration === null ? null : basename(migration),
       overlap: null,
     })

@@ -92,6 +92,7 @@ const secretPage = page<{
   name: string
   clientId: string
   clientSecret: string
+  developer: string | null
   migration: null
   overlap: string
 }>('admin/client-secret')
@@ -228,7 +229,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
   })
 
   app.post<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
-    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { clientId, name, developer } = await theApplication(context, request.params.clientId)
     const { overlap_seconds } = readForm(RotationForm, request)
     const session = sessionOf(request)
     const by = byOf(request)
@@ -239,6 +240,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
       name,
       clientId,
       clientSecret: renewed.secret,
+      developer,
       migration: null,
       overlap,
     })

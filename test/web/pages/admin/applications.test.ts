@@ -312,6 +312,7 @@ describe('/admin/applications of an operator who keeps no migrations', () => {
     const pages: string[] = [(await open(t, '/admin/applications/new', cookie)).body]
     const registered = await postFile(t, '/admin/applications/new', cookie, fields)
     pages.push(registered.body)
+    expect(registered.body).toContain(`Give it with the client ID to ${developer.username},`)
     const clientId = /<code id="client-id">(\w+)</.exec(registered.body)?.[1] ?? ''
     const found = () => findApplicationByClientId(t.db, clientId)
     expect(await found()).toMatchObject({
