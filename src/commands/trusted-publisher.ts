@@ -53,7 +53,7 @@ function addCommand(): Command {
     .addOption(
       new Option(
         '--claim <conditions...>',
-        'more conditions such as ref=refs/tags/*; with the provider claims, the first one without * names the project',
+        'more conditions such as ref=refs/tags/*; with the provider claims, one without *, such as repository=acme/lib, names the project',
       ).argParser(readClaim),
     )
     .option('--package <patterns...>', 'only these packages, such as acme/* (default: all)')

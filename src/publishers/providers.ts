@@ -260,9 +260,17 @@ function ofClaims({ claims }: PublisherTerms): Preset {
   return { project: project ? [exact(project)] : [], own: [], pinned: [], needsPins: false }
 }
 
-/** Returns the condition that names the project of a publisher of the kind `claims`: the first one without `*`. */
+/** The claims that name a project in the tokens of most CIs, the surest first. */
+const projectClaims = [/^(?:repository|project_path|project)$/, /^(?:repository|project)_id$/, /_id$/, /^/]
+
+/**
+ * Returns the condition without `*` that names the project of a publisher of the kind `claims`: a well-known name of a
+ * project, else an id, else the first one. Tokens of other projects must not have its value too, as they would that of
+ * `ref`: a token that meets it learns that the repository exists.
+ */
 export function projectConditionOf(claims: readonly ClaimCondition[]): ClaimCondition | undefined {
-  return claims.find(({ value }) => !value.includes('*'))
+  const exact = claims.filter(({ value }) => !value.includes('*'))
+  return projectClaims.flatMap((pattern) => exact.filter(({ name }) => pattern.test(name)))[0]
 }
 
 function equal(claim: string, expected: string): Condition {

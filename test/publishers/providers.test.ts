@@ -328,6 +328,31 @@ describe('a trusted publisher', () => {
     expect(isProject(general, { ...generalClaims, branch: 'main' })).toBe(true)
   })
 
+  it.each(['repository', 'project_path', 'project', 'project_id', 'pipeline_id'])(
+    'takes %s for the project of another CI, in whatever order the claims come',
+    (name) => {
+      const claims = [
+        { name: 'ref', value: 'refs/heads/main' },
+        { name, value: 'acme/lib' },
+      ]
+      for (const ordered of [claims, claims.toReversed()]) {
+        const publisher = { ...general, claims: ordered }
+        const given = { ref: 'refs/heads/main', [name]: 'evil/lib' }
+        expect(compareClaims(publisher, given).isProject).toBe(false)
+        expect(compareClaims(publisher, { ...given, ref: 'x', [name]: 'acme/lib' }).isProject).toBe(true)
+        expect(runOf(publisher, given).project).toBe('evil/lib')
+      }
+    },
+  )
+
+  it('takes the name of a project before its id, and that before other ids', () => {
+    const named = ['organization_id', 'project_id', 'project'].map((name) => ({ name, value: 'acme' }))
+    for (const [from, name] of ['project', 'project_id', 'organization_id'].entries()) {
+      const publisher = { ...general, claims: named.slice(0, named.length - from) }
+      expect(runOf(publisher, { [name]: 'x' }).project).toBe('x')
+    }
+  })
+
   it('names the ids of the project', () => {
     expect(compareClaims(terms, gitHubClaims).pins).toEqual({ repository_id: '17', repository_owner_id: '4' })
     expect(compareClaims(gitLab, gitLabClaims).pins).toEqual({ project_id: '20', namespace_id: '5' })
