@@ -30,16 +30,16 @@ export async function feedRoutes(
   })
 
   app.get(packageFeedPath, async (request, reply) => {
-    const repositoryId = await permit(request)
     const name = `${param(request, 'vendor')}/${param(request, 'package')}`
+    const repositoryId = await permit(request, { packageName: name })
     const releases = await listReleasesOf(db, repositoryId, name, maxReleases)
     if (!releases) throw registryNotFound('package not found')
     return send(request, reply, repositoryId, name, releases)
   })
 
-  async function permit(request: FastifyRequest): Promise<string> {
+  async function permit(request: FastifyRequest, about?: { packageName: string }): Promise<string> {
     const target = readRegistryRequest(request)
-    return requireAccess(target, await findAccess(db, target), 'pull').repositoryId
+    return requireAccess(target, await findAccess(db, target), 'pull', about).repositoryId
   }
 
   async function send(
