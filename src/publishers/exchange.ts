@@ -155,8 +155,7 @@ async function issue(context: ExchangeContext, about: Issue): Promise<IssuedToke
     return await store(context, about)
   } catch (error) {
     if (!(error instanceof ReplayedError)) throw error
-    await noteReplay(context, about)
-    throw replayed()
+    throw await refuseReplay(context, about)
   }
 }
 
@@ -208,15 +207,19 @@ async function store(context: ExchangeContext, about: Issue): Promise<IssuedToke
   return refuseChangedPins(context, about)
 }
 
-/** Stores a replay at each publisher that matches: the token is one of the project, and somebody may have stolen it. */
-async function noteReplay(
+/**
+ * Stores a replay at each publisher that matches: the token is one of the project, and somebody may have stolen it. Returns
+ * the error.
+ */
+async function refuseReplay(
   context: ExchangeContext,
   { repositoryId, matching, identity, by }: Issue,
-): Promise<void> {
+): Promise<ExchangeRefusal> {
   const given = claimText(identity.claims['jti'])
   const differs = [{ claim: 'jti', expected: 'a token that was not exchanged before', given }]
   const named = matching.map((one) => ({ ...one, differs }))
-  await refuse(context, by, { repositoryId, named, identity })
+  const { code, message } = await refuse(context, by, { repositoryId, named, identity })
+  return new ExchangeRefusal(code, `${message} Each token is exchanged once: request a new one from the CI.`)
 }
 
 /** Another exchange has pinned other ids, or the publishers were removed, since they were read. */
@@ -242,11 +245,4 @@ async function refuseChangedPins(
 
 function rankOf(right: PublisherRightName): number {
   return publisherRightNames.indexOf(right)
-}
-
-function replayed(): ExchangeRefusal {
-  return new ExchangeRefusal(
-    'invalid_grant',
-    'The token was exchanged before. Each token is exchanged once: request a new one from the CI.',
-  )
 }

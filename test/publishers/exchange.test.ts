@@ -108,6 +108,24 @@ describe('POST /oauth2/token with an identity token', () => {
     )
   })
 
+  it('tells a token of another project nothing, although its branch matches', async () => {
+    const { registry } = await aTrustedRepository(t, ci, {
+      provider: 'claims',
+      project: null,
+      workflow: null,
+      claims: [
+        { name: 'ref', value: 'refs/heads/main' },
+        { name: 'repository', value: 'acme/lib' },
+      ],
+    })
+    const foreign = { ...jobClaims, repository: 'evil/lib', ref: 'refs/heads/main' }
+    const at = async (resource: string) =>
+      outcomeOf(await exchangeAt(t, { subject_token: await ci.sign(foreign), resource }))
+    const refused = await at(registry)
+    expect(refused.error).toBe('invalid_target')
+    expect(refused).toEqual(await at('http://svc.test/no/where/-/packages/'))
+  })
+
   it('gives one text for everything that it must not tell', async () => {
     const { registry } = await aTrustedRepository(t, ci)
     const bare = await aRepository(t.db)
@@ -232,7 +250,12 @@ describe('POST /oauth2/token with an identity token', () => {
     await exchange(token)
     const run = { project: 'acme/lib', commit: 'c0ffee' }
     expect(await lastExchange()).toMatchObject({ outcome: 'issued', differs: [], run })
-    expect(outcomeOf(await exchange(token)).error_description).toContain('was exchanged before')
+    expect(outcomeOf(await exchange(token))).toEqual({
+      statusCode: 400,
+      error: 'invalid_grant',
+      error_description:
+        'The claim jti differs: expected a token that was not exchanged before, given a7. Each token is exchanged once: request a new one from the CI.',
+    })
     const differs = [{ claim: 'jti', expected: 'a token that was not exchanged before', given: 'a7' }]
     expect(await lastExchange()).toMatchObject({ outcome: 'refused', differs, run })
   })
@@ -290,6 +313,13 @@ describe('POST /oauth2/token with an identity token', () => {
     expect([refused.statusCode, refused.json().errmsg]).toEqual([403, 'not authorized'])
     expect((await pullWith(t, repository, access_token, 'p2/acme/none.json')).statusCode).toBe(404)
     expect((await pullWith(t, repository, access_token, 'p2/other/lib.json')).statusCode).toBe(403)
+    const feed = (name: string) =>
+      t.app.inject({
+        url: `/${repository.path}/packages/${name}/-/feed.atom`,
+        headers: { authorization: `Bearer ${access_token}` },
+      })
+    expect((await feed('acme/lib')).statusCode).toBe(200)
+    expect((await feed('other/lib')).statusCode).toBe(403)
   })
 
   it('gives a token to read that uploads nothing, also for a pull request', async () => {
