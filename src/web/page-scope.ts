@@ -144,7 +144,15 @@ export async function showPageError(error: PageError, reply: FastifyReply): Prom
   if (page !== null) return reply.redirect(page, 301)
   const visitor = await visitorOf(error, reply)
   reply.code(error.status).headers(error.headers)
-  return errorPage(reply, visitor, contentOf(error))
+  return errorPage(reply, visitor, {
+    ...contentOf(error),
+    next: error.next ?? nextStep(error, reply.request),
+  })
+}
+
+/** Returns the link of a page whose server failed: the page once more. A sent form is not sent again by a link. */
+function nextStep({ status }: PageError, { method, url }: FastifyRequest): PageError['next'] {
+  return status >= 500 && method === 'GET' ? { url, label: 'Try again' } : null
 }
 
 /**
@@ -157,12 +165,15 @@ function withoutSlash({ method, url }: FastifyRequest): string | null {
 }
 
 /**
- * Returns the visitor for the menu. After a failure of the server, no further query is sent to the database: null, so that
- * the page does not offer somebody to sign in who is signed in.
+ * Returns the visitor for the menu. Null when it is unknown: the page then has no menu, and no link to sign in. While the
+ * server is unavailable, no further query is sent to the database.
  */
 async function visitorOf({ status }: PageError, { request, server }: FastifyReply): Promise<Visitor | null> {
-  if (status >= 500) return null
-  return (await server.findVisitor(request).catch(() => null)) ?? nobody
+  if (status > 500) return null
+  return server.findVisitor(request).then(
+    (session) => session ?? nobody,
+    () => null,
+  )
 }
 
 /**

@@ -35,6 +35,20 @@ describe('a URL that does not exist', () => {
   })
 })
 
+describe('a page that fails', () => {
+  const t = useApp()
+
+  it('keeps the menu of a signed-in person, and offers to try again', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    await t.db.query('alter table repository rename to lost')
+    const { statusCode, body } = await t.app.inject({ url: '/explore?q=x', headers: { cookie } })
+    expect(statusCode).toBe(500)
+    expect(body).toContain('Sign out')
+    expect(body).toContain('href="/explore?q=x">Try again</a>')
+  })
+})
+
 describe('GET /assets/…/script.js', () => {
   const t = useApp()
 
