@@ -122,6 +122,8 @@ export interface Confirmation {
   fields: Record<string, string>
   /** The label of the button. */
   button: string
+  /** Whether nothing is lost by it, so that its button is not red. */
+  isSafe?: boolean | undefined
   /** A text that the person enters, such as a reason. It is required if not optional. Null for none. */
   ask: { name: string; label: string; maxLength: number; isOptional?: boolean; value?: string } | null
   /** A check box with the value `yes`. */

@@ -173,7 +173,7 @@ const verbs: Record<string, Verb> = {
     writes: ['abandon'],
     make: aVersion,
     api: [`PATCH ${R}/packages/:vendor/:package`, { abandoned: true }],
-    pages: [[`${V}/abandon`, { abandoned: 'yes', replacement: '' }]],
+    pages: [[`${V}/abandon`, { replacement: '' }]],
     command: 'package abandon :path acme/lib',
   },
   'quarantine a version': {
@@ -698,7 +698,7 @@ const verbs: Record<string, Verb> = {
 const harmless = {
   forms: new Set(
     `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch review
-     only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
+     maintain only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
      confirm-access send-link link confirm totp login passkey account sign-up password-reset group repository
      /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),

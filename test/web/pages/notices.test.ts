@@ -179,7 +179,7 @@ const below = (prefix: string, forms: Record<string, Case[] | string>) =>
 const versions = (act: string, notice: string, before: string[] = []): Case[] => [
   leavesNotice(notice, async (person) => {
     const url = await aPackage(person)
-    const fields = { version: '1.0.0', reason: 'It is broken', abandoned: 'yes' }
+    const fields = { version: '1.0.0', reason: 'It is broken' }
     for (const one of before) await person.send(`${url}/versions/${one}`, fields)
     return person.send(`${url}/versions/${act}`, fields)
   }),
@@ -378,6 +378,7 @@ const forms: Record<string, Case[] | string> = {
     ],
     fetch: 'the next page shows the README or the files',
     'versions/abandon': versions('abandon', 'marked as abandoned'),
+    'versions/maintain': versions('maintain', 'marked as maintained'),
     'versions/delete': versions('delete', 'deleted'),
     'versions/restore': versions('restore', 'restored', ['delete']),
     'versions/quarantine': versions('quarantine', 'is quarantined'),

@@ -132,10 +132,11 @@ describe('…/-/versions', () => {
     expect((await open(`${home}/-/versions`)).body).not.toContain('/delete?')
     // The menu of the package leads to the form.
     expect((await open(home)).body).toContain('/-/versions/abandon">Mark as abandoned</a>')
-    await send('versions/abandon', { abandoned: 'yes', replacement: 'acme/better' })
+    await send('versions/abandon', { replacement: 'acme/better' })
     expect((await open(home)).body).toContain('acme/better')
     expect((await open(`${home}/-/versions/abandon`)).body).toContain('value="acme/better"')
-    await send('versions/abandon', { abandoned: 'no', replacement: '' })
+    expect((await open(`${home}/-/versions/maintain`)).body).toContain('Mark acme/lib as maintained?')
+    await send('versions/maintain', {})
     await send('versions/quarantine', { version, reason: 'A backdoor' })
     expect(await offered()).toBe(false)
     expect(await events()).toEqual(['publish', 'abandon', 'unabandon', 'quarantine'])
@@ -143,7 +144,7 @@ describe('…/-/versions', () => {
 
   it.each(['acme/lib', 'no name', 'A//b'])('refuses the replacement %s', async (replacement) => {
     const { send } = await aMaintainer('developer')
-    const { statusCode, body } = await send('versions/abandon', { abandoned: 'yes', replacement })
+    const { statusCode, body } = await send('versions/abandon', { replacement })
     expect(statusCode).toBe(400)
     expect(body).toMatch(
       /role="alert" id="problem">The replacement must be[\s\S]*<form [^>]*aria-describedby="problem"/,

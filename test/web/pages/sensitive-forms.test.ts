@@ -95,6 +95,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/advisories/new',
     '/:group/:name/packages/:vendor/:package/-/fetch',
     '/:group/:name/packages/:vendor/:package/-/versions/abandon',
+    '/:group/:name/packages/:vendor/:package/-/versions/maintain',
     '/:group/:name/packages/:vendor/:package/-/versions/quarantine',
     '/:group/:name/packages/:vendor/:package/-/versions/restore',
     '/:group/:name/packages/:vendor/:package/-/versions/review',

@@ -68,7 +68,7 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
     act: 'deletePackage',
     title: (version) => `Delete version ${version}?`,
     explanation:
-      'Composer no longer finds the version. Lock files can still install it, and its number stays taken. You can restore it.',
+      'Composer no longer finds the version. Lock files can still install it, and its number stays taken. You can restore it from its menu until an admin purges it.',
     button: 'Delete',
     done: (version) => `Version ${version} deleted.`,
     run: deleteVersion,
@@ -111,6 +111,8 @@ interface SettingQuestion {
   title: (name: string) => string
   explanation: string
   button: string
+  /** Whether nothing is lost by it, so that its button is not red. */
+  isSafe?: true
   /** What the person should know before, in this repository. Null for nothing. */
   caution?: (db: Queryable, change: PackageChange) => Promise<string | null>
   done: (name: string) => string
@@ -119,12 +121,22 @@ interface SettingQuestion {
 
 /** Changes of how versions of a package come into the repository. */
 const settingQuestions: Record<string, SettingQuestion> = {
+  maintain: {
+    act: 'push',
+    title: (name) => `Mark ${name} as maintained?`,
+    explanation: 'Composer no longer warns that the package is abandoned. Its replacement is forgotten.',
+    button: 'Mark as maintained',
+    isSafe: true,
+    done: (name) => `Package ${name} is marked as maintained.`,
+    run: (pool, change) => setAbandoned(pool, change, null),
+  },
   review: {
     act: 'manage',
     title: (name) => `Review the releases of ${name}?`,
     explanation:
-      'An uploaded version is staged then. A developer releases it with a second factor, on the page Staged of the repository.',
+      'From now on, each upload waits on the page Staged of the repository until a developer releases it with a second factor.',
     button: 'Review releases',
+    isSafe: true,
     done: (name) => `Releases of ${name} are reviewed.`,
     run: (pool, change) => setReleaseRule(pool, change, 'reviewed'),
   },
@@ -143,6 +155,7 @@ const settingQuestions: Record<string, SettingQuestion> = {
     explanation:
       'Versions then come only from the CI jobs that this repository trusts. Nobody uploads, imports or restores a version, not even an admin. People still release what a trusted publisher has staged.',
     button: 'Only trusted publishers',
+    isSafe: true,
     caution: cautionForLimit,
     done: (name) => `Only trusted publishers publish ${name}.`,
     run: (pool, change) => setOnlyTrustedPublishers(pool, change, true),
@@ -161,7 +174,6 @@ const settingQuestions: Record<string, SettingQuestion> = {
 const VersionsQuery = z.object({ after: text })
 const VersionForm = z.object({ version: text, reason: text.transform((reason) => reason.trim()) })
 const AbandonForm = z.object({
-  abandoned: z.enum(['yes', 'no']),
   replacement: text.transform((name) => name.trim().toLowerCase()),
 })
 
@@ -278,21 +290,15 @@ export async function packageChangeRoutes(
       { form: (request) => `${versionsUrl(request.params)}/abandon` },
       async ({ session, by }, request, reply) => {
         const { repository, about } = await packageOf(request, session, 'push')
-        const { abandoned, replacement } = readForm(AbandonForm, request)
-        const isAbandoned = abandoned === 'yes'
-        if (
-          isAbandoned &&
-          replacement !== '' &&
-          (!isPackageName(replacement) || replacement === about.name)
-        ) {
+        const { replacement } = readForm(AbandonForm, request)
+        if (replacement !== '' && (!isPackageName(replacement) || replacement === about.name)) {
           const problem = 'The replacement must be the name of another package, such as acme/greeter.'
           const view = viewOf(session, repository, about)
           return abandonPage(reply.code(400), session, { ...view, replacement, problem })
         }
         const change = changeOf(by, repository, about)
-        await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
-        const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
-        leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
+        await changing(() => setAbandoned(changes, change, replacement || true))
+        leaveNotice(request, reply, config, `Package ${about.name} is marked as abandoned.`)
         return reply.redirect(versionsUrl(request.params), 303)
       },
     ),
@@ -311,6 +317,7 @@ export async function packageChangeRoutes(
           action: `${versionsUrl(request.params)}/${name}`,
           fields: {},
           button: question.button,
+          isSafe: question.isSafe,
           ask: null,
           back: versionsUrl(request.params),
         })
