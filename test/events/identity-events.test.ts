@@ -586,6 +586,7 @@ describe('/admin/events', () => {
     const url = `/admin/events?account=${ann.username}&action=sign-in-failed`
     const csv = await t.app.inject({ url: `${url}&format=csv`, headers: { cookie } })
     expect(csv.headers['content-type']).toBe('text/csv; charset=utf-8')
+    expect(csv.headers['content-disposition']).toMatch(/"events-site-20\d\d-\d\d-\d\d\.csv"$/)
     const [head, row] = csv.body.split('\r\n')
     expect(head).toMatch(/^id,happened_at,action,account,/)
     expect(row).toContain(`sign-in-failed,${ann.username},,,,browser,127.0.0.1,"'=HYPERLINK(""x""), b",`)

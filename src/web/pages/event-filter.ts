@@ -48,6 +48,8 @@ export interface EventPage extends EventRows {
   problem: string | null
   csv: string
   json: string
+  /** The query of the events of the last 7 days, with the rest of the filter. */
+  lastWeek: string
 }
 
 const meansWords: Record<Means, string> = {
@@ -124,7 +126,13 @@ export async function readEventPage(
     next: next && query({ after: next }),
     csv: query({ format: 'csv' }),
     json: query({ format: 'json' }),
+    lastWeek: query({ since: weekAgo(), until: '' }),
   }
+}
+
+/** Returns the time 7 days ago in the format of browsers, in UTC: `2027-01-31T13:45`. */
+function weekAgo(): string {
+  return new Date(Date.now() - 7 * 86_400_000).toISOString().slice(0, 16)
 }
 
 /** Returns the filter, or a sentence when it cannot be used. */
@@ -232,7 +240,9 @@ const exportFormats: Record<'csv' | 'json', ExportFormat> = {
 function sendExport(reply: FastifyReply, format: string, events: Export): FastifyReply {
   if (format !== 'csv' && format !== 'json') throw new PageError(400, 'An export is csv or json.')
   const written = exportFormats[format]
-  void reply.header('content-disposition', `attachment; filename="events.${format}"`)
+  const [, group = 'site'] = /^\/([\w.-]+)\/-\//.exec(reply.request.url) ?? []
+  const name = `events-${group}-${new Date().toISOString().slice(0, 10)}.${format}`
+  void reply.header('content-disposition', `attachment; filename="${name}"`)
   // Send a stream: for strings Fastify appends a charset to the content type. It reads one part ahead, not sixteen.
   return reply.type(written.type).send(Readable.from(exportLines(events, written), { highWaterMark: 1 }))
 }

@@ -51,7 +51,8 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     '/new/group',
     signedIn(context, { form: '/new/group' }, async ({ session, by }, request, reply) => {
       const { name } = readForm(GroupForm, request)
-      const problem = await whyRefused(() => addGroup(context, by, name, session.account))
+      const refused = await whyRefused(() => addGroup(context, by, name, session.account))
+      const problem = refused && refused + lowerCaseAdvice(name)
       if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
       leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
       return reply.redirect(`/${name}`, 303)
@@ -92,6 +93,12 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     const groups = found.filter(({ role }) => session.account.isAdmin || isAtLeast(role, 'admin'))
     return newRepositoryPage(reply, session, { form, groups: groups.map(({ name }) => name), problem })
   }
+}
+
+/** Returns the advice to use lower-case letters, if the name has others. '' if it has none. */
+function lowerCaseAdvice(name: string): string {
+  const lower = name.toLowerCase()
+  return lower === name ? '' : ` Use lower-case letters: ${lower}.`
 }
 
 /** Runs an insertion. Returns null, or a sentence about the limit or the rule of the schema that it breaks. */

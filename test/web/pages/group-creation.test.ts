@@ -5,6 +5,19 @@ import { useApp } from '../../support/app.ts'
 
 const t = useApp({ GROUP_CREATION: 'admins' })
 
+describe('/new/group', () => {
+  it('names the fault of a name with upper-case letters', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    await asOperator(t, account.id, async () => {
+      const form = await t.app.inject({ url: '/new/group', headers: { cookie } })
+      const refused = await post(t.app, '/new/group', cookie, { csrf_token: csrfTokenIn(form), name: 'Lea' })
+      expect(refused.statusCode).toBe(400)
+      expect(refused.body).toContain('Use lower-case letters: lea.')
+    })
+  })
+})
+
 describe('with GROUP_CREATION=admins', () => {
   it('only site administrators create groups, and others see no link to it', async () => {
     const account = await anAccount(t.db)
