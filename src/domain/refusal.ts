@@ -96,6 +96,11 @@ export class Refusal extends Error {
   }
 }
 
+/** Returns whether a refusal is about the server: its store is full or unavailable. Then other versions would be refused too. */
+export function isOfServer({ errcode: code, status }: Refusal): boolean {
+  return code === errcode.unavailable || status === 507
+}
+
 /**
  * Returns the error of SPEC 7 for a missing permission. The status is 401 for missing or bad credentials, 403 for good
  * credentials without the permission, and 404 for an upload to a repository that the token may not see.

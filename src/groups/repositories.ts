@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ReleaseRule, Role, Visibility } from '../domain/permissions.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import { changePaths, shareTenancy } from './path-locks.ts'
 
 /** A repository with its one Composer registry (CONTRACT 1.2). */
@@ -114,6 +115,18 @@ export async function renameRepository(
     [id, newName],
   )
   return rows[0]?.name ?? null
+}
+
+/**
+ * Locks a repository, so that what counts its rows and adds one runs alone, and no deletion comes between. Throws errcode 5
+ * when there is none, or it was deleted.
+ */
+export async function lockRepository(tx: pg.PoolClient, id: string): Promise<void> {
+  const { rowCount } = await tx.query(
+    'select from repository where id = $1 and group_id is not null for no key update',
+    [id],
+  )
+  if (rowCount !== 1) throw new Refusal(errcode.notFound, 'repository not found')
 }
 
 /**

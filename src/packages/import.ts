@@ -6,7 +6,7 @@ import { type PublishedVersion, readVersion } from '../composer/composer-version
 import type { Config } from '../config.ts'
 import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
-import { errcode, Refusal } from '../domain/refusal.ts'
+import { errcode, isOfServer, Refusal } from '../domain/refusal.ts'
 import type { UpstreamRequests } from '../upstreams/client/fetch.ts'
 import { toReceiveError, UpstreamError } from '../upstreams/client/upstream-error.ts'
 import { matchesVersion } from '../upstreams/documents/patterns.ts'
@@ -120,17 +120,12 @@ async function importVersion(
     return { outcome: published.outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {
     if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
-    if (!(error instanceof Refusal) || isStoreFailure(error)) throw error
+    if (!(error instanceof Refusal) || isOfServer(error)) throw error
     const reason = [error.errmsg, ...error.details.slice(0, 1)].join(': ')
     return { outcome: error.errcode === errcode.alreadyExists ? 'already there' : 'refused', reason }
   } finally {
     if (received) await discardArchive(received)
   }
-}
-
-/** Returns whether the archive store is full or unavailable. Then every other version would fail too. */
-function isStoreFailure({ errcode: code, status }: Refusal): boolean {
-  return code === errcode.unavailable || status === 507
 }
 
 function versionOf({ version }: UpstreamVersion, { mapsVTags }: ImportWish): PublishedVersion {

@@ -12,6 +12,7 @@ import { readRowId } from '../domain/row-id.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { isOperator } from '../groups/operators.ts'
+import { lockRepository } from '../groups/repositories.ts'
 import { reservedDays, reservedNames } from '../packages/tables/reserved-names.ts'
 import { isPattern } from '../upstreams/documents/patterns.ts'
 import {
@@ -76,11 +77,7 @@ export async function addPublisher(
   const terms = readTerms(wanted, { allowsHttp: config.outbound.allowHttp && reachesPrivateHosts })
   return transaction(db, async (tx) => {
     await requireLivePrincipal(tx, by)
-    const { rowCount: repositories } = await tx.query(
-      'select from repository where id = $1 and group_id is not null for no key update',
-      [repositoryId],
-    )
-    if (repositories !== 1) throw new Refusal(errcode.notFound, 'repository not found')
+    await lockRepository(tx, repositoryId)
     const id = await insertPublisher(tx, {
       ...terms,
       repositoryId,

@@ -16,7 +16,7 @@ import { isPackageName, toLowerAscii } from '../composer/package-name.ts'
 import { matchesGlob } from '../domain/glob.ts'
 import { cleanLine } from '../domain/plain-text.ts'
 import { background, type Principal } from '../domain/principal.ts'
-import { errcode, Refusal } from '../domain/refusal.ts'
+import { errcode, isOfServer, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
 import { openStorageRoom } from '../groups/storage-room.ts'
 import { enqueueNew, type Job, type JobContext } from '../jobs/job.ts'
@@ -33,20 +33,19 @@ import { openReadmeRenderer } from '../packages/readmes/render-readme.ts'
 import { findTakenVersion } from '../packages/tables/versions.ts'
 import { type Git, GitError, type RemoteRef, removeAbandoned, withGit } from './git.ts'
 import {
+  assignToSource,
   deleteRef,
   keyOfRef,
   listAllRefs,
   newRef,
   type SourceRef,
   saveRefs,
-  takePackage,
 } from './source-refs.ts'
 import { readSourceUrl } from './source-url.ts'
 import {
   describeFailure,
   findSource,
   findSourceSecrets,
-  isOfServer,
   noteFailure,
   noteLook,
   type Source,
@@ -316,7 +315,7 @@ async function publishTree(
     const submodules = await checkFiles(git, tree, zip)
     const packageName = nameIn(zip)
     const { metadata, warnings } = checkManifest(zip, { packageName, version })
-    if (!(await takePackage(db, source.id, packageName)))
+    if (!(await assignToSource(db, source.id, packageName)))
       throw refusal(
         `another source publishes ${packageName}`,
         'Change the name in composer.json, or remove that source.',

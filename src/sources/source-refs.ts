@@ -132,7 +132,7 @@ const maxPackages = 20
  * Gives a source a package, unless another source has it. This one statement decides. Returns false when another source has
  * it, and when the source was removed.
  */
-export async function takePackage(db: Queryable, sourceId: string, packageName: string): Promise<boolean> {
+export async function assignToSource(db: Queryable, sourceId: string, packageName: string): Promise<boolean> {
   const { rows } = await db.query<{ isOwn: boolean }>(
     `insert into source_package as p (repository_id, package_name, source_id)
      select repository_id, $2, id from source s

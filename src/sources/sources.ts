@@ -8,12 +8,13 @@ import { brokenConstraint } from '../database/errors.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
-import { errcode, Refusal } from '../domain/refusal.ts'
+import { errcode, isOfServer, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { isOperator } from '../groups/operators.ts'
+import { lockRepository } from '../groups/repositories.ts'
 import { enqueue } from '../jobs/job.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
@@ -303,11 +304,6 @@ export function describeFailure(error: unknown): string | null {
   return error instanceof GitError || error instanceof OutboundError ? error.message : null
 }
 
-/** Returns whether a refusal is about the server: its store is full or unavailable. Then other versions would be refused too. */
-export function isOfServer({ errcode: code, status }: Refusal): boolean {
-  return code === errcode.unavailable || status === 507
-}
-
 function about(repositoryId: string) {
   return { repositoryId, packageName: null, version: null }
 }
@@ -390,11 +386,7 @@ async function findHostKeys(
 }
 
 async function requireRoom(tx: pg.PoolClient, repositoryId: string): Promise<void> {
-  const { rowCount } = await tx.query(
-    'select from repository where id = $1 and group_id is not null for no key update',
-    [repositoryId],
-  )
-  if (rowCount !== 1) throw new Refusal(errcode.notFound, 'repository not found')
+  await lockRepository(tx, repositoryId)
   const { rows } = await tx.query<{ count: number }>(
     'select count(*)::int as count from source where repository_id = $1 and removed_at is null',
     [repositoryId],
