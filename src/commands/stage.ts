@@ -81,7 +81,7 @@ function rejectCommand(): Command {
     .option('--reason <text>', 'why, for the event', '')
     .action((id: string, options: JsonOptions & { reason: string }) =>
       withStage(id, async (db, stage, { path }) => {
-        await rejectStage(db, { stage, by: operator, reason: options.reason.slice(0, 500) })
+        await rejectStage(db, { stage, by: operator, reason: options.reason })
         const { packageName, version } = stage
         const json = { id, path, package: packageName, version, status: 'rejected' }
         printResult(options, json, `${packageName} ${version} is rejected.`)

@@ -45,9 +45,12 @@ it('svc stage lists, shows, releases and rejects, and the events say that it was
   })
   expect(await svc.json('stage', 'release', id)).toMatchObject({ id, path, status: 'released' })
   expect(await svc.fail('stage', 'release', id)).toContain('released already')
-  expect(await svc.json('stage', 'reject', second, '--reason', 'broken')).toMatchObject({
+  expect(await svc.json('stage', 'reject', second, '--reason', ' broken\nby me')).toMatchObject({
     status: 'rejected',
   })
+  expect(await eventsOf(t.db, { action: 'reject' }, ['details'])).toMatchObject([
+    { details: { reason: 'broken by me' } },
+  ])
   expect(await svc.fail('stage', 'show', '999999')).toContain('There is no staged version "999999".')
   expect(await actions()).toEqual([
     'stage api',

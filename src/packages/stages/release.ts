@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
+import { cleanLine } from '../../domain/plain-text.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { insertEvent } from '../../events/events.ts'
@@ -14,6 +15,8 @@ import {
   markReleased,
   type Stage,
 } from '../tables/staged-versions.ts'
+
+const maxReasonCharacters = 500
 
 /** A decision about a stage: who makes it, and the base URL of links. */
 interface Decision {
@@ -61,7 +64,7 @@ export async function releaseStage(
   })
 }
 
-/** Rejects a stage, which frees its number. Writes the event. Throws as `releaseStage` does. */
+/** Rejects a stage, which frees its number. Writes the event with the reason, in one line. Throws as `releaseStage` does. */
 export async function rejectStage(
   pool: pg.Pool,
   { stage: { id, repositoryId, packageName }, by, reason }: Omit<Decision, 'baseUrl'> & { reason: string },
@@ -74,7 +77,8 @@ export async function rejectStage(
     if (!stage) throw noStage()
     if (!isRejected) throw whyNot(stage, by)
     const { version, sha256 } = stage
-    const details = { stage: id, sha256, ...(reason !== '' && { reason }) }
+    const line = cleanLine(reason).slice(0, maxReasonCharacters)
+    const details = { stage: id, sha256, ...(line !== '' && { reason: line }) }
     await insertEvent(tx, by, { action: 'reject', repositoryId, packageName, version, details })
   })
 }

@@ -2,7 +2,6 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import type { ArchiveBrowser } from '../../../archives/archive-files.ts'
 import { pageOf } from '../../../domain/paging.ts'
-import { cleanLine } from '../../../domain/plain-text.ts'
 import { capitalize } from '../../../events/event-words.ts'
 import type { VisibleRepository } from '../../../groups/repositories.ts'
 import type { VersionComparer } from '../../../packages/compare-versions.ts'
@@ -28,7 +27,6 @@ import { type Compared, compareShown } from './compared.ts'
 import { readingArchive } from './package-view.ts'
 
 const stagesPerPage = 50
-const maxReasonCharacters = 500
 
 const stagesPage = page<{
   repository: VisibleRepository
@@ -59,9 +57,7 @@ const reviewPage = page<{
 
 const StagesQuery = z.object({ after: text })
 const ReviewQuery = z.object({ path: text })
-const RejectForm = z.object({
-  reason: text.transform((reason) => cleanLine(reason).trim().slice(0, maxReasonCharacters)),
-})
+const RejectForm = z.object({ reason: text })
 
 interface Route {
   Params: { group: string; name: string; id: string }
