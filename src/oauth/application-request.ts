@@ -17,7 +17,7 @@ const labels = {
   Name: 'name',
   Website: 'website',
   'Redirect URL': 'redirectUri',
-  'Exact redirect URL only': 'exactRedirect',
+  'Only this URL': 'exactRedirect',
   Resources: 'resourceScope',
   Scopes: 'scopes',
   Developer: 'developer',
@@ -72,7 +72,7 @@ export function readRequest(text: string): RequestedApplication | null {
     name: read('Name', ' '),
     website: read('Website', ''),
     redirectUri: read('Redirect URL', ''),
-    exactRedirect: read('Exact redirect URL only', '') === 'yes',
+    exactRedirect: read('Only this URL', '') === 'yes',
     // An unknown word is the narrowest choice.
     resourceScope: resourceScopes.find((known) => known === resourceScope) ?? 'public',
     scopes: [
