@@ -38,7 +38,7 @@ export async function refuseUnreviewed(
     const what = `${repository.path} ${packageName}`
     const command = version === null ? `package restore ${what}` : `version restore ${what} ${version}`
     throw notNow(
-      `releases in this repository need two people, and nobody reviews what comes back. Upload it with a new version number, or ask an operator to run: svc ${command}`,
+      `releases in this repository need two people, and nobody reviews what comes back. Upload it with a new version number, or let an operator run: svc ${command}`,
     )
   }
   if (by.token !== null) throw notNow('releases of this package are reviewed: restore it in the browser')
