@@ -98,7 +98,7 @@ const notRun: Record<string, string> = {
   'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$SVC_TOKEN" \\':
     'needs attestations, too. test/publishers/attestations.test.ts reads them at this URL',
   'docs/publishing.md: npx svc source add acme/php https://git.example.com/acme/hello.git --secret-file token.txt':
-    'needs a Git server. test/commands/source.test.ts runs svc source with one',
+    'needs a Git server. test/commands/source.test.ts runs these commands',
   'docs/performance.md: npm run bench': 'takes minutes. A test below compares its words with bench/main.ts',
 }
 const nameOf = ({ file, first }: Block) => `${file}: ${first}`

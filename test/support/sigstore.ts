@@ -1,4 +1,4 @@
-import { createHash, generateKeyPairSync, sign as signBytes } from 'node:crypto'
+import { createHash, generateKeyPairSync, sign as signBytes, X509Certificate } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -122,14 +122,19 @@ export async function aSigstore(): Promise<TestSigstore> {
     { loggedAt = new Date(), isCertificateLogged = true } = {},
   ): Promise<TestBundle> {
     const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-    const certificate = await (isCertificateLogged ? authority : silentAuthority).issueCertificate({
-      publicKey: keys.publicKey.export({ format: 'der', type: 'spki' }),
-      subjectAltName: words[9] ?? site,
-      extensions: Object.entries(words).map(([number, value]) => ({
-        oid: `1.3.6.1.4.1.57264.1.${number}`,
-        value,
-      })),
-    })
+    const issue = () =>
+      (isCertificateLogged ? authority : silentAuthority).issueCertificate({
+        publicKey: keys.publicKey.export({ format: 'der', type: 'spki' }),
+        subjectAltName: words[9] ?? site,
+        extensions: Object.entries(words).map(([number, value]) => ({
+          oid: `1.3.6.1.4.1.57264.1.${number}`,
+          value,
+        })),
+      })
+    let certificate = await issue()
+    // The mock encodes one of about 400 signatures in a way that OpenSSL refuses.
+    while (!new X509Certificate(Buffer.from(toBase64(certificate), 'base64')).verify(authorityKeys.publicKey))
+      certificate = await issue()
     const payload = Buffer.from(JSON.stringify(statement))
     const header = `DSSEv1 ${payloadType.length} ${payloadType} ${payload.length} `
     const signature = signBytes('sha256', Buffer.concat([Buffer.from(header), payload]), keys.privateKey)
