@@ -191,7 +191,7 @@ const dangerousActs: Record<
   },
   'a new client secret': async () => {
     const { page, secrets } = await anApplicationPage()
-    const link = /<form class="card measure" method="get" action="([^"]+secret)" data-confirm/
+    const link = /<form method="get" action="([^"]+secret)" data-confirm/
     return { page, link, query: '?overlap_seconds=3600', read: secrets, after: 2 }
   },
   'unlinking a provider of an account': async () => {
