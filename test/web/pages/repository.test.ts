@@ -253,7 +253,7 @@ describe('GET /<group>/<name>/-/setup', () => {
     expect(composer).toContain('composer require acme/real')
     expect(composer).toContain('composer config -g http-basic.svc.test:8080 svc "$SVC_TOKEN"')
     expect(composer).toContain(`composer ${url}\n`)
-    expect(composer).toContain('composer config -g repo.packagist false')
+    expect(composer).toContain('composer config repositories.packagist.org false')
     expect(composer).toContain(`password %s\\n' svc.test "$SVC_TOKEN"`)
     expect(composer).toContain('composer archive --format=zip --file=package')
     expect(composer).toContain(`-T package.zip ${url}upload/vendor/package/1.0.0`)
