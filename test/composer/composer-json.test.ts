@@ -158,7 +158,7 @@ describe('version', () => {
   it.each(['1.0.0', 'v1.0.0', '1.0', 1])('%j is accepted for 1.0.0, with a warning', (version) => {
     expect(read({ version })).toEqual({
       metadata: {},
-      warnings: [expect.stringContaining('version is not needed')],
+      warnings: [expect.stringContaining('version can be left out')],
     })
   })
 

@@ -94,7 +94,7 @@ describe('/<group>/<name>/-/upload', () => {
     const own = await upload(aPackageZip('acme/lib', { version: '3.1.4' }))
     const page = await open(String(own.headers.location))
     expect(page.body).toContain('Publish acme/lib 3.1.4')
-    expect(page.body).toContain('version is not needed')
+    expect(page.body).toContain('version can be left out')
     const named = await upload(aPackageZip('acme/lib'), { fileName: 'acme-lib-2.0.0-beta.1.zip' })
     expect((await open(String(named.headers.location))).body).toContain('Publish acme/lib 2.0.0-beta.1')
   })

@@ -105,7 +105,8 @@ const questions: Record<
   },
   'revoke-all': {
     button: 'Revoke all tokens and applications',
-    explanation: 'Everything that uses them stops working at once. This cannot be undone.',
+    explanation:
+      'Everything that uses them stops working at once. This cannot be undone. Deploy tokens and invitations that the account made stay.',
   },
 }
 

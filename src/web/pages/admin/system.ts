@@ -13,15 +13,17 @@ import type { AdminContext } from './administrator.ts'
 /** How many repositories with waiting decisions the overview names. */
 const maxDecisions = 10
 
-const overviewPage = page<{
-  accounts: AccountCounts
-  applications: Partial<Record<ApplicationStatus, number>>
-  registry: { groups: number; repositories: number; packages: number }
-  needs: Need[]
-  days: SiteDay[]
-  /** The first day on which sent archives were recorded. Null when that is not known, or there is none. */
-  recordedSince: string | null
-}>('admin/overview')
+const overviewPage = page<
+  Pick<SystemState, 'backedUpAt' | 'disk'> & {
+    accounts: AccountCounts
+    applications: Partial<Record<ApplicationStatus, number>>
+    registry: { groups: number; repositories: number; packages: number }
+    needs: Need[]
+    days: SiteDay[]
+    /** The first day on which sent archives were recorded. Null when that is not known, or there is none. */
+    recordedSince: string | null
+  }
+>('admin/overview')
 
 const systemPage = page<
   SystemState & {
@@ -56,6 +58,8 @@ export async function systemRoutes(
       needs,
       days,
       recordedSince,
+      backedUpAt: state.backedUpAt,
+      disk: state.disk,
     })
   })
 
