@@ -52,6 +52,20 @@ export async function insertNewJobs(
   )
 }
 
+/** Queues a job unless one with its name and key waits and may run now. */
+export async function insertJobUnlessDue(
+  db: Queryable,
+  { name, key, data }: { name: string; key: string | null; data: unknown },
+): Promise<void> {
+  await db.query(
+    `insert into job (name, key, data)
+     select $1, $2, $3::jsonb
+      where not exists (select from job j
+                         where j.name = $1 and j.key = $2 and j.failed_at is null and not j.is_running and j.run_at <= now())`,
+    [name, key, JSON.stringify(data ?? {})],
+  )
+}
+
 /** Stores new schedules. Runs a job earlier when its interval became shorter. */
 export async function noteSchedules(db: Queryable, schedules: ReadonlyMap<string, number>): Promise<void> {
   await db.query(

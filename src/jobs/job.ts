@@ -1,7 +1,7 @@
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
-import { insertJob, insertNewJobs } from './job-rows.ts'
+import { insertJob, insertJobUnlessDue, insertNewJobs } from './job-rows.ts'
 
 /** What a job gets in addition to its data. */
 export interface JobContext extends AppContext {
@@ -94,6 +94,14 @@ export async function enqueueNew<Data>(
     db,
     wanted.map(({ job, data }) => ({ name: job.name, key: keyOf(job, data), data })),
   )
+}
+
+/**
+ * Queues a singleton unless one with the same key is due already. One that runs does not count: it may have missed what makes
+ * the work necessary.
+ */
+export async function enqueueUnlessDue<Data>(db: Queryable, job: QueuedJob<Data>, data: Data): Promise<void> {
+  await insertJobUnlessDue(db, { name: job.name, key: keyOf(job, data), data })
 }
 
 function keyOf<Data>(job: QueuedJob<Data>, data: Data): string | null {

@@ -5,6 +5,7 @@ import type { AppContext } from '../context.ts'
 import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import { brokenConstraint } from '../database/errors.ts'
+import type { SealedSecret } from '../database/secret-key.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
@@ -15,7 +16,7 @@ import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { isOperator } from '../groups/operators.ts'
 import { lockRepository } from '../groups/repositories.ts'
-import { enqueue } from '../jobs/job.ts'
+import { enqueue, enqueueUnlessDue } from '../jobs/job.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
 import { GitError, withGit } from './git.ts'
@@ -193,6 +194,14 @@ export async function queueSource(
   })
 }
 
+/**
+ * Queues the reading of a source whose Git server tells of a push. Many at once queue one reading. Tags and branches that were
+ * refused are not judged again.
+ */
+export async function queuePushed(db: Queryable, id: string): Promise<void> {
+  await enqueueUnlessDue(db, sourceJob, { sourceId: id })
+}
+
 const columns = `s.id, s.repository_id as "repositoryId", s.url, s.path, s.tags, s.branches, s.every_minutes as "everyMinutes",
   s.hides_source as "hidesSource", s.reaches_private_hosts as "reachesPrivateHosts", s.host_keys as "hostKeys",
   ${accountName('s.made_by')} as "madeBy",
@@ -227,15 +236,34 @@ export async function findSource(db: Queryable, id: string): Promise<Source | nu
 }
 
 /** Finds the secrets of a source. Null when there is none, or the server has lost its key. */
-export async function findSourceSecrets(
-  { config, db }: AppContext,
-  id: string,
-): Promise<SourceSecrets | null> {
-  const { rows } = await db.query<{ keyId: Buffer; sealed: Buffer }>(
-    'select key_id as "keyId", sealed_secrets as sealed from source where id = $1 and removed_at is null',
+export async function findSourceSecrets(context: AppContext, id: string): Promise<SourceSecrets | null> {
+  const sealed = await findSealed(context.db, id)
+  return sealed === null ? null : openSourceSecrets(context.config, id, sealed)
+}
+
+/**
+ * Finds the secret with which a Git server signs the hooks of a source. Null when there is no such source, or its repository
+ * was deleted. Throws errcode 14 when the server has lost the key of the secret.
+ */
+export async function findHookSecret({ config, db }: AppContext, id: string): Promise<string | null> {
+  const sealed = await findSealed(db, id)
+  if (sealed === null) return null
+  const secrets = await openSourceSecrets(config, id, sealed)
+  if (secrets !== null) return secrets.hookSecret
+  const cause = new Error(
+    `the server has lost the key of the secrets of the source ${id}: restore SECRET_KEY, or add the source again`,
+  )
+  throw new Refusal(errcode.unavailable, 'temporarily unavailable', { cause })
+}
+
+async function findSealed(db: Queryable, id: string): Promise<SealedSecret | null> {
+  const { rows } = await db.query<SealedSecret>(
+    `select s.key_id as "keyId", s.sealed_secrets as sealed
+       from source s join repository r on r.id = s.repository_id and r.group_id is not null
+      where s.id = $1 and s.removed_at is null`,
     [readRowId(id)],
   )
-  return rows[0] ? openSourceSecrets(config, id, rows[0]) : null
+  return rows[0] ?? null
 }
 
 /** Returns the URL that a Git server calls after a push. */

@@ -6,7 +6,7 @@ import pg from 'pg'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import { transaction } from '../../src/database/database.ts'
-import { enqueue, enqueueNew, type Job } from '../../src/jobs/job.ts'
+import { enqueue, enqueueNew, enqueueUnlessDue, type Job } from '../../src/jobs/job.ts'
 import { type RunningJobs, runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
@@ -253,6 +253,21 @@ describe('a singleton', () => {
       'slow 4',
       'quick 3',
     ])
+  })
+
+  it('is queued when one that runs or waits for a later attempt has its key, but not when one is due', async () => {
+    const job = { name: 'pushed', singleton: ({ id }: { id: string }) => id }
+    const queue = (id: string) => enqueueUnlessDue(t.db, job, { id })
+    await queue('1')
+    await queue('1')
+    await queue('2')
+    expect((await rows()).map(({ key }) => key)).toEqual(['1', '2'])
+    await beginJobs(t.db, '1')
+    await queue('1')
+    await queue('1')
+    await enqueue(t.db, job, { id: '3' }, { delaySeconds: 60 })
+    await queue('3')
+    expect((await rows()).map(({ key }) => key)).toEqual(['1', '2', '1', '3', '3'])
   })
 
   it('with keys runs once at a time for each key', async () => {

@@ -33,6 +33,7 @@ import { handleClientError, requestTimeoutMilliseconds } from '../client-errors.
 import { registryNotFound, sendRegistryError } from '../composer/http.ts'
 import { registry } from '../composer/plugin.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../expect-continue.ts'
+import { hookRoutes } from '../hooks.ts'
 import { logFieldsOf } from '../log-fields.ts'
 import { openNetworkTurns } from '../network-turns.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
@@ -124,6 +125,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   })
   await app.register(healthRoutes, context)
   await app.register(pictureRoutes)
+  await app.register(hookRoutes, context)
   const outbound = openOutbound(context.config)
   app.addHook('onClose', outbound.close)
   await app.register(accounts, { ...context, outbound })
