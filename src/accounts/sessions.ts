@@ -28,8 +28,13 @@ export interface Session {
   csrfToken: string
   /** Whether the person has confirmed their identity in the last 15 minutes. If not, sensitive actions ask for it. */
   isConfirmed: boolean
-  /** Whether the person has given a second factor or used a passkey in the last five minutes. */
+  /** Whether the person has given a code of the app or used a passkey in the last five minutes. */
   hasProvedFactor: boolean
+  /**
+   * Whether the person has signed in with a recovery code in the last five minutes. That is enough to replace or remove a lost
+   * app, and not for what needs a second factor.
+   */
+  hasRecovered: boolean
   /** Whether the site or a group requires a second factor that the account does not have. */
   lacksFactor: boolean
   /** When the site or a group begins to require a second factor that the account does not have. Null for never. */
@@ -91,6 +96,7 @@ export async function insertSession(
       ...(signIn.isNewBrowser === true && { new_browser: true }),
     },
   }
+  const secondFactor = signIn?.proof?.secondFactor
   const { rowCount } = await db.query(
     // The lock waits for a running change of the password. A later change finds this session and ends it.
     `with expired as (delete from session where expires_at < now()),
@@ -98,9 +104,9 @@ export async function insertSession(
                          where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share),
           made as (
             insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at,
-                                 factor_proved_at)
+                                 factor_proved_at, recovered_at)
             select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end,
-                   case when $10 then now() else '-infinity' end
+                   case when $10 then now() else '-infinity' end, case when $11 then now() else '-infinity' end
               from signed_in
             returning id_hash)
      select insert_events(the_events => $8, the_actor => $9) from made`,
@@ -114,7 +120,8 @@ export async function insertSession(
       isConfirmed,
       JSON.stringify(event === null ? [] : [event]),
       JSON.stringify(describePrincipal(by)),
-      signIn?.proof?.method === 'passkey' || signIn?.proof?.secondFactor !== undefined,
+      signIn?.proof?.method === 'passkey' || secondFactor === 'totp' || secondFactor === 'passkey',
+      secondFactor === 'recovery-code',
     ],
   )
   return rowCount === 1 ? id : null
@@ -132,11 +139,12 @@ export async function findSession(
 ): Promise<Session | null> {
   const idHash = hashSecret(id)
   const { rows } = await db.query<
-    SessionAccount & Pick<Session, 'isConfirmed' | 'hasProvedFactor' | 'lacksFactor' | 'factorDueAt'>
+    SessionAccount &
+      Pick<Session, 'isConfirmed' | 'hasProvedFactor' | 'hasRecovered' | 'lacksFactor' | 'factorDueAt'>
   >({
     name: 'find-session',
     text: `with running as (
-             select s.id_hash, s.last_seen_at, s.proved_at, s.factor_proved_at, a.id, a.username, a.display_name, a.is_admin
+             select s.id_hash, s.last_seen_at, s.proved_at, s.factor_proved_at, s.recovered_at, a.id, a.username, a.display_name, a.is_admin
                from session s
                join account a on a.id = s.account_id and a.disabled_at is null
               where s.id_hash = $1 and ${isRunning}
@@ -148,6 +156,7 @@ export async function findSession(
            select id, username, display_name as "displayName", is_admin as "isAdmin",
                   proved_at > now() - make_interval(secs => $4) as "isConfirmed",
                   factor_proved_at > now() - interval '${factorProofSeconds} seconds' as "hasProvedFactor",
+                  recovered_at > now() - interval '${factorProofSeconds} seconds' as "hasRecovered",
                   coalesce(lacked.since <= now(), false) as "lacksFactor",
                   case when lacked.since > now() then lacked.since end as "factorDueAt"
              from running r
@@ -162,13 +171,14 @@ export async function findSession(
   })
   const [found] = rows
   if (!found) return null
-  const { isConfirmed, hasProvedFactor, lacksFactor, factorDueAt, ...account } = found
+  const { isConfirmed, hasProvedFactor, hasRecovered, lacksFactor, factorDueAt, ...account } = found
   return {
     idHash,
     account,
     csrfToken: csrfTokenOf(id),
     isConfirmed,
     hasProvedFactor,
+    hasRecovered,
     lacksFactor,
     factorDueAt,
   }

@@ -3,7 +3,8 @@ import type { Queryable } from '../../src/database/database.ts'
 /** Lets the last proofs of identity in all sessions be this long ago, also those with a second factor. */
 export async function setProofAges(db: Queryable, ago: string): Promise<void> {
   await db.query(
-    'update session set proved_at = now() - $1::interval, factor_proved_at = now() - $1::interval',
+    `update session set proved_at = now() - $1::interval, factor_proved_at = now() - $1::interval,
+                        recovered_at = now() - $1::interval`,
     [ago],
   )
 }

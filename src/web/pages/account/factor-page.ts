@@ -148,7 +148,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     replaceUrl,
     signedIn(context, { mayLackFactor: true }, async ({ session, confirm, proveFactor }, _request, reply) => {
       await confirm()
-      await proveFactor()
+      if (!session.hasRecovered) await proveFactor()
       const { totpSince } = await findFactors(db, session.account.id)
       if (!totpSince) return reply.redirect(factorHome, 303)
       const replacement = await openReplacement(context, session.account, '')
@@ -163,7 +163,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
       { form: replaceUrl, mayLackFactor: true },
       async ({ session, confirm, proveFactor, by }, request, reply) => {
         await confirm()
-        await proveFactor()
+        if (!session.hasRecovered) await proveFactor()
         const { replacement: sealed, code } = readForm(ReplaceForm, request)
         const { account } = session
         const given = { sealed, code }
@@ -233,7 +233,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     problem: string | null,
   ): Promise<FastifyReply> {
     const { hasPassword } = await findConfirmationWays(db, session.account.id)
-    return removePage(reply, session, { hasPassword, asksCode: !session.hasProvedFactor, problem })
+    return removePage(reply, session, { hasPassword, asksCode: !hasRecentProof(session), problem })
   }
 }
 
@@ -255,10 +255,14 @@ async function refuseRemoval(
       return checked.status === 403 ? { ...checked, problem: 'Your current password is wrong.' } : checked
     }
   } else await requireConfirmation(context, request, session, factorHome)
-  if (code === '' && session.hasProvedFactor) return null
+  if (code === '' && hasRecentProof(session)) return null
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
   return spendFactor(factorContextOf(context, request), by, account.id, typed)
+}
+
+function hasRecentProof({ hasProvedFactor, hasRecovered }: Session): boolean {
+  return hasProvedFactor || hasRecovered
 }
 
 /** Shows the second factors of the account, with a problem. */
