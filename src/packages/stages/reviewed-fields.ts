@@ -2,17 +2,17 @@ import type { ChangedField } from '../compare-versions.ts'
 
 /** The values of composer.json that can run code on a machine that installs or loads the package, the worst first. */
 const runningCode = [
+  /^bin$/,
   /^scripts(?:\.|$)/,
   /^autoload\.files$/,
   // Only a type that becomes one of a plugin is worth the reader's time.
   /^type$/,
   /^extra\.class$/,
-  /^bin$/,
 ]
 
 /** The changes of composer.json, in the order in which a reviewer should read them. */
 export interface ReviewedFields {
-  /** Those that can run code: scripts, files that are always loaded, a plugin of Composer, and binaries. */
+  /** Those that can run code: binaries, scripts, files that are always loaded, and a plugin of Composer. */
   code: ChangedField[]
   others: ChangedField[]
 }
