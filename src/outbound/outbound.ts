@@ -246,9 +246,10 @@ export function openOutbound(
 
     async getJson(kind, url, options) {
       const headers = { accept: 'application/json', ...options.headers }
-      const { status, bytes } = await client.fetchBytes(kind, url, { ...options, headers })
+      const response = await client.fetchBytes(kind, url, { ...options, headers })
+      const { status, bytes } = response
       const { host } = new URL(url)
-      if (status !== 200) throw new OutboundError('status', `${host} responded with status ${status}`)
+      if (status !== 200) throw new OutboundError('status', describeStatus(url, response))
       try {
         return JSON.parse(bytes.toString()) as unknown
       } catch {
@@ -270,6 +271,14 @@ export function openOutbound(
     },
   }
   return client
+}
+
+/** Says that a response has another status than expected. Which one is not told of a private host. */
+export function describeStatus(
+  url: string,
+  { status, isPrivate }: Pick<OutboundResponse, 'status' | 'isPrivate'>,
+): string {
+  return `${new URL(url).host} ${isPrivate ? 'did not respond as expected' : `responded with status ${status}`}`
 }
 
 type FollowOptions = Omit<OutboundOptions, 'milliseconds'>

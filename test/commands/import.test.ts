@@ -159,15 +159,15 @@ describe('svc import from a registry that fails for some packages', () => {
     const failed = { version: null, outcome: 'refused' }
     const dev = 'its development versions cannot be read'
     expect(items).toEqual([
-      { ...failed, name: 'flaw/error', reason: `${flawed.host} responded with status 500` },
-      { ...failed, name: 'flaw/half', reason: `${dev}: ${flawed.host} responded with status 503` },
+      { ...failed, name: 'flaw/error', reason: `${flawed.host} did not respond as expected` },
+      { ...failed, name: 'flaw/half', reason: `${dev}: ${flawed.host} did not respond as expected` },
       { name: 'flaw/half', version: '1.0.0', outcome: 'imported', reason: null },
       { ...failed, name: 'flaw/html', reason: 'the metadata of flaw/html of the upstream is not JSON' },
       { name: 'flaw/intact', version: '1.0.0', outcome: 'imported', reason: null },
     ])
     const plain = await svc('import', flawed.url, 'flaw/error', '--into', 'acme/php')
     expect(plain.stdout).toBe(
-      `flaw/error: refused (${flawed.host} responded with status 500)\nImported 0, already there 0, refused 1.\n`,
+      `flaw/error: refused (${flawed.host} did not respond as expected)\nImported 0, already there 0, refused 1.\n`,
     )
   })
 

@@ -1,6 +1,6 @@
 import { gunzipSync } from 'node:zlib'
 import { decode } from '../../outbound/decode.ts'
-import { headerOf, type OutboundResponse } from '../../outbound/outbound.ts'
+import { describeStatus, headerOf, type OutboundResponse } from '../../outbound/outbound.ts'
 import { UpstreamError } from './upstream-error.ts'
 
 /** The maximum size of a decompressed document. A small body can be a zip bomb. */
@@ -104,5 +104,5 @@ export function refused(url: string, response: OutboundResponse): UpstreamError 
   const after = headerOf(response, 'retry-after') ?? ''
   const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : null
   const { status } = response
-  return new UpstreamError(`${new URL(url).host} responded with status ${status}`, { status, retryAfter })
+  return new UpstreamError(describeStatus(url, response), { status, retryAfter })
 }
