@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { deleteRepository, restoreRepository } from '../../src/groups/group-lifecycle.ts'
+import { deleteExpiredIdentityTokens } from '../../src/publishers/publisher-tokens.ts'
 import { removePublisher } from '../../src/publishers/trusted-publishers.ts'
 import { aName, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -278,6 +279,14 @@ describe('POST /oauth2/token with an identity token', () => {
     ci.tell({ respond: (response) => void response.writeHead(500).end() })
     expect((await unread.exchange(await ci.sign({ ...jobClaims, iss: silent }))).statusCode).toBe(400)
     expect(await unread.lastExchange()).toBeNull()
+  })
+
+  it('remembers a token as long as it is accepted, with the leeway of its end', async () => {
+    const { exchange } = await aTrustedRepository(t, ci)
+    const token = await ci.sign({ ...jobClaims, exp: Math.floor(Date.now() / 1000) - 20 })
+    expect((await exchange(token)).statusCode).toBe(200)
+    await deleteExpiredIdentityTokens(t.db, 1000)
+    expect((await exchange(token)).json().error_description).toContain('The claim jti differs')
   })
 
   it('remembers a token without an id by its bytes', async () => {

@@ -3,6 +3,7 @@ import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { endSessions } from '../../../src/accounts/sessions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { removeRepositoryMember } from '../../../src/groups/members.ts'
+import { setReleaseRule as setPackageRelease } from '../../../src/packages/lifecycle/release-rule.ts'
 import { rejectStage, releaseStage } from '../../../src/packages/stages/release.ts'
 import { findStage, listStages, lockNumbers } from '../../../src/packages/tables/staged-versions.ts'
 import { aDeployToken, aMember, anAccount, groupOf } from '../../support/actors.ts'
@@ -147,6 +148,16 @@ describe('PUT stage/<vendor>/<package>/<version>', () => {
 })
 
 describe('a repository or package with reviewed releases', () => {
+  it('stages what upload/ gets of this package, and publishes other ones', async () => {
+    const { repository, push } = await aPublisher(t)
+    await push('1.0.0')
+    const change = { repositoryId: repository.id, packageName: 'acme/lib', by: operator, baseUrl }
+    await setPackageRelease(t.db, change, 'reviewed')
+    const response = await push('1.1.0')
+    expect([response.statusCode, response.json().status]).toEqual([202, 'staged'])
+    expect((await push('1.0.0', { name: 'acme/other' })).statusCode).toBe(201)
+  })
+
   it('stages what upload/ gets', async () => {
     const { repository, push, ask } = await aPublisher(t)
     await push('1.0.0')

@@ -1,9 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { aDeployToken, aMember, anAccount, csrfTokenIn, groupOf, post, signIn } from '../../support/actors.ts'
+import {
+  aDeployToken,
+  aMember,
+  anAccount,
+  cookiesOf,
+  csrfTokenIn,
+  groupOf,
+  post,
+  signIn,
+} from '../../support/actors.ts'
 import { callApi } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
-import { codeOf, continuedUrlIn, enrol, forgetCodes } from '../../support/factor-actors.ts'
+import { codeOf, continuedUrlIn, enrol, forgetCodes, halfSignIn } from '../../support/factor-actors.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import { setProofAges } from '../../support/session-rows.ts'
 import { setReleaseRule } from '../../support/stage-rows.ts'
@@ -16,7 +25,8 @@ async function aReviewer(repository: { id: string }, { role = 'developer', hasFa
   const account = await anAccount(t.db)
   await aMember(t.db, account, repository, role as 'developer')
   const cookie = await signIn(t.app, account)
-  const secret = hasFactor ? (await enrol(t, account, cookie)).secret : ''
+  const person = hasFactor ? await enrol(t, account, cookie) : null
+  const secret = person?.secret ?? ''
   const read = (url: string) => t.app.inject({ url, headers: { cookie } })
   const csrf_token = csrfTokenIn(await read('/settings/account'))
   const send = (url: string, form: Record<string, string> = {}) =>
@@ -34,7 +44,7 @@ async function aReviewer(repository: { id: string }, { role = 'developer', hasFa
     const waiting = await read(String(confirmed.headers.location))
     return { asked: confirm, response: await send(continuedUrlIn(waiting)) }
   }
-  return { account, read, send, sendWithCode }
+  return { account, person, read, send, sendWithCode }
 }
 
 async function aStage() {
@@ -53,14 +63,15 @@ async function aStage() {
 }
 
 describe('/<group>/<name>/-/stages/<id>', () => {
-  it('shows what changes, first what can run code, and who staged it', async () => {
+  it('shows what changes, first what can run code and its binaries, and who staged it', async () => {
     const { repository, account, url } = await aStage()
     const { read } = await aReviewer(repository)
     const { body } = await read(url)
     const order = [
-      'acme/old',
+      'src/Lib.php',
       'post-install-cmd',
       '&quot;composer-plugin&quot;',
+      'acme/old',
       'keywords',
       'class="changed-file"',
     ]
@@ -152,6 +163,18 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     expect(refused.body).toContain('a code of your authenticator app')
     await send('/settings/confirm-access', { ...fields, need: '' })
     expect((await send(`${url}/release`)).headers.location).toContain('need=factor')
+  })
+
+  it('takes no recovery code instead', async () => {
+    const { repository, ask, url } = await aStage()
+    const { account, person } = await aReviewer(repository)
+    const half = await halfSignIn(t.app, account)
+    const signedIn = await half.send({ recovery_code: person?.recoveryCodes[0] ?? '' })
+    const cookie = `${half.cookie}; ${cookiesOf(signedIn)}`
+    const page = await t.app.inject({ url, headers: { cookie } })
+    const asked = await post(t.app, `${url}/release`, cookie, { csrf_token: csrfTokenIn(page) })
+    expect(asked.headers.location).toContain('need=factor')
+    expect(expand((await ask('p2/acme/lib.json')).body)).toHaveLength(1)
   })
 
   it('tells an account without a second factor to set one up', async () => {
