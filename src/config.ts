@@ -84,8 +84,8 @@ const Environment = z.object({
   ACCOUNT_MAX_TOKENS: wholeNumberSetting(0, 1_000_000).default(1000),
   GROUP_MAX_REPOSITORIES: wholeNumberSetting(0, 1_000_000).default(1000),
   GROUP_MAX_DEPLOY_TOKENS: wholeNumberSetting(0, 1_000_000).default(1000),
-  REPOSITORY_MAX_STAGES: wholeNumberSetting(0, 1_000_000).default(1000),
   GROUP_MAX_UPSTREAMS: wholeNumberSetting(0, 1_000_000).default(100),
+  REPOSITORY_MAX_STAGES: wholeNumberSetting(0, 1_000_000).default(1000),
   DISK_RESERVE_BYTES: wholeNumberSetting(0, 100 * 1024 ** 4).default(256 * 1024 ** 2),
   DATABASE_MAX_BYTES: wholeNumberSetting(1, 100 * 1024 ** 4).optional(),
   ACCEL_REDIRECT_PREFIX: z
