@@ -255,7 +255,7 @@ describe('a sign-in under way', () => {
     const response = await post(t.app, '/login', cookie, fields)
     vi.restoreAllMocks()
     expect(response.statusCode).toBe(403)
-    expect(response.body).toContain('The password was changed')
+    expect(response.body).toContain('The account was changed')
     expect(response.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
     expect(await countRows(t.db, 'session', { accountId: id })).toBe(0)
   })

@@ -110,7 +110,9 @@ describe('svc verify-archives --repair', () => {
       ],
     })
     upstream.fail(path, 404)
-    expect((await repair()).problems[0]?.reasons).toEqual([expect.stringMatching(/^public: .*404/)])
+    expect((await repair()).problems[0]?.reasons).toEqual([
+      expect.stringMatching(/^public: .*did not respond as expected/),
+    ])
     upstream.fail(path, null)
     expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
   })

@@ -78,7 +78,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.goto('/settings/second-factor/passkeys/new')
     await page.getByLabel('Name').fill('Laptop')
     await press(page, 'Add a passkey')
-    await page.getByText('Your recovery codes').waitFor()
+    await page.getByRole('heading', { name: 'Your recovery codes' }).waitFor()
     const [download] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('link', { name: 'Download' }).click(),

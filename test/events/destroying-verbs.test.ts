@@ -700,9 +700,7 @@ const harmless = {
     `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch review
      maintain only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
      confirm-access send-link link confirm totp login passkey account sign-up password-reset group repository
-     /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id /hooks/:source`.split(
-      /\s+/,
-    ),
+     /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(
     `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources advisories user

@@ -134,7 +134,7 @@ describe('GET /', () => {
     await insertEvent(t.db, operator, {
       repositoryId: repository.id,
       action: 'set-member',
-      details: { username: 'zed' },
+      details: { username: 'new-member' },
     })
     const other = await aPublisher(t)
     await other.push('1.0.0', { name: 'other/news' })
@@ -142,7 +142,7 @@ describe('GET /', () => {
     expect(body).toMatch(
       new RegExp(`<strong>${account.username}</strong> published <a [^>]+>acme/news</a> <code>1.0.0</code>`),
     )
-    expect(body).not.toContain('zed')
+    expect(body).not.toContain('new-member')
     expect(body).not.toContain('other/news')
     const admin = await look(await anAccount(t.db, { isAdmin: true }))
     expect(admin).toContain('acme/news')

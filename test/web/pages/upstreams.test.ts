@@ -547,7 +547,7 @@ it('the time of the last failed attempt to read an upstream is shown until one s
   expect(await read()).toMatchObject({ failure: null, failed_at: null })
   upstream.fail('/packages.json', 500)
   const { failure, failed_at } = await read()
-  expect(failure).toContain('status 500')
+  expect(failure).toContain('did not respond as expected')
   expect((await open('/list')).body).toContain(`<time datetime="${failed_at}">`)
   upstream.fail('/packages.json', null)
   expect(await read()).toMatchObject({ failure: null, failed_at: null })
