@@ -347,10 +347,9 @@ function personal({ application }: TourData): Stop[] {
           await page.getByText('Use a recovery code').click()
           await page.getByLabel('Recovery code').fill(recoveryCodes[0] ?? '')
           await press(page, 'Sign in with a recovery code')
-          await page.getByLabel('Actions for the authenticator app').click()
           await Promise.all([
             page.waitForEvent('domcontentloaded'),
-            page.getByRole('link', { name: 'Replace the authenticator app' }).click(),
+            page.getByRole('link', { name: 'Replace the authenticator app' }).last().click(),
           ])
         },
       ],
