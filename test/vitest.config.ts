@@ -41,7 +41,7 @@ function fitsWithOthers(test: string): boolean {
 }
 
 /** A larger heap is collected less often. */
-const flags = [rareOptimization, '--max-semi-space-size=64']
+const flags = [...rareOptimization, '--max-semi-space-size=64']
 
 export default defineConfig({
   root,

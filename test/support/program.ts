@@ -94,7 +94,7 @@ export async function startServer(
 ): Promise<Server> {
   const port = environment['PORT'] ?? String(await freePort())
   const env = environmentOf({ PORT: port, ...environment })
-  const words = [rareOptimization, ...flags, command, 'serve']
+  const words = [...rareOptimization, ...flags, command, 'serve']
   const child = spawn(process.execPath, words, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let printed = ''
   child.stdout.on('data', (text: Buffer) => {
