@@ -1,14 +1,12 @@
 import { readFile } from 'node:fs/promises'
 import { Command } from 'commander'
-import type { Config } from '../config.ts'
 import { operator } from '../domain/principal.ts'
 import { openOutbound } from '../outbound/outbound.ts'
 import { keyOfRef, listRefs, type SourceRef } from '../sources/source-refs.ts'
 import {
   addSource,
+  describeSource,
   findSource,
-  fingerprintsOf,
-  hookUrlOf,
   listSources,
   maxEveryMinutes,
   queueSource,
@@ -126,27 +124,6 @@ function listCommand(): Command {
 function formatCounts({ counts }: Source): string {
   const parts = Object.entries(counts).map(([state, count]) => `${state} ${count}`)
   return parts.join(', ') || 'nothing yet'
-}
-
-function describeSource(source: Source, config: Config): Record<string, unknown> {
-  return {
-    id: Number(source.id),
-    url: source.url,
-    path: source.path,
-    tags: source.tags,
-    branches: source.branches,
-    every: source.everyMinutes,
-    hide_source: source.hidesSource,
-    hook_url: hookUrlOf(config, source.id),
-    host_keys: fingerprintsOf(source),
-    made_by: source.madeBy,
-    created_at: source.createdAt,
-    looked_at: source.lookedAt,
-    next_look_at: source.nextLookAt,
-    failure: source.failure,
-    failing_since: source.failingSince,
-    counts: source.counts,
-  }
 }
 
 function refsCommand(): Command {

@@ -471,5 +471,5 @@ const explanations: readonly [RegExp, GitFailure, string][] = [
 function explain(message: string, { host }: GitRemote): GitError {
   const found = explanations.find(([pattern]) => pattern.test(message))
   if (found) return new GitError(found[1], found[2])
-  return new GitError('remote', `${host} cannot be reached, or its answer makes no sense to Git`)
+  return new GitError('remote', `${host} cannot be reached, or Git cannot read its response`)
 }

@@ -225,6 +225,28 @@ export async function listSources(
   return rows
 }
 
+/** Describes a source for the API and `--json`. It has no secrets. */
+export function describeSource(source: Source, config: Pick<Config, 'baseUrl'>) {
+  return {
+    id: Number(source.id),
+    url: source.url,
+    path: source.path,
+    tags: source.tags,
+    branches: source.branches,
+    every: source.everyMinutes,
+    hide_source: source.hidesSource,
+    hook_url: hookUrlOf(config, source.id),
+    host_keys: fingerprintsOf(source),
+    made_by: source.madeBy,
+    created_at: source.createdAt.toISOString(),
+    looked_at: source.lookedAt?.toISOString() ?? null,
+    next_look_at: source.nextLookAt.toISOString(),
+    failure: source.failure,
+    failing_since: source.failingSince?.toISOString() ?? null,
+    counts: source.counts,
+  }
+}
+
 /** Finds a source. Null when there is none, or its repository was deleted. */
 export async function findSource(db: Queryable, id: string): Promise<Source | null> {
   const { rows } = await db.query<Source>(

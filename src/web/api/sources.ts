@@ -3,9 +3,8 @@ import { rowId } from '../../domain/row-id.ts'
 import { keyOfRef, listRefs, refStates, type SourceRef } from '../../sources/source-refs.ts'
 import {
   addSource,
+  describeSource,
   findSource,
-  fingerprintsOf,
-  hookUrlOf,
   listSources,
   maxEveryMinutes,
   queueSource,
@@ -255,27 +254,6 @@ export async function sourceRoutes(app: ApiScope, context: ApiContext): Promise<
       )
     },
   )
-}
-
-function describeSource(source: Source, config: ApiContext['config']): z.input<typeof SourceSchema> {
-  return {
-    id: Number(source.id),
-    url: source.url,
-    path: source.path,
-    tags: source.tags,
-    branches: source.branches,
-    every: source.everyMinutes,
-    hide_source: source.hidesSource,
-    hook_url: hookUrlOf(config, source.id),
-    host_keys: fingerprintsOf(source),
-    made_by: source.madeBy,
-    created_at: source.createdAt.toISOString(),
-    looked_at: source.lookedAt?.toISOString() ?? null,
-    next_look_at: source.nextLookAt.toISOString(),
-    failure: source.failure,
-    failing_since: source.failingSince?.toISOString() ?? null,
-    counts: source.counts,
-  }
 }
 
 function describeRef(ref: SourceRef): z.input<typeof Ref> {
