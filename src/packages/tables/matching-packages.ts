@@ -138,13 +138,15 @@ export async function listPackageNames(
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const { start, likePatterns } = nameRange(patterns)
-  const { rows } = await db.query<{ name: string }>(
-    `select p.name from package p
-      where p.repository_id = $1 and ${isInNameRange('p.name')} and ${isListed}
-      order by p.name collate "C" limit $5`,
+  // One row, because pg takes most of the time for thousands of small ones.
+  const { rows } = await db.query<{ names: string[] }>(
+    `select coalesce(json_agg(name), '[]') as names
+       from (select p.name from package p
+              where p.repository_id = $1 and ${isInNameRange('p.name')} and ${isListed}
+              order by p.name collate "C" limit $5) p`,
     [repositoryId, after, start, likePatterns, limit],
   )
-  return rows.map(({ name }) => name)
+  return rows[0]?.names ?? []
 }
 
 /** A package that provides another one. */
