@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises'
 import { Command } from 'commander'
 import { operator } from '../domain/principal.ts'
 import { openOutbound } from '../outbound/outbound.ts'
@@ -8,23 +7,18 @@ import {
   describeSource,
   findSource,
   listSources,
-  maxEveryMinutes,
   queueSource,
   removeSource,
   type Source,
 } from '../sources/sources.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
-import { type JsonOptions, jsonOption, type ListOptions, wholeNumber, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theRepository, withDatabase } from './run.ts'
+import { importSourcesCommand } from './source-import.ts'
+import { readSourceOptions, type SourceOptions, withSourceOptions } from './source-options.ts'
 
-interface AddOptions extends JsonOptions {
+interface AddOptions extends SourceOptions, JsonOptions {
   path?: string
-  tags?: string
-  branches?: string
-  every?: number
-  secretFile?: string
-  sshKeyFile?: string
-  hideSource?: boolean
 }
 
 /** `svc source …` */
@@ -32,6 +26,7 @@ export function sourceCommand(): Command {
   return new Command('source')
     .description('Git repositories whose tags and branches become versions of a repository.')
     .addCommand(addCommand())
+    .addCommand(importSourcesCommand())
     .addCommand(listCommand())
     .addCommand(refsCommand())
     .addCommand(syncCommand())
@@ -39,17 +34,12 @@ export function sourceCommand(): Command {
 }
 
 function addCommand(): Command {
-  return new Command('add')
+  const command = new Command('add')
     .description('Add a Git source to a repository. The server reads it at once, and then on its schedule.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<url>', 'URL of the Git repository, with https:// or ssh://, without credentials')
     .option('--path <folder>', 'folder of the package (default: the root)')
-    .option('--tags <pattern>', 'only these tags, such as v1.*; an empty pattern is none (default: all)')
-    .option('--branches <pattern>', 'only these branches, such as main (default: all)')
-    .option('--every <minutes>', 'how often the server looks', wholeNumber('minutes', 1, maxEveryMinutes), 15)
-    .option('--secret-file <file>', 'file with a token, or user:password, for https://')
-    .option('--ssh-key-file <file>', 'file with a private key without a passphrase, for ssh://')
-    .option('--hide-source', 'do not name the Git repository in the metadata of versions')
+  return withSourceOptions(command)
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -59,9 +49,7 @@ function addCommand(): Command {
 }
 
 async function addToRepository(path: string, url: string, options: AddOptions): Promise<void> {
-  const { secretFile, sshKeyFile } = options
-  const secret = secretFile === undefined ? null : await readSecretFile(secretFile)
-  const sshKey = sshKeyFile === undefined ? null : await readSecretFile(sshKeyFile)
+  const wanted = await readSourceOptions(options)
   const added = await withDatabase(async (db, config) => {
     const { id: repositoryId } = await theRepository(db, path)
     const outbound = openOutbound(config)
@@ -69,16 +57,7 @@ async function addToRepository(path: string, url: string, options: AddOptions): 
       return await addSource(
         { config, db, outbound },
         { repositoryId, by: operator },
-        {
-          url,
-          path: options.path ?? null,
-          tags: options.tags ?? null,
-          branches: options.branches ?? null,
-          everyMinutes: options.every ?? null,
-          hidesSource: options.hideSource ?? false,
-          secret,
-          sshKey,
-        },
+        { ...wanted, url, path: options.path ?? null },
       )
     } finally {
       await outbound.close()
@@ -92,14 +71,6 @@ async function addToRepository(path: string, url: string, options: AddOptions): 
     ...hostKeys.map((key) => `Key of the SSH server: ${key}. If it is another one, remove the source.`),
   ]
   printResult(options, json, lines.join('\n'))
-}
-
-async function readSecretFile(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8')
-  } catch (error) {
-    throw new Error(`${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`)
-  }
 }
 
 function listCommand(): Command {

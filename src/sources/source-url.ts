@@ -17,6 +17,11 @@ const defaultPorts = { 'https:': 443, 'http:': 80, 'ssh:': 22 } as const
 const shape =
   /^(https|http|ssh):\/\/(?:([\w.][\w.-]*)@)?(\w[\w.-]*|\[[\da-f:.]+\])(?::(\d{1,5}))?\/(?!-)([\w.~+/-]|%[\da-f]{2})+$/i
 
+/** Returns the URL that `user@host:path` means, the short form of SSH. Returns any other text as it is. */
+export function fromScpSyntax(text: string): string {
+  return text.replace(/^([\w.-]+@[\w.-]+):\/?(?!\/)/, 'ssh://$1/')
+}
+
 /**
  * Reads the URL of a Git repository. Throws errcode 3, with what to write instead, for another scheme, for credentials, and
  * for characters that Git or ssh could take for something else.
@@ -24,7 +29,8 @@ const shape =
 export function readSourceUrl(text: string, { allowsHttp }: { allowsHttp: boolean }): SourceUrl {
   if (text.length > maxUrlLength || !isPlainText(text))
     throw invalid(`the URL has more than ${maxUrlLength} characters`)
-  if (/^[\w.-]+@[\w.-]+:(?!\/)/.test(text)) throw invalid(`write the URL as ssh://${text.replace(':', '/')}`)
+  const long = fromScpSyntax(text)
+  if (long !== text) throw invalid(`write the URL as ${long}`)
   const scheme = /^([\w+-]+):\/\//.exec(text)?.[1]?.toLowerCase()
   if (scheme === 'http' && !allowsHttp)
     throw invalid(

@@ -80,7 +80,8 @@ export interface AddedSource {
   hostKeys: string[]
 }
 
-const maxSources = 1000
+/** How many sources a repository can have. */
+export const maxSources = 1000
 const maxSecretLength = 4096
 const maxKeyLength = 16 * 1024
 const defaultEveryMinutes = 15
@@ -108,16 +109,7 @@ export async function addSource(
   wanted: NewSource,
 ): Promise<AddedSource> {
   const { config, db } = context
-  const reachesPrivateHosts = await isOperator(db, by)
-  const allowsHttp = config.outbound.allowHttp && reachesPrivateHosts
-  const remote = readSourceUrl(wanted.url, { allowsHttp })
-  const settings = readSettings(wanted, remote)
-  const secrets: SourceSecrets = {
-    hookSecret: makeOpaqueId(),
-    login: readLogin(wanted.secret ?? null),
-    sshKey: wanted.sshKey ?? null,
-  }
-  const hostKeys = await findHostKeys(context, { ...remote, ...secrets, reachesPrivateHosts })
+  const { settings, secrets, hostKeys, reachesPrivateHosts } = await prepareSource(context, by, wanted)
   const id = await transaction(db, async (tx) => {
     await requireLivePrincipal(tx, by)
     await requireRoom(tx, repositoryId)
@@ -143,6 +135,33 @@ export async function addSource(
   })
   const { hookSecret } = secrets
   return { id, hookUrl: hookUrlOf(config, id), hookSecret, hostKeys: fingerprintsOf({ hostKeys }) }
+}
+
+/**
+ * Checks a source to add, and adds nothing. Returns the fingerprints of the keys that the SSH server has now. Throws errcode 3
+ * as `addSource` does.
+ */
+export async function checkSource(
+  context: SourceContext,
+  by: Principal,
+  wanted: NewSource,
+): Promise<Pick<AddedSource, 'hostKeys'>> {
+  return { hostKeys: fingerprintsOf(await prepareSource(context, by, wanted)) }
+}
+
+async function prepareSource(context: SourceContext, by: Principal, wanted: NewSource) {
+  const { config, db } = context
+  const reachesPrivateHosts = await isOperator(db, by)
+  const allowsHttp = config.outbound.allowHttp && reachesPrivateHosts
+  const remote = readSourceUrl(wanted.url, { allowsHttp })
+  const settings = readSettings(wanted, remote)
+  const secrets: SourceSecrets = {
+    hookSecret: makeOpaqueId(),
+    login: readLogin(wanted.secret ?? null),
+    sshKey: wanted.sshKey ?? null,
+  }
+  const hostKeys = await findHostKeys(context, { ...remote, ...secrets, reachesPrivateHosts })
+  return { settings, secrets, hostKeys, reachesPrivateHosts }
 }
 
 /**
