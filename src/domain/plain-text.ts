@@ -43,8 +43,16 @@ export function shortenText(text: string, maxCharacters: number): string {
 
 /** Replaces invisible characters with their code points, such as `[U+200B]`. For names that other people choose. */
 export function revealText(text: string): string {
-  const name = (character: string) => character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')
-  return text.replace(invisible, (character) => `[U+${name(character)}]`)
+  return text.replace(invisible, codePointOf)
+}
+
+/** Replaces invisible characters, and those that `isPlainText` refuses, with their code points. */
+export function revealUnsafe(text: string): string {
+  return revealText(text.replace(new RegExp(unsafe, 'gu'), codePointOf))
+}
+
+function codePointOf(character: string): string {
+  return `[U+${character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')}]`
 }
 
 /**

@@ -1,11 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { constants, setPriority } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import type { Config } from '../config.ts'
 import { measureDisk } from '../domain/disk-space.ts'
+import { revealUnsafe } from '../domain/plain-text.ts'
+import { errcode, Refusal } from '../domain/refusal.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import type { SourceUrl } from './source-url.ts'
 
@@ -42,6 +44,7 @@ export class GitError extends Error {
 /** A tag or branch of a Git repository. */
 export interface RemoteRef {
   kind: 'tag' | 'branch'
+  /** An odd one is shortened, or has its control characters as code points. Then it is no version. */
   name: string
   /** The object that the server names: for an annotated tag, the tag itself. */
   objectId: string
@@ -68,7 +71,7 @@ export interface Git {
 }
 
 /** What the commands of one job may take. */
-const bounds = {
+export const usualBounds = {
   /** The list of all refs of a repository with 100,000 of them has about 7 MiB. */
   listMilliseconds: 60_000,
   listBytes: 8 * 1024 ** 2,
@@ -77,6 +80,8 @@ const bounds = {
   silentMilliseconds: 2 * 60_000,
   /** On the disk, while something is fetched. */
   folderBytes: 2 * 1024 ** 3,
+  /** Of each process. Git holds all refs of a server, and objects of a few bytes can be deltas that are large. */
+  memoryBytes: 512 * 1024 ** 2,
   /** With more bytes, what was fetched before is forgotten first. */
   keptBytes: 1024 ** 3,
   readMilliseconds: 60_000,
@@ -85,8 +90,10 @@ const bounds = {
 }
 const measureMilliseconds = 250
 const maxErrorBytes = 16 * 1024
-/** Longer than any job takes. */
-const abandonedMilliseconds = 6 * 3600_000
+const maxNameLength = 300
+/** How often a job says that its folder is in use, and how long it takes until nobody uses a folder. */
+const beatMilliseconds = 60_000
+const abandonedMilliseconds = 10 * 60_000
 
 const options = [
   'core.hooksPath=/dev/null',
@@ -97,16 +104,38 @@ const options = [
   'core.fsmonitor=false',
   'submodule.recurse=false',
   'gc.auto=0',
+  // Larger files are not held in memory.
+  'core.bigFileThreshold=32m',
+  'pack.threads=1',
   'credential.helper=',
   'http.followRedirects=false',
   'protocol.version=2',
 ]
 
-/** The process groups that run, to end them with this process. */
-const groups = new Set<number>()
-process.on('exit', () => {
-  for (const pid of groups) killGroup(pid)
-})
+/**
+ * Runs git. The first word is the bound for its memory in KiB, and the second one the PATH in which it finds other programs.
+ * Pipe 3 closes when svc ends, even if it was killed: then the process group ends itself.
+ */
+const guarded = `git=$(command -v git) || exit 127
+ulimit -d "$1" 2>/dev/null || :
+PATH=$2
+shift 2
+unset PWD OLDPWD
+(read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 &
+"$git" "$@" 3<&-
+code=$?
+{ kill -KILL $!; wait; } 2>/dev/null
+exit $code`
+/** A PATH without programs. An archive can ask for the signature of its commit (export-subst with %G?), and Git then runs gpg. */
+const noPrograms = '/dev/null'
+const notFound = 127
+
+/** The parts that Git needs. Tests have lower bounds. */
+interface GitContext {
+  config: Pick<Config, 'dataDir' | 'outbound' | 'storage'>
+  outbound: Outbound
+  bounds?: typeof usualBounds
+}
 
 /**
  * Approves the address of a Git repository, runs work on it, and removes what the work has written. The server is not
@@ -114,7 +143,7 @@ process.on('exit', () => {
  * gone when the work ends or the signal aborts. Throws `GitError`, `OutboundError`, and the errors of the work.
  */
 export async function withGit<T>(
-  { config, outbound }: { config: Pick<Config, 'dataDir' | 'outbound' | 'storage'>; outbound: Outbound },
+  { config, outbound, bounds = usualBounds }: GitContext,
   remote: GitRemote,
   signal: AbortSignal,
   work: (git: Git) => Promise<T>,
@@ -124,13 +153,14 @@ export async function withGit<T>(
   const parent = join(config.dataDir, 'git')
   await mkdir(parent, { recursive: true })
   const folder = await mkdtemp(join(parent, 'source-'))
+  const beating = setInterval(() => void touch(folder), beatMilliseconds).unref()
   const ended = new AbortController()
   try {
-    return await work(
-      await openGit(config, remote, { address, folder, signal: AbortSignal.any([signal, ended.signal]) }),
-    )
+    const bound = { address, folder, bounds, signal: AbortSignal.any([signal, ended.signal]) }
+    return await work(await openGit(config, remote, bound))
   } finally {
     ended.abort()
+    clearInterval(beating)
     await rm(folder, { recursive: true, force: true, maxRetries: 3 })
   }
 }
@@ -146,10 +176,22 @@ export async function removeAbandoned({ dataDir }: Pick<Config, 'dataDir'>): Pro
   }
 }
 
+async function touch(folder: string): Promise<void> {
+  const now = new Date()
+  await utimes(folder, now, now).catch(() => {})
+}
+
+interface Bound {
+  address: string
+  folder: string
+  bounds: typeof usualBounds
+  signal: AbortSignal
+}
+
 async function openGit(
-  config: Pick<Config, 'dataDir' | 'outbound' | 'storage'>,
+  config: GitContext['config'],
   remote: GitRemote,
-  { address, folder, signal }: { address: string; folder: string; signal: AbortSignal },
+  { address, folder, bounds, signal }: Bound,
 ): Promise<Git> {
   const repository = join(folder, 'repository')
   const hostKeysPath = join(folder, 'known_hosts')
@@ -166,6 +208,9 @@ async function openGit(
     GIT_ALLOW_PROTOCOL: allowsHttp ? 'https:ssh:http' : 'https:ssh',
     GIT_PROTOCOL_FROM_USER: '0',
     LC_ALL: 'C',
+  }
+  // Only the commands that connect need them.
+  const credentials = {
     ...loginOf(remote),
     ...(await sshOf(remote, { address, folder, hostKeysPath })),
   }
@@ -177,74 +222,91 @@ async function openGit(
     args: readonly string[],
     milliseconds: number,
     use: (output: Readable) => Promise<T>,
-    { fetches = false, allows = [0] }: { fetches?: boolean; allows?: readonly number[] } = {},
+    { connects = false, fetches = false, allows = [0] }: RunOptions = {},
   ): Promise<T> {
     signal.throwIfAborted()
-    const timeout = AbortSignal.timeout(milliseconds)
-    let isTooLarge = false
-    let isSilent = false
     // A process group of its own: Git starts others, such as ssh.
-    const child = spawn('git', [...own, ...args], {
+    const path = connects ? (environment.PATH ?? '') : noPrograms
+    const limits = [String(bounds.memoryBytes / 1024), path]
+    const child = spawn('/bin/sh', ['-c', guarded, 'git', ...limits, ...own, ...args], {
       cwd: folder,
-      env: environment,
+      env: { ...environment, ...(connects && credentials) },
       detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     })
     const { pid } = child
+    const stdout = child.stdout as Readable
     const kill = () => void (pid !== undefined && killGroup(pid))
+    let reason: Error | null = null
+    const stop = (error: Error) => {
+      reason ??= error
+      kill()
+    }
     const exited = exitOf(child)
     // It is awaited after the output has ended.
     exited.catch(() => {})
-    if (pid !== undefined) {
-      groups.add(pid)
-      lowerPriority(pid)
-    }
+    if (pid !== undefined) lowerPriority(pid)
     // Node throws away the output that nobody reads yet when the process ends.
-    const output = child.stdout.pipe(new PassThrough())
-    const over = AbortSignal.any([signal, timeout])
-    over.addEventListener('abort', kill)
+    const output = stdout.pipe(new PassThrough())
+    const onAbort = () => stop(signal.reason as Error)
+    signal.addEventListener('abort', onAbort)
+    const timer = setTimeout(() => stop(connects ? takesTooLong() : isTooLarge()), milliseconds)
     const measuring = fetches ? setInterval(() => void measure(), measureMilliseconds) : null
     let [lastBytes, lastChange] = [0, Date.now()]
     async function measure(): Promise<void> {
       const bytes = await measureFolder(folder)
       if (bytes !== lastBytes) [lastBytes, lastChange] = [bytes, Date.now()]
-      isTooLarge ||= bytes > bounds.folderBytes || (await isDiskFull(folder, config))
-      isSilent ||= Date.now() - lastChange > bounds.silentMilliseconds
-      if (isTooLarge || isSilent) kill()
+      if (bytes > bounds.folderBytes) stop(isTooLarge())
+      if (await isDiskFull(folder, config)) stop(noSpaceLeft())
+      if (Date.now() - lastChange > bounds.silentMilliseconds) stop(takesTooLong())
     }
     try {
       const [used, message] = await Promise.allSettled([
         use(output).catch((error: unknown) => {
           // It may wait for a reader.
           kill()
-          child.stdout.destroy()
+          stdout.destroy()
           throw error
         }),
-        readStart(child.stderr),
+        readStart(child.stderr as Readable),
       ])
       const code = await exited
-      signal.throwIfAborted()
-      if (timeout.aborted || isSilent) throw new GitError('remote', 'the server takes too long')
-      if (isTooLarge) throw new GitError('objects', 'it is too large')
+      if (reason !== null) throw reason
       if (used.status === 'rejected') throw used.reason
-      if (code === null || !allows.includes(code))
-        throw explain(message.status === 'fulfilled' ? message.value : '', remote)
+      if (code === notFound) throw new Error('The program git is not installed on the server.')
+      if (code === null || !allows.includes(code)) {
+        const text = message.status === 'fulfilled' ? message.value : ''
+        throw explain(
+          text,
+          connects ? `${remote.host} cannot be reached, or Git cannot read its response` : null,
+        )
+      }
       return used.value
     } finally {
+      clearTimeout(timer)
       if (measuring !== null) clearInterval(measuring)
-      over.removeEventListener('abort', kill)
+      signal.removeEventListener('abort', onAbort)
       kill()
-      if (pid !== undefined) groups.delete(pid)
     }
   }
 
   const read = async (args: readonly string[], allows?: readonly number[]) =>
-    run(args, bounds.readMilliseconds, (output) => readAll(output, bounds.readBytes), allows && { allows })
+    run(
+      args,
+      bounds.readMilliseconds,
+      (output) => readAll(output, bounds.readBytes, isTooLarge),
+      allows && { allows },
+    )
 
   return {
     async listRefs() {
       const args = ['ls-remote', '--symref', '--', remote.url, 'HEAD', 'refs/heads/*', 'refs/tags/*']
-      const text = await run(args, bounds.listMilliseconds, (output) => readAll(output, bounds.listBytes))
+      const text = await run(
+        args,
+        bounds.listMilliseconds,
+        (output) => readAll(output, bounds.listBytes, hasTooManyRefs),
+        { connects: true },
+      )
       return parseRefs(text)
     },
     async fetch(objectIds) {
@@ -253,7 +315,7 @@ async function openGit(
       if ((await measureFolder(repository)) > bounds.keptBytes) await makeEmpty(repository)
       try {
         const words = ['fetch', ...flags, '--', remote.url, ...specs]
-        await run(words, bounds.fetchMilliseconds, drain, { fetches: true })
+        await run(words, bounds.fetchMilliseconds, drain, { connects: true, fetches: true })
       } catch (error) {
         // Git cannot remove what it had written when it was killed.
         await makeEmpty(repository)
@@ -267,8 +329,9 @@ async function openGit(
       ]
       const [commit, tree] = (await read(['rev-parse', ...words], [0, 128])).split('\n').filter(isObjectId)
       if (commit === undefined) throw new GitError('missing', 'it is no commit')
+      // The object of a submodule is in another Git repository.
       const isTree =
-        tree !== undefined && (folder === '' || (await read(['cat-file', '-t', tree])) === 'tree\n')
+        tree !== undefined && (folder === '' || (await read(['cat-file', '-t', tree], [0, 128])) === 'tree\n')
       if (!isTree) throw new GitError('missing', `there is no folder ${folder}`)
       return { commit, tree }
     },
@@ -293,6 +356,21 @@ async function openGit(
     readHostKeys: () => readFile(hostKeysPath, 'utf8').catch(() => ''),
   }
 }
+
+/** What a command may do. */
+interface RunOptions {
+  /** Whether it connects to the server, with the credentials. */
+  connects?: boolean
+  fetches?: boolean
+  /** The exit codes that are no failure. */
+  allows?: readonly number[]
+}
+
+const isTooLarge = () => new GitError('objects', 'it is too large')
+const takesTooLong = () => new GitError('remote', 'the server takes too long')
+const hasTooManyRefs = () => new GitError('remote', 'it has too many tags and branches')
+const noSpaceLeft = () =>
+  new Refusal(errcode.resourceExhausted, 'no space left on the disk of the server', { status: 507 })
 
 /** Returns the setting that makes Git connect to the address that was approved, whatever the name resolves to by now. */
 function resolveOf({ host, port }: GitRemote, address: string): string {
@@ -347,25 +425,35 @@ function parseRefs(text: string): { refs: RemoteRef[]; defaultBranch: string | n
   const refs = new Map<string, RemoteRef>()
   let defaultBranch: string | null = null
   for (const line of text.split('\n')) {
-    const [, branch] = /^ref: refs\/heads\/(.+)\tHEAD$/.exec(line) ?? []
-    if (branch !== undefined) defaultBranch = branch
-    const [, id, folder, name, peeled] =
-      /^([\da-f]{40,64})\trefs\/(heads|tags)\/(.+?)(\^\{\})?$/.exec(line) ?? []
-    if (id === undefined || name === undefined) continue
+    const [, branch] = /^ref: refs\/heads\/(.+)\tHEAD$/s.exec(line) ?? []
+    if (branch !== undefined) defaultBranch = nameOf(branch)
+    const [, id, folder, sent, peeled] =
+      /^([\da-f]{40,64})\trefs\/(heads|tags)\/(.+?)(\^\{\})?$/s.exec(line) ?? []
+    if (id === undefined || sent === undefined) continue
     const kind = folder === 'tags' ? 'tag' : 'branch'
+    const name = nameOf(sent)
     const known = refs.get(`${kind} ${name}`)
     // The line of an annotated tag is followed by that of the object behind it.
     if (known && peeled !== undefined) known.commit = id
-    else if (peeled === undefined) refs.set(`${kind} ${name}`, { kind, name, objectId: id, commit: id })
+    else if (!known && peeled === undefined)
+      refs.set(`${kind} ${name}`, { kind, name, objectId: id, commit: id })
   }
   return { refs: [...refs.values()], defaultBranch }
 }
 
+/** Names that Git itself would not make, but that a server can send. */
+const malformed = /^[-./]|\/[./]|\.\.|\/$|\.$|\.lock(?:\/|$)|[\s~^:?*[\\]|@\{/
+
+/** Returns the name of a ref so that it can be stored and shown. An odd one becomes one that is no version. */
+function nameOf(sent: string): string {
+  const name = sent.length > maxNameLength ? `${sent.slice(0, maxNameLength)}…` : sent
+  const plain = revealUnsafe(name)
+  return plain === sent && malformed.test(sent) ? `[${sent}]` : plain
+}
+
 async function exitOf(child: ChildProcess): Promise<number | null> {
   return new Promise((resolve, reject) => {
-    child.once('error', (error: NodeJS.ErrnoException) =>
-      reject(error.code === 'ENOENT' ? new Error('The program git is not installed on the server.') : error),
-    )
+    child.once('error', reject)
     child.once('close', resolve)
   })
 }
@@ -407,12 +495,12 @@ async function makeEmpty(repository: string): Promise<void> {
   await writeFile(join(repository, 'HEAD'), 'ref: refs/heads/main\n')
 }
 
-async function readAll(output: Readable, maxBytes: number): Promise<string> {
+async function readAll(output: Readable, maxBytes: number, tooMuch: () => GitError): Promise<string> {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of output as AsyncIterable<Buffer>) {
     size += chunk.length
-    if (size > maxBytes) throw new GitError('remote', 'it has too many tags, branches or files')
+    if (size > maxBytes) throw tooMuch()
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString()
@@ -433,6 +521,7 @@ async function drain(output: Readable): Promise<void> {
 
 /** What the messages of Git mean, the first match first. They contain URLs and what a server has sent, so nobody sees them. */
 const explanations: readonly [RegExp, GitFailure, string][] = [
+  [/out of memory|[mr]e?alloc failed/i, 'objects', 'it is too large'],
   [
     /REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed/i,
     'remote',
@@ -464,12 +553,23 @@ const explanations: readonly [RegExp, GitFailure, string][] = [
     'objects',
     'Git refuses its objects as damaged or malicious',
   ],
-  [/unadvertised object|not our ref|couldn't find remote ref/i, 'objects', 'the server does not send it'],
+  [
+    /unadvertised object|not our ref|couldn't find remote ref|did not send all necessary/i,
+    'objects',
+    'the server does not send it',
+  ],
+  [
+    /mismatched algorithms|object format/i,
+    'remote',
+    'it has the object format SHA-256, which svc cannot read',
+  ],
   [/certificate|SSL|TLS/i, 'remote', 'the certificate of the server is not valid'],
 ]
 
-function explain(message: string, { host }: GitRemote): GitError {
+/** Returns the error of a failed command. `unreachable` is the message when the server may be the cause. */
+function explain(message: string, unreachable: string | null): GitError {
   const found = explanations.find(([pattern]) => pattern.test(message))
   if (found) return new GitError(found[1], found[2])
-  return new GitError('remote', `${host} cannot be reached, or Git cannot read its response`)
+  if (unreachable !== null) return new GitError('remote', unreachable)
+  return new GitError('objects', 'Git cannot read its objects')
 }

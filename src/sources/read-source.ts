@@ -34,7 +34,7 @@ import { findTakenVersion } from '../packages/tables/versions.ts'
 import { type Git, GitError, type RemoteRef, removeAbandoned, withGit } from './git.ts'
 import {
   assignToSource,
-  deleteRef,
+  deleteRefs,
   keyOfRef,
   listAllRefs,
   newRef,
@@ -61,9 +61,8 @@ const concurrency = 4
 const readMilliseconds = 60 * 60_000
 /** More tags and branches must be narrowed by patterns. */
 const maxRefs = 10_000
-/** Longer names are no versions. They are stored up to the other length. */
+/** Longer names are no versions. */
 const maxRefName = 240
-const maxStoredName = 1000
 const maxReason = 1000
 /** How many objects one fetch asks for. */
 const fetchedAtOnce = 50
@@ -182,7 +181,15 @@ async function readAll(reading: Reading, git: Git): Promise<void> {
   for (const outcome of settled) if (outcome.state === 'moved') await noteMoved(reading, outcome)
   await publishAll(reading, git, wanted)
   const there = new Set(refs.map(keyOfRef))
-  for (const [key, ref] of known) if (ref.state !== 'gone' && !there.has(key)) await noteGone(reading, ref)
+  const gone = [...known]
+    .filter(([key, { state }]) => state !== 'gone' && !there.has(key))
+    .map(([, ref]) => ref)
+  await deleteRefs(
+    db,
+    source.id,
+    gone.filter(({ commit }) => commit === null),
+  )
+  for (const ref of gone) if (ref.commit !== null) await noteGone(reading, ref)
 }
 
 /** Returns whether a tag or branch was judged at its commit. */
@@ -211,9 +218,7 @@ function judge(
   if (version === null) {
     const reason =
       kind === 'tag' ? 'its name is no version such as 1.0.0' : 'its name cannot be part of a version'
-    return {
-      outcome: { ...outcome, name: cleanLine(name.slice(0, maxStoredName)), state: 'skipped', reason },
-    }
+    return { outcome: { ...outcome, state: 'skipped', reason } }
   }
   if (kind === 'branch' || !known?.commit) return { version }
   // The commit of a version never changes. A tag that was moved may be back.
@@ -285,6 +290,8 @@ async function publishRef(
   try {
     if (refused) throw refused
     const { commit, tree } = await git.resolve(remote.objectId, reading.source.path)
+    if (commit !== remote.commit)
+      throw new GitError('objects', 'the server lists another commit than it sends')
     // A commit that changes nothing in the folder needs no new archive.
     const isSame = known.commit !== null && known.tree === tree && known.isDefault === isDefault
     if (isSame && known.state !== 'gone')
@@ -396,7 +403,7 @@ function nameIn({ manifest }: CheckedZip): string {
   refuseManifest('name', `must be the name of a package, such as acme/lib${wrong}`)
 }
 
-/** Stores that a tag or branch is not there any more. The version of a branch is deleted, that of a tag stays. */
+/** Stores that a tag or branch with a version is not there any more. The version of a branch is deleted, that of a tag stays. */
 async function noteGone({ db, config, source }: Reading, known: SourceRef): Promise<void> {
   const { kind, packageName, version } = known
   if (kind === 'branch' && packageName !== null && version !== null) {
@@ -406,8 +413,7 @@ async function noteGone({ db, config, source }: Reading, known: SourceRef): Prom
       deleteVersion(db, { repositoryId, packageName, version, by, baseUrl: config.baseUrl }),
     )
   }
-  if (known.commit === null) await deleteRef(db, source.id, known)
-  else await saveRefs(db, source.id, [{ ...known, state: 'gone', reason: null, warnings: [] }])
+  await saveRefs(db, source.id, [{ ...known, state: 'gone', reason: null, warnings: [] }])
 }
 
 /** Restores the version of a branch that is there again. */

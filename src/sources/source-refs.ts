@@ -105,17 +105,18 @@ export async function saveRefs(
   )
 }
 
-/** Forgets a tag or branch that has no version. */
-export async function deleteRef(
+/** Forgets tags and branches that have no version. */
+export async function deleteRefs(
   db: Queryable,
   sourceId: string,
-  { kind, name }: Pick<SourceRef, 'kind' | 'name'>,
+  refs: readonly Pick<SourceRef, 'kind' | 'name'>[],
 ): Promise<void> {
-  await db.query('delete from source_ref where source_id = $1 and kind = $2 and name = $3', [
-    sourceId,
-    kind,
-    name,
-  ])
+  if (refs.length === 0) return
+  await db.query(
+    `delete from source_ref r using unnest($2::text[], $3::text[]) as g (kind, name)
+      where r.source_id = $1 and r.kind = g.kind and r.name = g.name`,
+    [sourceId, refs.map(({ kind }) => kind), refs.map(({ name }) => name)],
+  )
 }
 
 /** Lets the next reading judge refused tags and branches again. */

@@ -13,9 +13,10 @@ export interface SourceUrl {
 
 const maxUrlLength = 500
 const defaultPorts = { 'https:': 443, 'http:': 80, 'ssh:': 22 } as const
-// Git and ssh are programs: a user, host or path that begins with - could be one of their options.
+// Git and ssh are programs: a user, host or path that begins with - could be one of their options. A host does not end with a
+// dot: curl removes it, and would then not find the address that was approved.
 const shape =
-  /^(https|http|ssh):\/\/(?:([\w.][\w.-]*)@)?(\w[\w.-]*|\[[\da-f:.]+\])(?::(\d{1,5}))?\/(?!-)([\w.~+/-]|%[\da-f]{2})+$/i
+  /^(https|http|ssh):\/\/(?:([\w.][\w.-]*)@)?(\w(?:[\w.-]*\w)?|\[[\da-f:.]+\])(?::(\d{1,5}))?\/(?!-)([\w.~+/-]|%[\da-f]{2})+$/i
 
 /** Returns the URL that `user@host:path` means, the short form of SSH. Returns any other text as it is. */
 export function fromScpSyntax(text: string): string {

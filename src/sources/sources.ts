@@ -357,7 +357,7 @@ export async function noteFailure(
   await transaction(db, async (tx) => {
     const { rows } = await tx.query<{ isFirst: boolean }>(
       `update source set failure = $2, failing_since = coalesce(failing_since, now()),
-              next_look_at = greatest(next_look_at, now() + least(now() - failing_since, interval '6 hours'))
+              next_look_at = greatest(next_look_at, now() + least(now() - coalesce(failing_since, now()), interval '6 hours'))
         where id = $1 and removed_at is null returning failing_since = now() as "isFirst"`,
       [source.id, failure],
     )

@@ -7,8 +7,10 @@ import { readSourceJob } from '../../src/sources/read-source.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
+import { refList } from '../support/git-protocol.ts'
 import { listProcesses, packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
 import { aSource } from '../support/source-actors.ts'
+import { ageFailure, minutesUntilLook } from '../support/source-rows.ts'
 
 const t = useApp(sourcesHere)
 const server = useGitServer()
@@ -91,6 +93,84 @@ describe('a Git server that is not friendly', () => {
     server.answer = () => false
     await source.readAgain()
     expect(await source.find()).toMatchObject({ failure: null, failingSince: null })
+  })
+
+  it('is looked at again after its interval, and more seldom the longer it fails', async () => {
+    const git = server.repository('seldom')
+    git.commit(packageFiles('acme/seldom'))
+    const source = await aSource(t, { url: git.url, everyMinutes: 15 })
+    server.answer = (_, response) => {
+      response.writeHead(500).end()
+      return true
+    }
+    await source.read()
+    expect(await minutesUntilLook(t.db, source.id)).toBeLessThan(16)
+    await ageFailure(t.db, source.id, '2 hours')
+    await source.readAgain()
+    expect(Math.round(await minutesUntilLook(t.db, source.id))).toBe(120)
+    await ageFailure(t.db, source.id, '2 days')
+    await source.readAgain()
+    expect(Math.round(await minutesUntilLook(t.db, source.id))).toBe(360)
+  })
+
+  it('keeps a row for each of its odd refs, and reads nothing of them twice', async () => {
+    const git = server.repository('refs')
+    const head = git.commit(packageFiles('acme/refs'), { tag: '1.0.0' })
+    const source = await aSource(t, { url: git.url, branches: '' })
+    let uploads = 0
+    server.answer = (request, response) => {
+      if (request.method === 'POST') uploads += 1
+      if (request.method !== 'POST' || uploads % 2 === 0) return false
+      request.resume()
+      const names = [
+        '1.0.0',
+        '1.0.0\u202e',
+        'a\u0001',
+        'a\u0002',
+        'a',
+        `${'x'.repeat(400)}1`,
+        `${'x'.repeat(400)}2`,
+      ]
+      response
+        .writeHead(200, { 'content-type': 'application/x-git-upload-pack-result' })
+        .end(refList(names.map((name) => `${head} refs/tags/${name}`)))
+      return true
+    }
+    await source.read()
+    const before = await source.refs()
+    expect(await source.find()).toMatchObject({ failure: null, counts: { published: 1, skipped: 5 } })
+    expect(Object.keys(before).sort()).toEqual(
+      ['1.0.0', '1.0.0[U+202E]', 'a', 'a[U+0001]', 'a[U+0002]', `${'x'.repeat(300)}…`].sort(),
+    )
+    uploads = 0
+    await source.readAgain()
+    expect(await source.refs()).toEqual(before)
+    expect(uploads).toBe(1)
+  })
+
+  it('has no version of a commit that its list does not name', async () => {
+    const git = server.repository('another')
+    const first = git.commit(packageFiles('acme/another'))
+    const second = git.commit({ 'a.txt': 'a' })
+    git.git('tag', '--annotate', '--message', 'x', '1.0.0', second)
+    git.push()
+    const tag = git.git('rev-parse', '1.0.0')
+    let uploads = 0
+    server.answer = (request, response) => {
+      if (request.method === 'POST') uploads += 1
+      if (request.method !== 'POST' || uploads > 1) return false
+      request.resume()
+      response
+        .writeHead(200, { 'content-type': 'application/x-git-upload-pack-result' })
+        .end(refList([`${tag} refs/tags/1.0.0 peeled:${first}`]))
+      return true
+    }
+    const source = await aSource(t, { url: git.url })
+    await source.read()
+    expect((await source.refs())['1.0.0']).toMatchObject({
+      state: 'refused',
+      reason: 'the server lists another commit than it sends',
+    })
   })
 
   it('does not lose its versions when it lists nothing any more', async () => {
