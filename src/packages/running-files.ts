@@ -4,8 +4,8 @@ import { isJsonObject, type Json, type JsonObject } from '../composer/manifest-j
 const maxFiles = 50
 
 /**
- * Returns the paths of files that run without being called by other code, by a composer.json: the classes of scripts, files that
- * are always loaded, plugins of Composer, and binaries. At most 50, in this order. They may not exist.
+ * Returns the paths of files that run without being called by other code, by a composer.json: binaries, the classes of scripts,
+ * files that are always loaded, and plugins of Composer. At most 50, in this order. They may not exist.
  */
 export function listRunningFiles(manifest: JsonObject): string[] {
   const { scripts, autoload, extra, bin } = manifest
@@ -13,10 +13,10 @@ export function listRunningFiles(manifest: JsonObject): string[] {
   const callbacks = textsIn(isJsonObject(scripts) ? Object.values(scripts) : [])
   const plugins = textsIn(isJsonObject(extra) ? extra['class'] : undefined)
   const paths = [
+    ...textsIn(bin),
     ...callbacks.flatMap((callback) => fileOfClass(callback.split('::')[0] ?? '', classes)),
     ...textsIn(isJsonObject(autoload) ? autoload['files'] : undefined),
     ...plugins.flatMap((name) => fileOfClass(name, classes)),
-    ...textsIn(bin),
   ]
   return [...new Set(paths.map((path) => posix.normalize(path)))].slice(0, maxFiles)
 }

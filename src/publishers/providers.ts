@@ -252,24 +252,32 @@ function ofGitLab(terms: PublisherTerms): Preset {
 
 function ofClaims({ claims }: PublisherTerms): Preset {
   const project = projectConditionOf(claims)
-  const exact = ({ name, value }: ClaimCondition): Condition => ({
-    claim: name,
-    expected: value,
-    accepts: (given) => given === value,
-  })
-  return { project: project ? [exact(project)] : [], own: [], pinned: [], needsPins: false }
+  const condition: Condition = {
+    claim: project?.name ?? 'project',
+    expected: project?.value ?? 'the name of a project',
+    accepts: (given) => given === project?.value,
+  }
+  return { project: [condition], own: [], pinned: [], needsPins: false }
 }
 
 /** The claims that name a project in the tokens of most CIs, the surest first. */
 const projectClaims = [/^(?:repository|project_path|project)$/, /^(?:repository|project)_id$/, /_id$/, /^/]
+/** The claims that have the same value in many projects. */
+const sharedClaims = [
+  /^(?:iss|aud|workflow|event_name|pipeline_source|deployment_tier)$/,
+  /^(?:(?:base|head|build|source|target|git)_)?(?:ref|branch|tag)(?:_\w+)?$/,
+  /^(?:environment|actor|user|owner|repository_owner|namespace|organization|runner)(?:_\w+)?$/,
+]
 
 /**
  * Returns the condition without `*` that names the project of a publisher of the kind `claims`: a well-known name of a
- * project, else an id, else the first one. Tokens of other projects must not have its value too, as they would that of
- * `ref`: a token that meets it learns that the repository exists.
+ * project, else an id, else the first one. A claim that many projects share, such as `ref`, names none: a token that meets
+ * the condition learns that the repository exists. Undefined when no condition names a project.
  */
 export function projectConditionOf(claims: readonly ClaimCondition[]): ClaimCondition | undefined {
-  const exact = claims.filter(({ value }) => !value.includes('*'))
+  const exact = claims.filter(
+    ({ name, value }) => !value.includes('*') && !sharedClaims.some((pattern) => pattern.test(name)),
+  )
   return projectClaims.flatMap((pattern) => exact.filter(({ name }) => pattern.test(name)))[0]
 }
 

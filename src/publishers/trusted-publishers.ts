@@ -341,7 +341,9 @@ function readTerms(wanted: NewPublisher, { allowsHttp }: { allowsHttp: boolean }
   const issuer = wanted.issuer ?? defaultIssuers[provider as keyof typeof defaultIssuers]
   if (provider === 'claims') {
     if (!projectConditionOf(claims))
-      throw invalid('name the project with a claim without *, such as repository=acme/lib')
+      throw invalid(
+        'name the project with a claim that no other project has, without *, such as repository=acme/lib',
+      )
     if ([project, workflow, environment, workflowProject].some((one) => one !== null))
       throw invalid(
         'the provider claims has only claims: project, workflow and environment are for the other providers',

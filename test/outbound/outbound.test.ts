@@ -1,4 +1,5 @@
 import type { LookupAddress } from 'node:dns'
+import { readFile } from 'node:fs/promises'
 import {
   createServer,
   type IncomingMessage,
@@ -6,23 +7,27 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import { gzipSync } from 'node:zlib'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import type { Resolver } from '../../src/outbound/guard.ts'
 import { kinds, type OutboundKind, type RequestKind } from '../../src/outbound/kinds.ts'
 import { type Outbound, openOutbound } from '../../src/outbound/outbound.ts'
 import { toOutboundError } from '../../src/outbound/outbound-error.ts'
 
+// The table: addresses, names that change, and redirects, for every kind. Two kinds differ.
+// `git`: its program sends the requests to the IP that it gets here. That it uses https, and follows no redirect, is in
+// test/sources/hostile-sources.test.ts.
+// `provider`: the operator has named its URLs in the environment, so its hosts may be private. It uses http only on this machine.
 const everyKind = Object.keys(kinds) as OutboundKind[]
-/** The kinds whose hosts are checked. Those of providers are named in the environment. */
-const guardedKinds = everyKind.filter((kind) => kind !== 'provider')
 const requestKinds = everyKind.filter((kind): kind is RequestKind => kind !== 'git')
 const following = requestKinds.filter((kind) => kinds[kind].redirects > 0)
 const notFollowing = requestKinds.filter((kind) => kinds[kind].redirects === 0)
-const guardedRequests = requestKinds.filter((kind) => kind !== 'provider')
+const operatorsKinds = requestKinds.filter((kind) => kind !== 'provider')
+const mayBePrivate = (kind: OutboundKind) => kind === 'provider'
 
 const operators = { reachesPrivateHosts: true }
 const anybodys = { reachesPrivateHosts: false }
@@ -77,11 +82,30 @@ async function withOutbound<T>(
   }
 }
 
-/** Asks for a URL as a kind does: by a request, or for the IP that `git` gets. */
-function ask(outbound: Outbound, kind: OutboundKind, url: string, rights = operators): Promise<unknown> {
-  if (kind !== 'git') return outbound.getJson(kind, url, { rights })
+const ask = (outbound: Outbound, kind: RequestKind, url: string, rights = operators): Promise<unknown> =>
+  outbound.getJson(kind, url, { rights })
+
+/** Whether a kind only asks the guard for an IP in `reach`: `git` always does, and `provider` can send no http there. */
+const asksForIp = (kind: OutboundKind): kind is 'git' | 'provider' => kind === 'git' || kind === 'provider'
+
+/** Reaches the host of a URL: by a request, or by the IP that the guard returns. */
+function reach(outbound: Outbound, kind: OutboundKind, url: string, rights = operators): Promise<unknown> {
+  if (!asksForIp(kind)) return ask(outbound, kind, url, rights)
   const { hostname, port: given } = new URL(url)
   return outbound.approveHost(kind, hostname, Number(given || 80), rights)
+}
+
+/** Expects that a kind does not reach a private host, or that it does if the operator has named it. */
+async function expectGuarded(
+  kind: OutboundKind,
+  reached: Promise<unknown>,
+  ip: string | RegExp,
+): Promise<void> {
+  if (mayBePrivate(kind)) return void expect(await reached).toMatch(ip)
+  await expect(reached).rejects.toThrow(
+    / has no public IP: check the name. For a private host, an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and /,
+  )
+  await expect(reached).rejects.toMatchObject({ failure: 'private', isUnreachable: true })
 }
 
 /** A resolver that returns the given IPs for a name, one list for each question, and the last one from then on. */
@@ -101,7 +125,7 @@ function resolvingTo(...answers: string[][]): { resolver: Resolver; asked: strin
 const http = { OUTBOUND_HTTP: 'true' }
 const here = { ...http, OUTBOUND_PRIVATE_HOSTS: '127.0.0.1' }
 
-describe.each(guardedKinds)('a request of the kind %s', (kind) => {
+describe.each(everyKind)('a request of the kind %s', (kind) => {
   it.each([
     ...[
       '127.0.0.1',
@@ -132,14 +156,20 @@ describe.each(guardedKinds)('a request of the kind %s', (kind) => {
       '%31%32%37.0.0.1',
       '①②⑦.0.0.1',
     ],
-    ...['localhost', 'LOCALHOST', 'localhost.', 'nothing.invalid'],
-  ])('does not connect to %s', async (host) => {
-    const failure = withOutbound(http, (outbound) => ask(outbound, kind, `http://${host}:${port}/`))
-    await expect(failure).rejects.toThrow(
-      / has no public IP: check the name. For a private host, an operator must allow it with OUTBOUND_PRIVATE_HOSTS, and /,
-    )
-    await expect(failure).rejects.toMatchObject({ failure: 'private', isUnreachable: true })
+    ...['localhost', 'LOCALHOST'],
+    // Not every machine has this name.
+    ...(mayBePrivate(kind) ? [] : ['localhost.']),
+  ])(`${mayBePrivate(kind) ? 'may connect' : 'does not connect'} to %s`, async (host) => {
+    const reached = withOutbound(http, (outbound) => reach(outbound, kind, `http://${host}:${port}/`))
+    await expectGuarded(kind, reached, /^[\d.]+$|:/)
     expect(seen).toEqual([])
+  })
+
+  it('fails for a name that does not exist as for a private one, unless it may be private', async () => {
+    const { resolver } = resolvingTo([])
+    const url = `http://nothing.example:${port}/`
+    const reached = withOutbound(http, (outbound) => reach(outbound, kind, url), resolver)
+    await expect(reached).rejects.toMatchObject({ failure: mayBePrivate(kind) ? 'unreachable' : 'private' })
   })
 
   it.each([
@@ -148,16 +178,16 @@ describe.each(guardedKinds)('a request of the kind %s', (kind) => {
     [['127.0.0.1', '8.8.8.8']],
     [['2606:4700::1111', '::ffff:7f00:1']],
     [['8.8.8.8', '64:ff9b::a9fe:a9fe']],
-  ])('does not connect to a name that has the IPs %j', async (ips) => {
-    const { resolver, asked } = resolvingTo(ips)
-    const failure = withOutbound(
-      http,
-      (outbound) => ask(outbound, kind, `http://a.example:${port}/`),
-      resolver,
-    )
-    await expect(failure).rejects.toThrow('a.example has no public IP')
-    expect([asked, seen]).toEqual([['a.example'], []])
-  })
+  ])(
+    `${mayBePrivate(kind) ? 'may connect' : 'does not connect'} to a name that has the IPs %j`,
+    async (ips) => {
+      const { resolver, asked } = resolvingTo(ips)
+      const url = `http://a.example:${port}/`
+      const reached = withOutbound(http, (outbound) => reach(outbound, kind, url), resolver)
+      await expectGuarded(kind, reached, ips[0] ?? '')
+      expect([asked, seen]).toEqual([['a.example'], []])
+    },
+  )
 
   it.each([
     '127.0.0.1',
@@ -171,9 +201,9 @@ describe.each(guardedKinds)('a request of the kind %s', (kind) => {
     const environment = { ...http, OUTBOUND_PRIVATE_HOSTS: listed.replace('PORT', `${port}`) }
     const { resolver } = resolvingTo(['127.0.0.1'])
     const url = `http://a.example:${port}/`
-    const said = await withOutbound(environment, (outbound) => ask(outbound, kind, url), resolver)
+    const said = await withOutbound(environment, (outbound) => reach(outbound, kind, url), resolver)
     expect([said, seen]).toEqual(
-      kind === 'git' ? ['127.0.0.1', []] : [{ a: 1 }, [`127.0.0.1 a.example:${port} /`]],
+      asksForIp(kind) ? ['127.0.0.1', []] : [{ a: 1 }, [`127.0.0.1 a.example:${port} /`]],
     )
   })
 
@@ -186,22 +216,25 @@ describe.each(guardedKinds)('a request of the kind %s', (kind) => {
     'example',
     '::1',
     '::/0',
-  ])('does not connect to another host than OUTBOUND_PRIVATE_HOSTS=%s', async (listed) => {
-    const environment = { ...http, OUTBOUND_PRIVATE_HOSTS: listed }
-    // 127.0.0.2/31 is the range of 127.0.0.2 and 127.0.0.3.
-    const { resolver } = resolvingTo(['127.0.0.1'])
-    const url = `http://a.example:${port}/`
-    const failure = withOutbound(environment, (outbound) => ask(outbound, kind, url), resolver)
-    await expect(failure).rejects.toThrow('a.example has no public IP')
-    expect(seen).toEqual([])
-  })
+  ])(
+    `${mayBePrivate(kind) ? 'may connect' : 'does not connect'} to another host than OUTBOUND_PRIVATE_HOSTS=%s`,
+    async (listed) => {
+      const environment = { ...http, OUTBOUND_PRIVATE_HOSTS: listed }
+      // 127.0.0.2/31 is the range of 127.0.0.2 and 127.0.0.3.
+      const { resolver } = resolvingTo(['127.0.0.1'])
+      const url = `http://a.example:${port}/`
+      const reached = withOutbound(environment, (outbound) => reach(outbound, kind, url), resolver)
+      await expectGuarded(kind, reached, '127.0.0.1')
+      expect(seen).toEqual([])
+    },
+  )
 
   it('reaches private hosts only with the rights of the operator, also when a connection is open', async () => {
     await withOutbound(here, async (outbound) => {
       const url = `http://127.0.0.1:${port}/`
-      await ask(outbound, kind, url)
+      await reach(outbound, kind, url)
       const before = seen.length
-      await expect(ask(outbound, kind, url, anybodys)).rejects.toThrow('127.0.0.1 has no public IP')
+      await expectGuarded(kind, reach(outbound, kind, url, anybodys), '127.0.0.1')
       expect(seen.length).toBe(before)
     })
   })
@@ -212,20 +245,19 @@ describe.each(guardedKinds)('a request of the kind %s', (kind) => {
     await withOutbound(
       here,
       async (outbound) => {
-        await ask(outbound, kind, url)
+        await reach(outbound, kind, url)
         // The connection stays open, so a request needs no second answer.
-        const second =
-          kind === 'git' ? ask(outbound, kind, url) : ask(outbound, kind, url.replace('a.', 'b.'))
-        await expect(second).rejects.toThrow('has no public IP')
+        const again = asksForIp(kind) ? url : url.replace('a.', 'b.')
+        await expectGuarded(kind, reach(outbound, kind, again), '127.0.0.2')
       },
       resolver,
     )
     expect(asked).toHaveLength(2)
-    expect(seen).toEqual(kind === 'git' ? [] : [`127.0.0.1 a.example:${port} /`])
+    expect(seen).toEqual(asksForIp(kind) ? [] : [`127.0.0.1 a.example:${port} /`])
   })
 })
 
-describe.each(guardedRequests)('a request of the kind %s', (kind) => {
+describe.each(operatorsKinds)('a request of the kind %s', (kind) => {
   it('uses http only with OUTBOUND_HTTP and the rights of the operator', async () => {
     const url = `http://127.0.0.1:${port}/`
     const listed = { OUTBOUND_PRIVATE_HOSTS: '127.0.0.1' }
@@ -239,7 +271,9 @@ describe.each(guardedRequests)('a request of the kind %s', (kind) => {
     await withOutbound(here, (outbound) => ask(outbound, kind, url))
     expect(seen).toHaveLength(1)
   })
+})
 
+describe.each(requestKinds)('a request of the kind %s', (kind) => {
   it.each([
     'file:///etc/passwd',
     'ftp://a.example/',
@@ -251,9 +285,7 @@ describe.each(guardedRequests)('a request of the kind %s', (kind) => {
     const failure = withOutbound(here, (outbound) => ask(outbound, kind, url))
     await expect(failure).rejects.toThrow('is not http or https')
   })
-})
 
-describe.each(requestKinds)('a request of the kind %s', (kind) => {
   it('names the host in TLS, and connects to its IP', async () => {
     const names: string[] = []
     const server = createTlsServer({
@@ -396,7 +428,13 @@ describe.each(following)('a request of the kind %s', (kind) => {
     ['a private host', 'http://127.0.0.2:PORT/secret', 'private'],
     ['a private host by another form of its IP', 'http://[::ffff:127.0.0.2]:PORT/secret', 'private'],
     ['a private name', 'http://nothing.invalid/', 'private'],
-    ['another scheme', 'file:///etc/passwd', 'invalid-url'],
+    ...[
+      'file:///etc/passwd',
+      'ftp://127.0.0.1/',
+      'data:application/json,{}',
+      'gopher://127.0.0.1/',
+      'javascript:1',
+    ].map((url): [string, string, string] => [`another scheme, ${url}`, url, 'invalid-url']),
     ['no URL', 'http://', 'invalid-url'],
   ])(
     'checks each redirect, and does not show to whom a private host redirects: %s',
@@ -409,6 +447,28 @@ describe.each(following)('a request of the kind %s', (kind) => {
       expect(seen).toHaveLength(1)
     },
   )
+
+  it('does not follow a redirect from https to http, and does with OUTBOUND_HTTP', async () => {
+    const pem = await readFile(new URL('../fixtures/loopback-tls.pem', import.meta.url))
+    const server = createSecureServer({ key: pem, cert: pem }, respond)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const target = `http://127.0.0.1:${port}/end`
+    const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}${to(target)}`
+    // The certificate is of no authority. That is another rule.
+    vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
+    try {
+      const listed = { OUTBOUND_PRIVATE_HOSTS: '127.0.0.1' }
+      await expect(withOutbound(listed, (outbound) => ask(outbound, kind, url))).rejects.toMatchObject({
+        failure: 'insecure',
+        message: `${new URL(url).host} redirects to a URL that is not allowed`,
+      })
+      expect(seen).toHaveLength(1)
+      await expect(withOutbound(here, (outbound) => ask(outbound, kind, url))).resolves.toEqual({ a: 1 })
+    } finally {
+      vi.unstubAllEnvs()
+      await new Promise((resolve) => server.close(resolve))
+    }
+  })
 })
 
 describe('requests of one kind', () => {

@@ -77,6 +77,12 @@ describe('/api/repositories/<group>/<name>/trusted-publishers', () => {
       'claims of which none names a project',
       { provider: 'claims', issuer: 'https://ci.example.com', claims: { project: 'acme/*' }, right: 'read' },
     ],
+    ...[{ ref: 'refs/heads/main' }, { repository_owner: 'acme', environment: 'production' }].map(
+      (claims): [string, Record<string, unknown>] => [
+        `claims that many projects share: ${Object.keys(claims).join(' and ')}`,
+        { provider: 'claims', issuer: 'https://ci.example.com', claims, right: 'read' },
+      ],
+    ),
     ['an unknown member', { ...draft, sub: 'x' }],
   ])('refuses %s', async (_name, body) => {
     const { call } = await aManagedRepository()

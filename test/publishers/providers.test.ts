@@ -346,11 +346,16 @@ describe('a trusted publisher', () => {
   )
 
   it('takes the name of a project before its id, and that before other ids', () => {
-    const named = ['organization_id', 'project_id', 'project'].map((name) => ({ name, value: 'acme' }))
-    for (const [from, name] of ['project', 'project_id', 'organization_id'].entries()) {
+    const named = ['pipeline_id', 'project_id', 'project'].map((name) => ({ name, value: 'acme' }))
+    for (const [from, name] of ['project', 'project_id', 'pipeline_id'].entries()) {
       const publisher = { ...general, claims: named.slice(0, named.length - from) }
       expect(runOf(publisher, { [name]: 'x' }).project).toBe('x')
     }
+  })
+
+  it('is no project of another CI without a claim that names one', () => {
+    const publisher = { ...general, claims: [{ name: 'ref', value: 'refs/heads/main' }] }
+    expect(compareClaims(publisher, { ref: 'refs/heads/main' }).isProject).toBe(false)
   })
 
   it('names the ids of the project', () => {

@@ -84,7 +84,7 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     expect((await read('/')).body).toContain(`1 staged version of ${repository.path} waits for release`)
   })
 
-  it('shows the lines of the first version of a package, first of the files that run by themselves', async () => {
+  it('shows the lines of the first version of a package, first of its binaries and the other files that run by themselves', async () => {
     const { repository, stage } = await aPublisher(t)
     const { read } = await aReviewer(repository)
     const manifest = {
@@ -112,7 +112,7 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     const { body } = await read(url)
     expect(body).toContain('This is the first version of the package.')
     expect(body).toContain('206 files')
-    const order = ['the hook', 'the boot', 'the plugin', 'the binary', '// file ']
+    const order = ['the binary', 'the hook', 'the boot', 'the plugin', '// file ']
     const places = order.map((text) => body.indexOf(text))
     expect(places).not.toContain(-1)
     expect(places).toEqual(places.toSorted((a, b) => a - b))
