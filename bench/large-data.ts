@@ -179,8 +179,8 @@ async function fillTokens(client: pg.Client, sizes: Sizes): Promise<void> {
        values ('largelarge', 'Large', 'https://large.example.com', 'https://large.example.com/', '\\x89504e470d0a1a0a',
                '{account-profile:r}', 'all', 'approved') returning id
      ), authorizations as (
-       insert into account_authorization (account_id, application_id, scopes, resource_scope)
-       select accounts.id, application.id, '{account-profile:r}', 'all' from accounts, application
+       insert into account_authorization (account_id, application_id)
+       select accounts.id, application.id from accounts, application
        returning id, account_id, application_id
      )
      insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope)

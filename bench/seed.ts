@@ -72,8 +72,8 @@ export async function seedCrowd(db: pg.Pool): Promise<void> {
               '{account-profile:r}', 'all', 'approved')
       returning id
     ), authorizations as (
-      insert into account_authorization (account_id, application_id, scopes, resource_scope)
-      select accounts.id, application.id, '{account-profile:r}', 'all' from accounts, application
+      insert into account_authorization (account_id, application_id)
+      select accounts.id, application.id from accounts, application
       returning id, account_id, application_id
     ), grants as (
       insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope)

@@ -39,8 +39,8 @@ begin
 
   -- The lock on the authorization orders this grant and a withdrawal. So a withdrawal either comes first, or also ends
   -- this grant.
-  insert into account_authorization (account_id, application_id, scopes, resource_scope)
-  values (the_account_id, request.application_id, request.scopes, request.resource_scope)
+  insert into account_authorization (account_id, application_id)
+  values (the_account_id, request.application_id)
   on conflict (account_id, application_id) where ended_at is null do update set granted_at = now()
   returning id, xmax = 0 into the_authorization_id, is_first;
 

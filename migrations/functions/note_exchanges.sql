@@ -8,23 +8,6 @@ declare
   seen integer;
   events jsonb;
 begin
-  -- A pair that the redeem_codes of the previous release has made keeps the data of its event.
-  with pair as materialized (
-    select id, created_at, coalesce(grant_id, authorization_id) as grant_id, refresh_scopes,
-           unnoted_exchange::jsonb as about
-      from token_pair
-     where unnoted_exchange is not null
-     order by id
-     limit max_count
-       for no key update skip locked
-  ), wiped as (
-    update token_pair set unnoted_exchange = null where id = any (array(select id from pair))
-  )
-  insert into unnoted_exchange (happened_at, account_id, application_id, grant_id, scopes, actor)
-  select created_at, (about -> 'account')::bigint, (about -> 'application')::bigint, grant_id, refresh_scopes,
-         about ->> 'actor'
-    from pair;
-
   with taken as (
     delete from unnoted_exchange
      where ctid = any (array(select ctid from unnoted_exchange limit max_count for update skip locked))

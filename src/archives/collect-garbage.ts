@@ -16,7 +16,6 @@ import {
   listDueArchives,
   markUnusedArchives,
   type RecordedArchive,
-  recordNeededArchives,
 } from './tables/stored-archives.ts'
 
 // Two tables know archives. A row of `archive` has the hashes of what was published or fetched. A row of `stored_archive` says
@@ -112,9 +111,8 @@ async function countGarbage(
 
 /** Stores which archives are unused now. Their 14 days begin when a collection finds them unused. */
 async function mark(db: pg.Pool, signal: AbortSignal | undefined): Promise<void> {
-  for (const step of [recordNeededArchives, markUnusedArchives]) {
-    for (let last: string | null = ''; last !== null; last = await step(db, last)) signal?.throwIfAborted()
-  }
+  for (let last: string | null = ''; last !== null; last = await markUnusedArchives(db, last))
+    signal?.throwIfAborted()
 }
 
 async function remove(

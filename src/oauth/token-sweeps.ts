@@ -88,9 +88,9 @@ function deleteRemainingPairs(db: Queryable, limit: number): Promise<number> {
   })
 }
 
-/** SQL. The data of an event in the row of the pair is of the previous release. */
+/** SQL. */
 const isDead = `(refresh_expires_at < now() - interval '30 days' and access_expires_at < now() - interval '30 days'
-                 and sealed_successor is null and unnoted_exchange is null)`
+                 and sealed_successor is null)`
 
 /** The time for which used codes are kept at least: the default lifetime of a refresh token, and 31 days. */
 const usedCodeSeconds = 211 * 86_400

@@ -165,7 +165,7 @@ export interface Publication extends CheckedUpload {
  * Git source comes here. If several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error
  * (see `settleRepeat`).
  */
-export async function publishVersion(
+async function publishVersion(
   pool: pg.Pool,
   config: PublishConfig,
   publication: Publication,

@@ -93,7 +93,7 @@ export async function exchangeIdentityToken(
 export type ComparedPublisher = ClaimComparison & { publisher: NamedPublisher }
 
 /** Compares the publishers of a repository that name the issuer with an identity token. */
-export function comparePublishers(
+function comparePublishers(
   { publishers }: Pick<PublishersOfIssuer, 'publishers'>,
   { claims }: IdentityToken,
 ): ComparedPublisher[] {

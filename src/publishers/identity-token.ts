@@ -8,7 +8,7 @@ const leewaySeconds = 60
 const maxLifeSeconds = 24 * 3600
 
 /** The algorithms of signatures that are accepted. Each needs a key pair: no shared secret can sign. */
-export const signatureAlgorithms = ['RS256', 'ES256', 'EdDSA'] as const
+const signatureAlgorithms = ['RS256', 'ES256', 'EdDSA'] as const
 export type SignatureAlgorithm = (typeof signatureAlgorithms)[number]
 
 /** An identity token of a CI job, a JWT (RFC 7519). Nothing of it is true before its signature has been checked. */

@@ -117,15 +117,6 @@ describe('collectGarbage', () => {
     expect(existsSync(pathOf(received.sha256))).toBe(false)
   })
 
-  it('records archives that a process of the previous release has stored', async () => {
-    const { call, gone } = await twoVersions()
-    await dropRows(t.db, 'stored_archive')
-    await collectGarbage(t.db, volume)
-    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
-    await collectAgedGarbage(t.db, volume)
-    expect(existsSync(pathOf(gone))).toBe(false)
-  })
-
   it('removes the archives of purged versions, and keeps those of deleted ones', async () => {
     const { call, kept, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/1.0.0')

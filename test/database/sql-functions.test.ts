@@ -249,20 +249,6 @@ describe('a migration that commits by itself', () => {
   })
 })
 
-/** What only processes of an earlier release call. They may run beside the new ones during an upgrade. */
-const ofEarlierReleases = [
-  'forget_account_names',
-  'identity_event',
-  'look_up_all_packages',
-  'look_up_packages',
-  'move_exchange_horizon',
-  'note_failed_sign_in',
-  'queue_event_for_log',
-  'registry_event',
-  'required_second_factor',
-  'sweep_identity_events',
-]
-
 describe('the built-in schema', () => {
   const database = useDatabase()
 
@@ -292,7 +278,8 @@ describe('the built-in schema', () => {
       const others = functions.filter((one) => one !== file).map(({ sql }) => sql.replace(/--.*/g, ''))
       return ![...texts, ...others].some((text) => new RegExp(`\\b${nameOf(file)}\\b`).test(text))
     })
-    expect(unused.map(nameOf)).toEqual(ofEarlierReleases)
+    // During an upgrade, the previous release may call a function that this one no longer calls. Name it here until then.
+    expect(unused.map(nameOf)).toEqual([])
   })
 
   it('defines one object in each function file, named like the file', async () => {

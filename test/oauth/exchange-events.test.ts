@@ -130,40 +130,6 @@ describe('the events of exchanged codes', () => {
     ])
   })
 
-  it('are written for pairs that a process of the previous release makes, and by its job', async () => {
-    const client = await anAuthorizedApplication(t)
-    await client.tokens()
-    await noteEveryExchange(t)
-    await t.db.query(
-      `insert into token_pair (authorization_id, grant_id, access_hash, access_expires_at, refresh_hash,
-                               refresh_scopes, refresh_expires_at, unnoted_exchange)
-       select $1, $1, sha256(n::text::bytea), now(), sha256(n::text::bytea), '{account-email:r}', now(),
-              json_build_object('account', $2::bigint, 'application', $3::bigint, 'actor', a)
-         from unnest($4::json[]) with ordinality as made (a, n)`,
-      [
-        client.authorization.id,
-        client.account.id,
-        client.application.id,
-        [null, '{"ip": "192.0.2.7", "userAgent": "Mirror", "requestId": "one"}'],
-      ],
-    )
-    const tx = await t.db.connect()
-    await tx.query('begin')
-    expect(await noteExchanges(tx, 2)).toBe(2)
-    expect((await tx.query('select move_exchange_horizon() as "isMoved"')).rows).toEqual([{ isMoved: false }])
-    await tx.query('rollback')
-    tx.release()
-    await Promise.all([noteEveryExchange(t), noteEveryExchange(t), noteEveryExchange(t)])
-    expect((await eventsOf(client)).map(({ ip, requestId, details }) => [ip, requestId, details])).toEqual(
-      expect.arrayContaining([
-        [null, null, { scopes: ['account-email:r'] }],
-        ['192.0.2.7', 'one', { scopes: ['account-email:r'] }],
-        ['127.0.0.1', expect.any(String), { scopes: client.application.scopes }],
-      ]),
-    )
-    expect(await eventsOf(client)).toHaveLength(3)
-  })
-
   it('are written when the account is deleted in the meantime', async () => {
     const client = await anAuthorizedApplication(t)
     await client.tokens()

@@ -28,14 +28,15 @@ export async function addCrowd(
     `insert into application_secret (secret_hash, application_id) select sha256(client_id::bytea), id from application`,
   )
   await db.query(
-    `insert into account_authorization (account_id, application_id, scopes, resource_scope)
-     select a.id, c.id, c.scopes, 'all' from account a, application c
+    `insert into account_authorization (account_id, application_id)
+     select a.id, c.id from account a, application c
       where (c.id = $1 or a.id = $2) and a.username || c.client_id like '%crowd%'`,
     [application.id, account.id],
   )
   await db.query(
     `insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope)
-     select id, id, account_id, application_id, scopes, 'all' from account_authorization
+     select a.id, a.id, a.account_id, c.id, c.scopes, 'all' from account_authorization a
+       join application c on c.id = a.application_id
      on conflict do nothing`,
   )
   await db.query(

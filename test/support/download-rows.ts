@@ -1,19 +1,8 @@
 import type pg from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
-import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 
 /** Adds downloads of past days to the counts of a version. `ago` is a number of days. */
 export async function addPastDownloads(
-  db: pg.Pool,
-  { repositoryId, name = 'acme/lib', version }: { repositoryId: string; name?: string; version: string },
-  days: readonly [ago: number, count: number][],
-): Promise<void> {
-  await addToVersionDays(db, { repositoryId, name, version }, days)
-  await recountDownloads(db, '-infinity')
-}
-
-/** Adds downloads to the days of a version only, as the previous release does while it runs beside this one. */
-export async function addToVersionDays(
   db: pg.Pool,
   { repositoryId, name = 'acme/lib', version }: { repositoryId: string; name?: string; version: string },
   days: readonly [ago: number, count: number][],
@@ -25,6 +14,34 @@ export async function addToVersionDays(
       where p.repository_id = $1 and p.name = $2 and v.version = $3
      on conflict (version_id, day) do update set count = d.count + excluded.count`,
     [repositoryId, name, version, days.map(([ago]) => ago), days.map(([, count]) => count)],
+  )
+  await sumUpDownloads(db)
+}
+
+/** Sets the days of packages and all totals to the sums of the days of versions, which a test has written. */
+export async function sumUpDownloads(db: Queryable): Promise<void> {
+  await db.query(
+    `with downloaded as materialized (
+       select distinct v.package_id from package_download d join package_version v on v.id = d.version_id
+     ), version_sum as materialized (
+       select v.package_id, v.id as version_id,
+              (select coalesce(sum(count), 0) from package_download where version_id = v.id)
+              + (select coalesce(sum(count), 0) from package_download_month where version_id = v.id) as count
+         from downloaded join package_version v using (package_id)
+     ), version_totals as (
+       insert into version_download_total as t (version_id, count)
+       select version_id, count from version_sum where count > 0
+       on conflict (version_id) do update set count = excluded.count where t.count <> excluded.count
+     ), package_totals as (
+       insert into package_download_total as t (package_id, count)
+       select package_id, sum(count) from version_sum group by package_id
+       on conflict (package_id) do update set count = excluded.count where t.count <> excluded.count
+     )
+     insert into package_download_day as t (package_id, day, count)
+     select v.package_id, d.day, sum(d.count)
+       from package_download d join package_version v on v.id = d.version_id
+      group by v.package_id, d.day
+     on conflict (package_id, day) do update set count = excluded.count where t.count <> excluded.count`,
   )
 }
 

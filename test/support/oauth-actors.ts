@@ -63,8 +63,8 @@ export async function anAuthorization(
 ): Promise<AuthorizationActor> {
   const { rows } = await db.query<{ id: string }>(
     `with given as (
-       insert into account_authorization (account_id, application_id, scopes, resource_scope)
-       values ($1, $2, $3, $4)
+       insert into account_authorization (account_id, application_id)
+       values ($1, $2)
        returning id
      )
      insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope,

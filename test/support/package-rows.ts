@@ -121,6 +121,18 @@ export async function markPurged(
   )
 }
 
+/** Gives all packages their places in the list by downloads, as their first publication does. */
+export async function addRanks(db: Queryable): Promise<void> {
+  await db.query(
+    `insert into package_rank (package_id, repository_id) select id, repository_id from package on conflict do nothing`,
+  )
+}
+
+/** Writes what the latest versions of all packages require, as a publication does. */
+export async function addDependencies(db: Queryable): Promise<void> {
+  await db.query('select save_dependencies(id, repository_id) from package')
+}
+
 /** Adds versions 1.1.0, 1.2.0 and so on to the package of a repository that has version 0.1.0. Each seventh differs. */
 export async function addVersions(db: Queryable, repository: Id, count: number): Promise<void> {
   await db.query(

@@ -9,7 +9,6 @@ import { makeOpaqueId } from '../../src/domain/secrets.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
-import { recountDownloads } from '../../src/packages/tables/downloads.ts'
 import { type Downloader, saveDownloads } from '../../src/packages/tables/recorded-downloads.ts'
 import { countSiteDays } from '../../src/packages/tables/site-days.ts'
 import { findStage } from '../../src/packages/tables/staged-versions.ts'
@@ -17,6 +16,7 @@ import { addPublisher, noteRefusal } from '../../src/publishers/trusted-publishe
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
+import { sumUpDownloads } from './download-rows.ts'
 import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
 import { aZip } from './zip.ts'
@@ -275,7 +275,7 @@ async function age(db: pg.Pool): Promise<void> {
      select v.id, current_date - i, (i * 7 + v.id * 3) % 40 + 3
        from package_version v, generate_series(0, 60) i where ${isOfTour}`,
   )
-  await recountDownloads(db, '-infinity')
+  await sumUpDownloads(db)
   await countSiteDays(db)
   await db.query(
     `update package_version v set quarantined_at = now(), quarantine_reason = 'Contains a credential'

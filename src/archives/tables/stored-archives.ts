@@ -237,23 +237,3 @@ export async function markUnusedArchives(db: Queryable, after: string): Promise<
   )
   return rows[0]?.last ?? null
 }
-
-/**
- * Records needed archives among the next thousand rows of `archive`, after a hash: a process of the previous release, which
- * may still run, records none. Returns the last hash of the thousand, or null at the end.
- */
-export async function recordNeededArchives(db: Queryable, after: string): Promise<string | null> {
-  const { rows } = await db.query<{ last: string | null }>(
-    `with batch as materialized (
-       select a.sha256, a.size from archive a where a.sha256 > decode($1, 'hex') order by a.sha256 limit 1000
-     ), recorded as (
-       insert into stored_archive (sha256, size)
-       select b.sha256, b.size from batch b
-        where exists (select from archive_reference r where r.sha256 = b.sha256 and r.keeps_file)
-       on conflict do nothing
-     )
-     select encode(sha256, 'hex') as last from batch order by sha256 desc limit 1`,
-    [after],
-  )
-  return rows[0]?.last ?? null
-}

@@ -3,7 +3,7 @@ import { describeAttested, describePublisher } from '../published-by.ts'
 import type { ListedStage } from '../tables/staged-versions.ts'
 
 /** Returns the URL of the page where a stage is reviewed. `path` is that of its repository. */
-export function reviewUrl(baseUrl: string, path: string, { id }: Pick<ListedStage, 'id'>): string {
+function reviewUrl(baseUrl: string, path: string, { id }: Pick<ListedStage, 'id'>): string {
   return `${baseUrl}/${path}/-/stages/${id}`
 }
 

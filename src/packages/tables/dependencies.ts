@@ -1,7 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
-import type { Job } from '../../jobs/job.ts'
 
 /** A package whose latest version requires another one. */
 export interface Dependent {
@@ -103,34 +102,4 @@ export async function saveDependencies(
     text: 'select save_dependencies($1, $2)',
     values: [id, repositoryId],
   })
-}
-
-/**
- * Writes the dependencies of the next 100 packages after an id, as each change of a package does. Returns the last id, or
- * null at the end. It locks packages in the order of their ids, so that it causes no deadlock with
- * publications.
- */
-async function saveDependenciesAfter(db: Queryable, after: string): Promise<string | null> {
-  const { rows } = await db.query<{ last: string | null }>(
-    `with held as materialized (
-       select id, repository_id from package where id > $1 order by id limit 100 for no key update
-     ), saved as materialized (
-       select id, save_dependencies(id, repository_id) from held
-     )
-     select max(id) as last from saved`,
-    [after],
-  )
-  return rows[0]?.last ?? null
-}
-
-/** Writes the dependencies of packages that an earlier release published. The job `finish-upgrade` enqueues this one. */
-export const listDependenciesJob: Job = {
-  name: 'list-dependencies',
-  singleton: true,
-  async run({ db }, _data, signal) {
-    for (let last: string | null = '0'; last !== null; ) {
-      signal.throwIfAborted()
-      last = await saveDependenciesAfter(db, last)
-    }
-  },
 }

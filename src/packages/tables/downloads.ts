@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { advisoryLocks, type Queryable, transaction } from '../../database/database.ts'
+import { advisoryLocks, type Queryable } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
 
 /** How many rows one statement changes. */
@@ -64,43 +64,6 @@ export async function addDownloads(db: Queryable, downloads: readonly CountedDow
       downloads.map(({ normalized }) => normalized),
       downloads.map(({ count }) => count),
     ],
-  })
-}
-
-/**
- * Sums up the days and totals again of everything that was downloaded since a day. A process of the previous release adds
- * to the days of versions only.
- */
-export async function recountDownloads(pool: pg.Pool, since: string): Promise<void> {
-  await transaction(pool, async (tx) => {
-    // The next statement begins when nobody adds counts any more, so it sees all that were added.
-    await tx.query(`select pg_advisory_xact_lock(${advisoryLocks.downloads})`)
-    await tx.query(
-      `with downloaded as materialized (
-         select distinct v.package_id from package_download d join package_version v on v.id = d.version_id
-          where d.day >= $1
-       ), version_sum as materialized (
-         select v.package_id, v.id as version_id,
-                (select coalesce(sum(count), 0) from package_download where version_id = v.id)
-                + (select coalesce(sum(count), 0) from package_download_month where version_id = v.id) as count
-           from downloaded join package_version v using (package_id)
-       ), version_totals as (
-         insert into version_download_total as t (version_id, count)
-         select version_id, count from version_sum where count > 0
-         on conflict (version_id) do update set count = excluded.count where t.count <> excluded.count
-       ), package_totals as (
-         insert into package_download_total as t (package_id, count)
-         select package_id, sum(count) from version_sum group by package_id
-         on conflict (package_id) do update set count = excluded.count where t.count <> excluded.count
-       )
-       insert into package_download_day as t (package_id, day, count)
-       select v.package_id, d.day, sum(d.count)
-         from package_download d join package_version v on v.id = d.version_id
-        where d.day >= $1
-        group by v.package_id, d.day
-       on conflict (package_id, day) do update set count = excluded.count where t.count <> excluded.count`,
-      [since],
-    )
   })
 }
 
@@ -211,15 +174,6 @@ export async function rankNewPackage(
   { id, repositoryId }: { id: string; repositoryId: string },
 ): Promise<void> {
   await tx.query('insert into package_rank (package_id, repository_id) values ($1, $2)', [id, repositoryId])
-}
-
-/** Gives a place in the list by downloads to packages that the previous release has created. */
-export async function rankUnrankedPackages(db: Queryable): Promise<void> {
-  await db.query(
-    `insert into package_rank (package_id, repository_id)
-     select id, repository_id from package p where not exists (select from package_rank where package_id = p.id)
-     on conflict do nothing`,
-  )
 }
 
 /**

@@ -73,21 +73,6 @@ async function whyNotClaimed(tx: pg.PoolClient, repositoryId: string, name: stri
   return new Refusal(errcode.failedPrecondition, errmsg, { status: 409, warning })
 }
 
-/** Lists one package of each group and vendor among those that were created since a day. */
-export async function listVendorsOfNewPackages(
-  db: Queryable,
-  since: string,
-): Promise<{ repositoryId: string; name: string }[]> {
-  const { rows } = await db.query<{ repositoryId: string; name: string }>(
-    `select distinct on (r.group_id, split_part(p.name, '/', 1)) p.repository_id as "repositoryId", p.name
-       from package p join repository r on r.id = p.repository_id
-      where p.created_at >= $1::date and r.group_id is not null
-      order by r.group_id, split_part(p.name, '/', 1)`,
-    [since],
-  )
-  return rows
-}
-
 /** Locks a package's row until the transaction ends. Null when the package does not exist. */
 export async function lockPackage(tx: pg.PoolClient, packageId: string): Promise<LockedPackage | null> {
   const [, { rows }] = await together([

@@ -6,7 +6,7 @@ import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 
 /** The most bytes of a form field. Longer ones are cut. */
-export const maxFieldBytes = 64 * 1024 + 1
+const maxFieldBytes = 64 * 1024 + 1
 const field = 'package'
 const limits = { fields: 16, fieldSize: maxFieldBytes, files: 4, parts: 20, headerPairs: 32 }
 

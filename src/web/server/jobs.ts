@@ -39,11 +39,9 @@ import {
 } from '../../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
-import { finishUpgradeJob } from '../../packages/finish-upgrade.ts'
 import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
 import { expireStagesJob } from '../../packages/stages/expire.ts'
 import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
-import { listDependenciesJob } from '../../packages/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../../packages/tables/downloads.ts'
 import { deleteOldDownloads } from '../../packages/tables/recorded-downloads.ts'
 import { countSiteDaysJob } from '../../packages/tables/site-days.ts'
@@ -107,8 +105,6 @@ export const jobs: readonly Job[] = [
   rankPackagesJob,
   countSiteDaysJob,
   sweepEventsJob,
-  listDependenciesJob,
-  finishUpgradeJob as Job,
   renderReadmesJob,
   expireStagesJob,
   followFeeds,

@@ -357,20 +357,15 @@ const forms: Record<string, Case[] | string> = {
     }),
   }),
   ...below('/:group/:name/packages/:vendor/:package/-/', {
-    ...Object.fromEntries(
-      ['advisories', 'advisories/new'].map((url) => [
-        url,
-        [
-          leavesNotice('published', async (person) =>
-            person.send(`${await aPackage(person)}/${url}`, { title: 'x', affected_versions: '<2' }),
-          ),
-        ],
-      ]),
-    ),
+    'advisories/new': [
+      leavesNotice('published', async (person) =>
+        person.send(`${await aPackage(person)}/advisories/new`, { title: 'x', affected_versions: '<2' }),
+      ),
+    ],
     'advisories/withdraw': [
       leavesNotice('withdrawn', async (person) => {
         const url = `${await aPackage(person)}/advisories`
-        const made = await person.send(url, { title: 'x', affected_versions: '<2' })
+        const made = await person.send(`${url}/new`, { title: 'x', affected_versions: '<2' })
         const page = await person.walker.open(String(made.headers.location))
         const [, advisory = ''] = /withdraw\?advisory=([\w-]+)/.exec(page.body) ?? []
         return person.send(`${url}/withdraw`, { advisory })

@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { rankPackages, rankUnrankedPackages } from '../../../src/packages/tables/downloads.ts'
+import { rankPackages } from '../../../src/packages/tables/downloads.ts'
 import { listOfferedPackagesBy, type OrderedPackage } from '../../../src/packages/tables/listed-packages.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { addPastDownloads, setDownloadTotals } from '../../support/download-rows.ts'
 import { aMirroredPackage } from '../../support/mirrored-rows.ts'
-import { addFirstVersions, addPackages } from '../../support/package-rows.ts'
+import { addFirstVersions, addPackages, addRanks } from '../../support/package-rows.ts'
 import { aPublisher, expand } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
 import { vacuum } from '../../support/statistics.ts'
@@ -145,7 +145,7 @@ describe('GET /<group>/<name>', () => {
     await addPackages(t.db, repository, more)
     await addFirstVersions(t.db, repository)
     await addEmptyDocuments(t.db, repository)
-    await rankUnrankedPackages(t.db)
+    await addRanks(t.db)
     const cookie = await signIn(t.app, account)
     const seen: (string | undefined)[] = []
     let url: string | undefined = `/${repository.path}?sort=${sort}`
@@ -166,7 +166,7 @@ describe('GET /<group>/<name>', () => {
     await addFirstVersions(t.db, repository)
     const totals = Object.fromEntries(more.map((name, i) => [name, i % 7]))
     await setDownloadTotals(t.db, repository, { ...totals, 'many/first': 1000 })
-    await rankUnrankedPackages(t.db)
+    await addRanks(t.db)
     let ranked = 0
     for (let part = -1; part !== 0; ranked += part) part = await rankPackages(t.db, 1_000)
     expect(ranked).toBeGreaterThan(2000)

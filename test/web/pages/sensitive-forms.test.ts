@@ -91,7 +91,6 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/upstreams/release',
     '/:group/:name/-/upstreams/request',
     '/:group/:name/-/upstreams/set',
-    '/:group/:name/packages/:vendor/:package/-/advisories',
     '/:group/:name/packages/:vendor/:package/-/advisories/new',
     '/:group/:name/packages/:vendor/:package/-/fetch',
     '/:group/:name/packages/:vendor/:package/-/versions/abandon',

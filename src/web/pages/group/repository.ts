@@ -177,7 +177,7 @@ async function readPackages(
 }
 
 /** Returns the values in a repository's commands. They contain the public URL of svc. */
-export function setUpOf(baseUrl: string, path: string): SetUp {
+function setUpOf(baseUrl: string, path: string): SetUp {
   const { host, hostname, protocol } = new URL(baseUrl)
   return { registryUrl: registryUrl(baseUrl, path), host, hostname, isHttps: protocol === 'https:' }
 }

@@ -75,28 +75,25 @@ export async function packageAdvisoryRoutes(
     }),
   )
 
-  // The previous release sends its form to the URL of the list.
-  for (const formUrl of [url, `${url}/new`]) {
-    app.post<PackageRoute>(
-      formUrl,
-      signedIn(
-        context,
-        { form: (request) => `${urlOf(request.params)}/new` },
-        async (visit, request, reply) => {
-          const { view, change } = await changeFor(request, visit, 'push')
-          const form = readForm(AdvisoryForm, request)
-          const draft = readAdvisory(form)
-          if (typeof draft === 'string') {
-            const refused = { ...view, severities, form, problem: draft }
-            return newAdvisoryPage(reply.code(400), visit.session, refused)
-          }
-          const advisory = await changing(() => publishAdvisory(changes, change, draft))
-          leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
-          return reply.redirect(urlOf(request.params), 303)
-        },
-      ),
-    )
-  }
+  app.post<PackageRoute>(
+    `${url}/new`,
+    signedIn(
+      context,
+      { form: (request) => `${urlOf(request.params)}/new` },
+      async (visit, request, reply) => {
+        const { view, change } = await changeFor(request, visit, 'push')
+        const form = readForm(AdvisoryForm, request)
+        const draft = readAdvisory(form)
+        if (typeof draft === 'string') {
+          const refused = { ...view, severities, form, problem: draft }
+          return newAdvisoryPage(reply.code(400), visit.session, refused)
+        }
+        const advisory = await changing(() => publishAdvisory(changes, change, draft))
+        leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
+        return reply.redirect(urlOf(request.params), 303)
+      },
+    ),
+  )
 
   app.get<PackageRoute>(
     `${url}/withdraw`,
