@@ -8,13 +8,15 @@ import type { ArchiveStore } from '../../src/archives/archive-store.ts'
 import { collectGarbage, collectGarbageJob } from '../../src/archives/collect-garbage.ts'
 import { keepArchive } from '../../src/archives/keep-archive.ts'
 import { openLocalStore, receiveArchive } from '../../src/archives/local-store.ts'
-import { collectionLock } from '../../src/archives/tables/archives.ts'
+import { collectionLock, listArchivesAfter, measureGroup } from '../../src/archives/tables/archives.ts'
 import { verifyArchives } from '../../src/archives/verify-archives.ts'
 import { transaction } from '../../src/database/database.ts'
 import { FailedForGood } from '../../src/jobs/job.ts'
+import { aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import {
+  addReferences,
   anUnusedArchive,
   forgetArchives,
   listArchives,
@@ -397,4 +399,22 @@ it('the view archive_reference names every table with a foreign key to archive',
   const view = await viewDefinition(t.db, 'archive_reference')
   for (const name of tables) expect(view).toMatch(new RegExp(`FROM ${name}\\b`))
   expect(tables.length).toBeGreaterThan(1)
+})
+
+it('measureGroup counts, and listArchivesAfter names, what the view archive_reference says is needed', async () => {
+  const repository = await aRepository(t.db)
+  const before = await listArchivesAfter(t.db, '')
+  const needed = await addReferences(t.db, repository)
+  const { stored, mirrored } = await measureGroup(t.db, repository.group.id)
+  const listed = (await listArchivesAfter(t.db, '')).filter(
+    ({ sha256 }) => !before.some((one) => one.sha256 === sha256),
+  )
+  expect([stored + mirrored, mirrored]).toEqual([needed, 16])
+  expect(listed.reduce((sum, { size }) => sum + size, 0)).toBe(needed)
+  expect(Object.fromEntries(listed.map(({ size, versions }) => [size, versions]))).toEqual({
+    1: [`${repository.path}: referred/lib 0.0.0`],
+    4: [`${repository.path}: referred/lib 0.0.0`],
+    16: [`${repository.path}: mirrored/lib 4.0.0`],
+    64: [`${repository.path}: staged/lib 6.0.0`],
+  })
 })

@@ -183,3 +183,34 @@ export async function aStoredFile(db: Queryable, size: number, problem: string):
     problem,
   ])
 }
+
+/**
+ * Adds to a repository two rows of each kind that refers to an archive: one that needs the file, and one that does not. Each
+ * has an archive of its own. Returns the bytes of those that are needed.
+ */
+export async function addReferences(db: Queryable, repository: { id: string }): Promise<number> {
+  await db.query(
+    `with numbered as (select n, sha256(('referred' || n)::bytea) as sha256 from generate_series(0, 7) n),
+          a as (insert into archive (sha256, sha1, size) select sha256, substr(sha256, 1, 20), 1 << n from numbered),
+          p as (insert into package (repository_id, name) values ($1, 'referred/lib') returning id),
+          v as (
+            insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256,
+                                         deleted_at, purged_at)
+            select p.id, n || '.0.0', n || '.0.0', n || '.0.0.0', false, n, '{}', sha256, gone, gone
+              from p, numbered cross join lateral (select case n when 1 then now() end) as purge (gone) where n < 2
+            returning id, purged_at),
+          f as (insert into former_archive (version_id, sha256)
+                select v.id, sha256 from v join numbered on n = case when purged_at is null then 2 else 3 end),
+          m as (insert into mirrored_package (repository_id, name) values ($1, 'mirrored/lib') returning id),
+          u as (insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, is_stored)
+                select m.id, n, n, n || '.0.0', n || '.0.0.0', 'zip', 'https://a.example', sha256, n = 4
+                  from m, numbered where n in (4, 5))
+     insert into staged_version (repository_id, package_name, version, composer, normalized, is_dev, metadata, readme_format,
+                                 readme_content, sha256, state, stager, decided_at)
+     select $1, 'staged/lib', n || '.0.0', n || '.0.0', n || '.0.0.0', false, '{}', 'none', '', sha256,
+            case n when 6 then 'staged' else 'rejected' end, '{}', case n when 7 then now() end
+       from numbered where n > 5`,
+    [repository.id],
+  )
+  return 1 + 4 + 16 + 64
+}

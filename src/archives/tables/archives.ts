@@ -125,28 +125,12 @@ export async function listArchivesAfter(db: Queryable, sha256: string): Promise<
   const { rows } = await db.query<{ sha256: string; size: string; versions: string[] }>(
     `select encode(a.sha256, 'hex') as sha256, a.size,
             array(
-              select g.name || '/' || r.name || ': ' || n.name || ' ' || n.version
-                from (
-                  select p.repository_id, p.name, v.version, v.id
-                    from package_version v join package p on p.id = v.package_id
-                   where v.sha256 = a.sha256 and v.purged_at is null
-                  union all
-                  select p.repository_id, p.name, v.version, v.id
-                    from former_archive f
-                    join package_version v on v.id = f.version_id
-                    join package p on p.id = v.package_id
-                   where f.sha256 = a.sha256 and v.purged_at is null
-                  union all
-                  select p.repository_id, p.name, m.version, m.id
-                    from mirrored_archive m join mirrored_package p on p.id = m.package_id
-                   where m.sha256 = a.sha256 and m.is_stored
-                  union all
-                  select s.repository_id, s.package_name, s.version, s.id
-                    from staged_version s where s.sha256 = a.sha256 and s.state = 'staged'
-                ) n
+              select g.name || '/' || r.name || ': ' || n.package_name || ' ' || n.version
+                from archive_reference n
                 join repository r on r.id = n.repository_id
                 join repository_group g on g.id in (r.group_id, r.deleted_from_id)
-               order by n.id limit 10) as versions
+               where n.sha256 = a.sha256 and n.keeps_file
+               order by 1 limit 10) as versions
        from archive a
       where a.sha256 > decode($1, 'hex')
         and exists (select from archive_reference f where f.sha256 = a.sha256 and f.keeps_file)
@@ -171,7 +155,10 @@ export interface GroupBytes {
   mirrored: number
 }
 
-/** Adds up the bytes of the archives of a group. */
+/**
+ * Adds up the bytes of the archives of a group. It names the tables of the view `archive_reference` again, because the view
+ * finds the rows of an archive, and not those of a repository. A test holds the two together.
+ */
 export async function measureGroup(db: Queryable, groupId: string): Promise<GroupBytes> {
   const { rows } = await db.query<GroupBytes>(
     `with repositories as materialized (select id from repository where group_id = $1 or deleted_from_id = $1)
