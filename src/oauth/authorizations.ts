@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
+import { covers } from '../domain/scopes.ts'
 import { insertEvent } from '../events/events.ts'
 
 /** The access that several grants give to the same repositories. */
@@ -26,10 +27,9 @@ export interface Authorization {
   lastUsedAt: Date | null
 }
 
-/** Returns the account's authorizations that have not ended, latest first. */
-export async function listAuthorizations(db: Queryable, accountId: string): Promise<Authorization[]> {
-  const { rows } = await db.query<Authorization>(
-    `select a.id, c.client_id as "clientId", c.name, c.website, a.granted_at as "grantedAt",
+/** SQL for the authorizations of the account $1 that have not ended. */
+const live = `
+     select a.id, c.client_id as "clientId", c.name, c.website, a.granted_at as "grantedAt",
             a.last_used_at as "lastUsedAt", together.access
        from account_authorization a
        join application c on c.id = a.application_id
@@ -47,11 +47,48 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
                                  order by 1) as repositories) as chosen
                  where g.authorization_id = a.id and g.ended_at is null
                  group by g.resource_scope, chosen.repositories) as same_reach) as together
-      where a.account_id = $1 and a.ended_at is null
-      order by a.granted_at desc, a.id desc`,
-    [accountId],
-  )
+      where a.account_id = $1 and a.ended_at is null`
+
+/** Returns the account's authorizations that have not ended, latest first. */
+export async function listAuthorizations(db: Queryable, accountId: string): Promise<Authorization[]> {
+  const { rows } = await db.query<Authorization>(`${live} order by a.granted_at desc, a.id desc`, [accountId])
   return rows
+}
+
+/** Finds the account's authorization of an application that has not ended. Null without one. */
+export async function findAuthorization(
+  db: Queryable,
+  accountId: string,
+  clientId: string,
+): Promise<Authorization | null> {
+  const { rows } = await db.query<Authorization>(`${live} and c.client_id = $2`, [accountId, clientId])
+  return rows[0] ?? null
+}
+
+/** What an application asks for, and the repositories that are chosen for it. */
+export interface AskedAccess {
+  scopes: readonly string[]
+  resourceScope: ResourceScope
+  repositories: readonly string[]
+}
+
+/**
+ * Returns the scopes with which a new grant would give more than the application already has (OAUTH 153). A scope is not
+ * new when it has the scope in each of the repositories.
+ */
+export function newScopes(
+  { access }: Pick<Authorization, 'access'>,
+  { scopes, resourceScope, repositories }: AskedAccess,
+): string[] {
+  const isHeld = (scope: string, path: string | null) =>
+    access.some(
+      (had) =>
+        covers(had.scopes, scope) &&
+        (had.resourceScope === 'all' ||
+          (path === null ? had.resourceScope === resourceScope : had.repositories.includes(path))),
+    )
+  const places = resourceScope === 'specified' && repositories.length > 0 ? repositories : [null]
+  return scopes.filter((scope) => !places.every((path) => isHeld(scope, path)))
 }
 
 /**

@@ -474,6 +474,43 @@ describe('POST /oauth2/auth', () => {
       expect(found.body).not.toContain('There are more')
     })
 
+    it('ticks the repositories that the application already has, until the person unticks them (153)', async () => {
+      const { application, cookie, page, own, shared } = await aChoice()
+      expect(page.body).not.toContain('already has access')
+      await submitConsent(t, page, cookie, 'approve', { repository: own.path })
+      const again = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+      expect(offered(again)).toEqual([`✓ ${own.path}`, shared.path])
+      expect(again.body.split('>already has access<')).toHaveLength(2)
+      expect(again.body).toContain('It keeps that access until you withdraw it')
+      const searched = await submitConsent(t, again, cookie, 'search', { repository: [] })
+      expect(offered(searched).toSorted()).toEqual([own.path, shared.path].toSorted())
+      expect(searched.body).toContain('already has access')
+    })
+
+    it('marks the scopes as new that the application does not have in each ticked repository (153)', async () => {
+      const scopes = ['registry-package:rw', 'repo-basic-info:r', 'account-profile:r']
+      const { application, cookie, own, shared } = await aChoice({ scopes })
+      const ask = (...scope: string[]) =>
+        open(t, authorizeLink(application, { prompt: 'consent', scope: scope.join(' ') }), cookie)
+      const marked = ({ body }: { body: string }) =>
+        [...body.matchAll(/data-scope="([^"]+)">\s*<span>[^<]*<span class="badge caution">new</g)].map(
+          ([, scope]) => scope,
+        )
+      const first = await ask('registry-package:r')
+      expect(marked(first)).toEqual([])
+      await submitConsent(t, first, cookie, 'approve', { repository: own.path })
+      expect(marked(await ask('registry-package:r'))).toEqual([])
+      expect(marked(await ask('registry-package:rw', 'account-profile:r'))).toEqual([
+        'registry-package:rw',
+        'account-profile:r',
+      ])
+      const other = await ask('registry-package:rw', 'repo-basic-info:r')
+      await submitConsent(t, other, cookie, 'approve', { repository: shared.path })
+      // It may write in the one and read in the other, so writing in both is new.
+      expect(marked(await ask('registry-package:rw'))).toEqual(['registry-package:rw'])
+      expect(marked(await ask('registry-package:r'))).toEqual([])
+    })
+
     it('skips the page while a chosen repository is left, and asks again when none is (47)', async () => {
       const { application, cookie, page, own } = await aChoice()
       await submitConsent(t, page, cookie, 'approve', { repository: own.path })

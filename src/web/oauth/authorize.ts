@@ -64,5 +64,5 @@ async function redirectOrAsk(
   }
   const id = makeOpaqueId()
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link: request.url, state: target.state })
-  return await showConsent(db, reply, session, { id, ...asked, application }, { search: '', chosen: [] })
+  return await showConsent(db, reply, session, { id, ...asked, application }, { search: '', chosen: null })
 }

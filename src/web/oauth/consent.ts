@@ -17,6 +17,7 @@ import {
   findAuthorizationRequest,
   holdAuthorizationRequest,
 } from '../../oauth/authorization-requests.ts'
+import { findAuthorization, newScopes } from '../../oauth/authorizations.ts'
 import { checkRedirectUri } from '../../oauth/redirect-uri.ts'
 import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
@@ -44,22 +45,31 @@ interface Question {
 /** The current choices on the page. */
 interface Draft {
   search: string
-  /** Paths of the selected repositories. */
-  chosen: readonly string[]
+  /** Paths of the selected repositories. Null on the first page, which selects those that the application already has. */
+  chosen: readonly string[] | null
   problem?: string
 }
 
 const consentPage = page<{
   requestId: string
   application: ConsentApplication
+  /** When the person last authorized it. Null if it has no access. */
+  grantedAt: Date | null
   scopeGroups: ScopeGroup[]
+  /** The scopes that it does not have yet. Empty if it has no access: then all are new. */
+  newScopes: readonly string[]
   resourceScope: string
   redirectHost: string
   picker: RepositoryPicker | null
+  /** Paths of the repositories to which it already has access. */
+  reached: readonly string[]
   problem: string | null
 }>('oauth/consent')
 
-/** Sends the consent page. It shows exactly the access of the new grant. `reply` may already have a status. */
+/**
+ * Sends the consent page. It shows exactly the access of the new grant, and what of it is more than the application has
+ * (OAUTH 153). `reply` may already have a status.
+ */
 export async function showConsent(
   db: Queryable,
   reply: FastifyReply,
@@ -67,14 +77,24 @@ export async function showConsent(
   question: Question,
   draft: Draft,
 ): Promise<FastifyReply> {
-  const isSpecified = question.resourceScope === 'specified'
+  const { application, scopes, resourceScope } = question
+  const accountId = session.account.id
+  const former = await findAuthorization(db, accountId, application.clientId)
+  const reached = [...new Set(former?.access.flatMap(({ repositories }) => repositories))]
+  const chosen = draft.chosen ?? reached.slice(0, maxChosen)
   return consentPage(reply, session, {
     requestId: question.id,
-    application: question.application,
-    scopeGroups: describeScopes(question.scopes),
-    resourceScope: describeResourceScope(question.resourceScope),
+    application,
+    grantedAt: former?.grantedAt ?? null,
+    scopeGroups: describeScopes(scopes),
+    newScopes: former ? newScopes(former, { scopes, resourceScope, repositories: reached }) : [],
+    resourceScope: describeResourceScope(resourceScope),
     redirectHost: new URL(question.redirectUri).host,
-    picker: isSpecified ? await readPicker(db, session.account.id, draft) : null,
+    picker:
+      resourceScope === 'specified'
+        ? await readPicker(db, accountId, { search: draft.search, chosen })
+        : null,
+    reached,
     problem: draft.problem ?? null,
   })
 }
