@@ -1,4 +1,5 @@
-import type { Queryable } from '../database/database.ts'
+import type pg from 'pg'
+import { type Queryable, transaction } from '../database/database.ts'
 import { isTooSlow } from '../database/errors.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
@@ -105,6 +106,29 @@ export async function listEvents(
     values,
   )
   return (await listing.catch(explainTooSlow)).rows
+}
+
+/** A count may take this long. Without it, a page still shows the events. */
+const countMilliseconds = 1000
+
+/** Counts the events that a filter finds, up to `most`. Null when that takes longer than a second. */
+export async function countEvents(db: pg.Pool, filter: AuditFilter, most: number): Promise<number | null> {
+  const values: unknown[] = [most]
+  const conditions = [...conditionsOf(filter, (value) => `$${values.push(value)}`)]
+  try {
+    return await transaction(db, async (tx) => {
+      await tx.query(`set local statement_timeout = ${countMilliseconds}`)
+      const { rows } = await tx.query<{ count: number }>(
+        `select count(*)::int as count
+           from (select from event e where ${conditions.join(' and ') || 'true'} limit $1) found`,
+        values,
+      )
+      return rows[0]?.count ?? 0
+    })
+  } catch (error) {
+    if (isTooSlow(error)) return null
+    throw error
+  }
 }
 
 /** Not every combination of conditions has an index. The same request would take as long again. */

@@ -109,10 +109,10 @@ export function describeIdentityEvent(event: Event) {
 
 /** Returns an event in the format of commands and exports. The API names the accounts in another way. */
 export function describeEvent(event: Event) {
-  const { tokenKind, tokenId, tokenName } = event
+  const { tokenKind, tokenId, tokenName, groupName, repositoryPath } = event
   return {
     ...describeIdentityEvent(event),
-    group: event.groupName,
+    group: groupName ?? repositoryPath?.split('/')[0] ?? null,
     repository: event.repositoryPath,
     package: event.packageName,
     version: event.version,

@@ -108,23 +108,40 @@ export async function listPackageEvents(
   return rows
 }
 
+/** A change of a version, or of the whole package, at a time in milliseconds. */
+export interface PackageMoment {
+  action: RegistryAction
+  version: string
+  moment: Date
+}
+
 /**
- * Finds the account that changed a version, or the whole package, at a time in milliseconds. Null when no account did it,
- * and when the event was swept.
+ * Finds the accounts that made changes of a package, in the order of the changes. Null when no account did it, and when the
+ * event was swept.
  */
-export async function findPackageActor(
+export async function listPackageActors(
   db: Queryable,
   repositoryId: string,
   packageName: string,
-  { action, version, moment }: { action: RegistryAction; version: string; moment: Date },
-): Promise<string | null> {
-  const { rows } = await db.query<{ username: string | null }>(
-    `select ${actorName} as username
-       from event e left join account a on a.id = e.actor_id
-      where e.repository_id = $1 and e.package = $2 and e.action = $3 and (e.version = $4 or e.version is null)
-        and date_trunc('milliseconds', e.happened_at) = $5
-      order by e.id desc limit 1`,
-    [repositoryId, packageName, action, version, moment],
+  changes: readonly PackageMoment[],
+): Promise<(string | null)[]> {
+  if (changes.length === 0) return []
+  const { rows } = await db.query<{ n: number; username: string | null }>(
+    `select distinct on (c.n) c.n::int, ${actorName} as username
+       from unnest($3::text[], $4::text[], $5::timestamptz[]) with ordinality as c (action, version, moment, n)
+       join event e on e.repository_id = $1 and e.package = $2 and e.action = any ($3) and e.action = c.action
+                   and (e.version = c.version or e.version is null)
+                   and date_trunc('milliseconds', e.happened_at) = c.moment
+       left join account a on a.id = e.actor_id
+      order by c.n, e.id desc`,
+    [
+      repositoryId,
+      packageName,
+      changes.map(({ action }) => action),
+      changes.map(({ version }) => version),
+      changes.map(({ moment }) => moment),
+    ],
   )
-  return rows[0]?.username ?? null
+  const usernames = new Map(rows.map(({ n, username }) => [n, username]))
+  return changes.map((_, i) => usernames.get(i + 1) ?? null)
 }

@@ -59,10 +59,10 @@ const ListedEvent = Event.extend({
     .string()
     .nullable()
     .meta({ description: 'Path. For a deleted repository, its last path', example: 'acme/php' }),
-  group: z
-    .string()
-    .nullable()
-    .meta({ description: 'Set when the event is about a whole group', example: 'acme' }),
+  group: z.string().nullable().meta({
+    description: 'The group in which it happened. It is about the whole group if `repository` is null',
+    example: 'acme',
+  }),
   about_account: z
     .string()
     .nullable()

@@ -4,6 +4,7 @@ import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
 import type { Queryable } from '../../database/database.ts'
 import { isCalendarDay } from '../../domain/calendar-day.ts'
+import { formatCount } from '../../domain/formats.ts'
 import { type ListPart, pageOf } from '../../domain/paging.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { isPlainIp } from '../../domain/setting-formats.ts'
@@ -18,6 +19,8 @@ import { type EventRows, showEvent } from './event-rows.ts'
 const eventsPerPage = 50
 /** How many events one statement of an export reads. */
 const eventsPerRead = 1_000
+/** A page counts up to so many events that match its filter. */
+const maxCounted = 1_000
 /** The maximum number of events in an export. `svc event list` has no such limit. */
 const maxExported = 100_000
 
@@ -46,6 +49,8 @@ export interface EventPage extends EventRows {
   areas: { area: Area; words: string; actions: { value: string; words: string }[] }[]
   means: { value: Means; words: string }[]
   problem: string | null
+  /** How many events match the filter, in words. Null without a filter, and when the count takes too long. */
+  matching: string | null
   csv: string
   json: string
   /** The query of the events of the last 7 days, with the rest of the filter. */
@@ -71,6 +76,8 @@ export interface EventSource {
   /** The areas whose actions the page can have. */
   areas: readonly Area[]
   list: (filter: AuditFilter, part: ListPart) => Promise<ListedEvent[]>
+  /** Counts the events of a filter, up to `most`. Null when that takes too long. */
+  count: (filter: AuditFilter, most: number) => Promise<number | null>
   describe: (event: ListedEvent) => Record<string, unknown>
   /** Finds the application with a client id. Null without one. Undefined on a page without this field. */
   findApplicationId?: (clientId: string) => Promise<string | null>
@@ -102,6 +109,8 @@ export async function readEventPage(
     })
   if (typeof found === 'string') void reply.code(400)
   const { rows, next } = typeof found === 'string' ? { rows: [], next: null } : found
+  const isFiltered = queryOf(filter) !== ''
+  const isOnePage = after === '' && next === null
   const [path] = request.url.split('?', 1) as [string]
   const query = (more: Record<string, string>) => `?${queryOf({ ...filter, ...more })}`
   const links = {
@@ -120,14 +129,24 @@ export async function readEventPage(
     })),
     means: means.map((value) => ({ value, words: meansWords[value] })),
     problem: typeof found === 'string' ? found : null,
+    matching:
+      isFiltered && typeof read !== 'string'
+        ? describeMatching(isOnePage ? rows.length : await source.count(read, maxCounted))
+        : null,
     events: rows.map((event) => showEvent(event, links)),
     isContinued: after !== '',
-    isFiltered: queryOf(filter) !== '',
+    isFiltered,
     next: next && query({ after: next }),
     csv: query({ format: 'csv' }),
     json: query({ format: 'json' }),
     lastWeek: query({ since: weekAgo(), until: '' }),
   }
+}
+
+function describeMatching(count: number | null): string | null {
+  if (count === null) return null
+  if (count === maxCounted) return `${count.toLocaleString('en')} or more events match`
+  return `${formatCount(count, 'event')} ${count === 1 ? 'matches' : 'match'}`
 }
 
 /** Returns the time 7 days ago in the format of browsers, in UTC: `2027-01-31T13:45`. */

@@ -40,7 +40,11 @@ describe('GET /api/events', () => {
       ['delete-repository', repository.path, account.username],
       ['publish', repository.path, account.username],
     ])
-    expect(found.json()[1]).toMatchObject({ package: 'acme/lib', version: '1.0.0', group: null })
+    expect(found.json()[1]).toMatchObject({
+      package: 'acme/lib',
+      version: '1.0.0',
+      group: repository.path.split('/')[0],
+    })
   })
 
   it('names at most 50 versions of a package that was deleted, and counts all', async () => {

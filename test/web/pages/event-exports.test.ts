@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { countEvents } from '../../../src/events/event-list.ts'
 import { aPersonalToken } from '../../support/actors.ts'
 import { anAdministrator } from '../../support/admin-actors.ts'
 import { useAnotherProcess, useApp } from '../../support/app.ts'
@@ -41,6 +42,15 @@ describe('an export of events', () => {
     await lockEvents()
     await expect(response.text()).rejects.toThrow('terminated')
   })
+})
+
+it('a page counts up to 1,000 events that match its filter, and none when that takes too long', async () => {
+  const { cookie } = await anAdministrator(t)
+  const at = (query: string) => open(t, `/admin/events?${query}`, cookie)
+  expect((await at('action=sign-in')).body).toContain('1,000 or more events match')
+  expect(await countEvents(t.db, { actions: ['sign-in'] }, 5)).toBe(5)
+  await lockEvents()
+  expect(await countEvents(t.db, {}, 5)).toBeNull()
 })
 
 it('a list of events that takes too long asks for a narrower filter, as a page, an export and JSON', async () => {

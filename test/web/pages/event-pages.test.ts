@@ -133,13 +133,20 @@ describe('/<group>/-/activity', () => {
     const filter = `action=packages&repository=${encodeURIComponent(path)}&package=acme%2Flib&means=browser`
     const url = `/${group.name}/-/activity?account=${account.username}&${filter}`
     const first = await look(url)
+    expect(first.body).toContain('70 events match')
     const [, next = ''] = /href="([^"]*after=[^"]*)">Older/.exec(first.body) ?? []
     expect(next).toContain('means=browser')
     const second = await look(next.replaceAll('&amp;', '&'))
+    expect(second.body).toContain('70 events match')
+    expect((await look(`${url}&until=2020-01-01`)).body).toContain('No event matches the filter.')
+    expect((await look(`/${group.name}/-/activity`)).body).not.toContain('events match')
     const versions = [...rowsOf(first.body), ...rowsOf(second.body)].map((row) => /1\.0\.\d+/.exec(row)?.[0])
     expect(versions).toEqual(Array.from({ length: 70 }, (_, i) => `1.0.${69 - i}`))
     const csv = await look(`${url}&format=csv`)
-    expect(csv.body.trim().split('\r\n')).toHaveLength(71)
+    const [head = '', ...lines] = csv.body.trim().split('\r\n')
+    expect(lines).toHaveLength(70)
+    expect(new Set(lines.map((line) => line.split(',').at(-5)))).toEqual(new Set([group.name]))
+    expect(head.split(',').at(-5)).toBe('group')
     expect(csv.body).not.toContain('2.0.0')
   })
 })
@@ -189,7 +196,7 @@ describe('GET /api/groups/{group}/events', () => {
       {
         action: 'change-repository',
         repository: path,
-        group: null,
+        group: group.name,
         via: 'command',
         details: { visibility: 'public', from: { visibility: 'private' } },
       },
@@ -223,7 +230,7 @@ it('the API describes an event in the same way for its repository, its group and
   expect(ofRepository).toMatchObject({ account: account.username, package: null, ip: '192.0.2.9' })
   expect(await first(mine, `/api/groups/${group.name}/events`)).toEqual({
     ...ofRepository,
-    ...{ repository: path, group: null, about_account: null, application: null, via: 'browser' },
+    ...{ repository: path, group: group.name, about_account: null, application: null, via: 'browser' },
     ...{ user_agent: null, request_id: null },
   })
   expect(await first(ofSite, `/api/events?repository=${path}`)).toEqual({

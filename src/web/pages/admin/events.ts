@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { areaNames } from '../../../events/actions.ts'
 import { describeEvent } from '../../../events/event.ts'
-import { listEvents } from '../../../events/event-list.ts'
+import { countEvents, listEvents } from '../../../events/event-list.ts'
 import { findApplicationByClientId } from '../../../oauth/applications.ts'
 import { isClientId } from '../../oauth/logo.ts'
 import { page } from '../../pages.ts'
@@ -30,6 +30,7 @@ export async function adminEventRoutes(app: FastifyInstance, { db, sessionOf }: 
       ],
       areas: areaNames,
       list: (filter, part) => listEvents(db, filter, part, session.account.id),
+      count: (filter, most) => countEvents(db, filter, most),
       describe: describeEvent,
       findApplicationId: async (clientId) =>
         isClientId(clientId) ? ((await findApplicationByClientId(db, clientId))?.id ?? null) : null,

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { areaNames } from '../../../events/actions.ts'
 import { describeEvent } from '../../../events/event.ts'
-import { listGroupEvents } from '../../../events/event-list.ts'
+import { countEvents, listGroupEvents } from '../../../events/event-list.ts'
 import type { VisibleGroup } from '../../../groups/groups.ts'
 import { page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
@@ -22,6 +22,7 @@ export async function groupActivityRoutes(app: FastifyInstance, context: PagesCo
         fields: ['account', 'action', 'repository', 'package', 'means', 'since', 'until'],
         areas: areaNames.filter((area) => area !== 'accounts' && area !== 'applications'),
         list: (filter, part) => listGroupEvents(db, group.id, filter, part, session.account.id),
+        count: (filter, most) => countEvents(db, { ...filter, groupId: group.id }, most),
         describe: describeEvent,
         namesUnknownAccounts: false,
       })
