@@ -39,6 +39,8 @@ export interface Session {
   lacksFactor: boolean
   /** When the site or a group begins to require a second factor that the account does not have. Null for never. */
   factorDueAt: Date | null
+  /** The group that requires a second factor that the account does not have, first. Null for the site, and for none. */
+  factorGroup: string | null
 }
 
 export interface SessionAccount {
@@ -140,7 +142,10 @@ export async function findSession(
   const idHash = hashSecret(id)
   const { rows } = await db.query<
     SessionAccount &
-      Pick<Session, 'isConfirmed' | 'hasProvedFactor' | 'hasRecovered' | 'lacksFactor' | 'factorDueAt'>
+      Pick<
+        Session,
+        'isConfirmed' | 'hasProvedFactor' | 'hasRecovered' | 'lacksFactor' | 'factorDueAt' | 'factorGroup'
+      >
   >({
     name: 'find-session',
     text: `with running as (
@@ -158,20 +163,22 @@ export async function findSession(
                   factor_proved_at > now() - interval '${factorProofSeconds} seconds' as "hasProvedFactor",
                   recovered_at > now() - interval '${factorProofSeconds} seconds' as "hasRecovered",
                   coalesce(lacked.since <= now(), false) as "lacksFactor",
-                  case when lacked.since > now() then lacked.since end as "factorDueAt"
+                  case when lacked.since > now() then lacked.since end as "factorDueAt",
+                  lacked.group_name as "factorGroup"
              from running r
-            cross join lateral (
-              select least((select min(required_from) from second_factor_requirement where account_id = r.id),
-                           case when $3 = 'all' or ($3 = 'admins' and is_admin)
-                                then coalesce($5::timestamptz, '-infinity') end) as since) required
-            cross join lateral (
-              select case when required.since is null then null
-                          when not has_second_factor(r.id) then required.since end as since) lacked`,
+             left join lateral (
+              select since, group_name
+                from (select required_from as since, group_name from second_factor_requirement where account_id = r.id
+                       union all
+                      select coalesce($5::timestamptz, '-infinity'), null
+                       where $3 = 'all' or ($3 = 'admins' and is_admin)) required
+               order by since, group_name nulls first limit 1) lacked on not has_second_factor(r.id)`,
     values: [idHash, network, site.of, proofSeconds, site.from],
   })
   const [found] = rows
   if (!found) return null
-  const { isConfirmed, hasProvedFactor, hasRecovered, lacksFactor, factorDueAt, ...account } = found
+  const { isConfirmed, hasProvedFactor, hasRecovered, lacksFactor, factorDueAt, factorGroup, ...account } =
+    found
   return {
     idHash,
     account,
@@ -181,6 +188,7 @@ export async function findSession(
     hasRecovered,
     lacksFactor,
     factorDueAt,
+    factorGroup,
   }
 }
 

@@ -80,7 +80,7 @@ function listCommand(): Command {
         const groupId = groupName === undefined ? null : (await theGroup(db, groupName)).id
         if (options.deleted) return printDeleted(db, groupId, options)
         await printList<CountedRepository>(options, {
-          list: (part) => listRepositories(db, groupId, part, options.search),
+          list: (part) => listRepositories(db, { groupId, search: options.search }, part),
           keyOf: ({ path }) => path,
           describe: ({ path, visibility, description, packages, members, createdAt }) => ({
             path,

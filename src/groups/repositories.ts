@@ -238,15 +238,19 @@ export interface CountedRepository extends Repository {
   members: number
 }
 
-/**
- * Lists repositories by path. `groupId` limits the list to one group. `search` limits it to repositories with the text
- * in their path or description. `after` is a path.
- */
+/** Which repositories are listed. Missing and null members do not limit the list. */
+export interface RepositoryFilter {
+  groupId?: string | null
+  /** A text in the path or description. */
+  search?: string | undefined
+  visibility?: Visibility | null
+}
+
+/** Lists repositories by path. `after` is a path. */
 export async function listRepositories(
   db: Queryable,
-  groupId: string | null,
+  { groupId = null, search = '', visibility = null }: RepositoryFilter,
   { after, limit }: ListPart,
-  search = '',
 ): Promise<CountedRepository[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
   const { rows } = await db.query<CountedRepository>(
@@ -257,10 +261,24 @@ export async function listRepositories(
       where (g.name, r.name) > ($1, $2) and ($3::bigint is null or g.id = $3)
         and ($5 = '' or strpos(g.name || '/' || r.name, lower($5)) > 0
              or strpos(lower(r.description), lower($5)) > 0)
+        and ($6::repository_visibility is null or r.visibility = $6)
       order by g.name, r.name limit $4`,
-    [group, name, groupId, limit, search],
+    [group, name, groupId, limit, search, visibility],
   )
   return rows
+}
+
+/** How many repositories there are: all, and those of each visibility. */
+export type RepositoryCounts = Record<'all' | Visibility, number>
+
+/** Counts the repositories that are not deleted. */
+export async function countRepositories(db: Queryable): Promise<RepositoryCounts> {
+  const { rows } = await db.query<RepositoryCounts>(
+    `select count(*)::int as all, (count(*) filter (where visibility = 'public'))::int as public,
+            (count(*) filter (where visibility = 'private'))::int as private
+       from repository where group_id is not null`,
+  )
+  return rows[0] as RepositoryCounts
 }
 
 /** A repository of a locked group. */

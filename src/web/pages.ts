@@ -36,6 +36,8 @@ export interface Visitor {
   csrfToken: string
   /** When a second factor is required that the account does not have. Null for never. */
   factorDueAt?: Date | null
+  /** The group that requires it. Null if it is the site. */
+  factorGroup?: string | null
 }
 
 /** A visitor who is not signed in, on a page without forms. The page needs no cookie. */
@@ -124,8 +126,18 @@ export interface Confirmation {
   button: string
   /** Whether nothing is lost by it, so that its button is not red. */
   isSafe?: boolean | undefined
-  /** A text that the person enters, such as a reason. It is required if not optional. Null for none. */
-  ask: { name: string; label: string; maxLength: number; isOptional?: boolean; value?: string } | null
+  /**
+   * A text that the person enters, such as a reason. It is required if not optional. A long one has a field with several
+   * lines. Null for none.
+   */
+  ask: {
+    name: string
+    label: string
+    maxLength: number
+    isOptional?: boolean
+    isLong?: true
+    value?: string
+  } | null
   /** A check box with the value `yes`. */
   choice?: { name: string; label: string; hint: string }
   /** The URL of the Cancel link. */

@@ -3,6 +3,7 @@ import { renameCommand } from '../../src/commands/account-changes.ts'
 import { forgetFailures, setFailures } from '../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { lockRow, openTransaction, untilWaiting } from '../support/locks.ts'
 
 const chosen = 'a new and longer password'
 
@@ -83,6 +84,19 @@ describe('/settings/account', () => {
     expect(response.statusCode).toBe(status)
     expect(response.body).toContain(words)
     await signIn(t.app, account)
+  })
+
+  it('leads to the sign-in when another change of the account was first', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    const { tx, rollback } = await openTransaction(t.db)
+    await lockRow(tx, 'account', account)
+    const both = [1, 2].map(() => post(t.app, '/settings/account/password', cookie, fields))
+    await untilWaiting(t.db, 2)
+    await rollback()
+    const responses = (await Promise.all(both)).toSorted((one, two) => one.statusCode - two.statusCode)
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([303, 409])
+    expect(responses[1]?.body).toContain('Your account was changed a moment ago, so you are signed out.')
+    expect(responses[1]?.body).toMatch(/href="\/login"[^>]*>Sign in</)
   })
 
   it('limits guesses at the current password', async () => {

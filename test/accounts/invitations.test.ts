@@ -282,6 +282,9 @@ describe('an invitation to a group', () => {
     const url = `/${group.name}/-/invitations`
     const session = await signIn(invited.app, guest)
     expect((await open(invited, url, session)).statusCode).toBe(403)
+    const form = (await open(invited, `${url}/new`, cookie)).body
+    expect(form).toContain('Only admins of the group invite people to it.')
+    expect(form).toContain('Everybody with an account may create groups.')
     expect((await send(invited, url, session, { role: 'admin' })).statusCode).toBe(403)
     expect((await send(invited, url, cookie, { email: 'nonsense', role: 'guest' })).statusCode).toBe(400)
     expect((await send(invited, url, cookie, { role: 'owner' })).statusCode).toBe(400)

@@ -157,10 +157,16 @@ describe('/settings/tokens', () => {
 
   it('makes a token for chosen repositories only', async () => {
     const { account, repository, cookie, fields } = await anOpenPage()
-    await make(cookie, { ...fields, resource_scope: 'specified', repository: repository.path })
+    const page = await make(cookie, { ...fields, resource_scope: 'specified', repository: repository.path })
+    expect(page.body).toContain(`href="/${repository.path}/-/setup">Go on with Set up`)
     expect(await listPersonalTokens(t.db, account.id)).toMatchObject([
       { resourceScope: 'specified', repositories: [repository.path] },
     ])
+  })
+
+  it('leads to no Set up from a token for more than one repository', async () => {
+    const { cookie, fields } = await anOpenPage()
+    expect((await make(cookie, fields)).body).not.toContain('/-/setup')
   })
 
   it('keeps the wider one of a read and a read-write permission', async () => {

@@ -121,7 +121,7 @@ async function listed({ repository, group, account }: Published) {
     })
     if (body.includes(`href="/${repository.path}`)) found.push(repository.path)
   }
-  found.push(...(await listRepositories(t.db, group.id, part)).map(({ path }) => path))
+  found.push(...(await listRepositories(t.db, { groupId: group.id }, part)).map(({ path }) => path))
   if ((await findRepositoryByPath(t.db, repository.path)) !== null) found.push(repository.path)
   return found.filter((path) => path === repository.path).length
 }

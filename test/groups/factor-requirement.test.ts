@@ -113,7 +113,7 @@ describe('REQUIRE_SECOND_FACTOR_FROM', () => {
     const cookie = await signIn(site.app, admin)
     const home = await site.app.inject({ url: '/', headers: { cookie } })
     expect(home.statusCode).toBe(200)
-    expect(home.body).toMatch(/You need a second factor\s+<time/)
+    expect(home.body).toMatch(/svc\s+requires a second factor\s+<time/)
     const page = await site.app.inject({ url: '/settings/second-factor', headers: { cookie } })
     expect(page.body).toMatch(/This server requires a second factor\s+<time/)
     const mails = await mailsOf(site)

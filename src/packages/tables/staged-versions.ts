@@ -213,6 +213,21 @@ export async function listStages(
   return rows.map(stageOf)
 }
 
+/** Lists the versions of a package that wait for their release, the latest first. */
+export async function listWaitingOf(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+  limit: number,
+): Promise<ListedStage[]> {
+  const { rows } = await db.query<ListedStage>(
+    `select ${columns} from ${from}
+      where s.repository_id = $1 and s.package_name = $2 and ${isWaiting} order by s.id desc limit $3`,
+    [repositoryId, packageName, limit],
+  )
+  return rows.map(stageOf)
+}
+
 /**
  * Marks a stage as released, or stores the first of two approvals. This one statement decides: of all releases, rejections
  * and the expiry, one changes the row. `accountId` is null for the operator, whose release needs no second person. Returns

@@ -336,7 +336,9 @@ describe('a group that requires a second factor', () => {
     const home = async () => t.app.inject({ url: '/', headers: { cookie } })
     expect((await rule('later', '14')).headers.location).toBe(url)
     expect(await statuses()).toEqual([200, 200, true, true])
-    expect((await home()).body).toMatch(/You need a second factor\s+<time/)
+    expect((await home()).body).toMatch(
+      new RegExp(`href="/${group.name}">${group.name}</a>\\s+requires a second factor\\s+<time`),
+    )
     await endGrace(t.db, group)
     expect(await statuses()).toEqual([403, 403, false, false])
     expect((await home()).headers.location).toBe('/settings/second-factor')

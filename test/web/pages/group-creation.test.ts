@@ -38,6 +38,8 @@ describe('with GROUP_CREATION=admins', () => {
     expect([(await call()).statusCode, (await call()).json().errcode]).toEqual([403, 7])
 
     await asOperator(t, account.id, async () => {
+      for (const url of ['/admin/invitations/new', '/admin/accounts/-/new'])
+        expect((await look(url)).body).toContain('Only site administrators create groups.')
       expect((await look('/')).body).toContain('/new/group')
       expect((await look('/new/group')).statusCode).toBe(200)
       expect((await send()).statusCode).toBe(303)

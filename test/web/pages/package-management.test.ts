@@ -72,6 +72,9 @@ describe('…/-/versions', () => {
       true,
     ])
     expect((await look(developerCookie)).body).toContain('An admin of the repository can restore it.')
+    const row = `<p class="hint">Deleted by ${account.username} <time`
+    expect((await look(developerCookie, '/-/versions')).body).toContain(row)
+    expect((await look(guestCookie, '/-/versions')).body).not.toContain('Deleted by')
 
     const [, link = ''] =
       /href="([^"]+)">Restore 1.0.0</.exec((await open(`${home}?version=1.0.0`)).body) ?? []
@@ -94,6 +97,7 @@ describe('…/-/versions', () => {
     expect(statusCode).toBe(410)
     expect(body).toContain(`Version 1.0.0 was purged by ${account.username} on `)
     expect(body).not.toContain('Restore')
+    expect((await open(`${home}/-/versions`)).body).toContain(`Purged by ${account.username} <time`)
   })
 
   it('quarantines with a reason, and releases', async () => {

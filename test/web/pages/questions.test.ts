@@ -114,6 +114,7 @@ it.each(['make-admin', 'unmake-admin', 'end-sessions', 'revoke-all', 'disable'])
     const done = await decide(page, new RegExp(`href="([^"]+ask\\?act=${act})" data-confirm`))
     expect([done.statusCode, done.headers.location]).toEqual([303, page])
     expect((await open(`${page}/ask?act=nothing`)).statusCode).toBe(400)
+    expect((await open(`${page}/ask?act=disable`)).body).toMatch(/<h1>Disable [\w.-]+\?<\/h1>/)
     expect((await open('/admin/accounts/no-such-one/ask?act=disable')).statusCode).toBe(404)
   },
 )
@@ -230,10 +231,10 @@ it('keeps the reason of a review that was rejected, and requires one only to dec
   const reason = 'x'.repeat(351)
   const rejected = await post(t.app, page, cookie, { csrf_token, act: 'suspend', reason })
   const [, again = 'none'] = /href="([^"]+ask\?act=suspend&amp;reason=x+)"/.exec(rejected.body) ?? []
-  const input = (html: string) => /<input id="asked"[^>]*>/.exec(html)?.[0]
-  expect(input((await open(again.replaceAll('&amp;', '&'))).body)).toContain(`value="${reason}"`)
-  expect(input((await open(`${page}/ask?act=suspend`)).body)).not.toContain('required')
-  expect(input((await open(`${page}/ask?act=decline`)).body)).toContain('required')
+  const field = (html: string) => /<textarea id="asked".*?<\/textarea>/s.exec(html)?.[0]
+  expect(field((await open(again.replaceAll('&amp;', '&'))).body)).toContain(`>${reason}</textarea>`)
+  expect(field((await open(`${page}/ask?act=suspend`)).body)).not.toContain('required')
+  expect(field((await open(`${page}/ask?act=decline`)).body)).toContain('required')
   expect((await open(`${page}/ask?act=approve`)).statusCode).toBe(400)
   expect((await open(`${page}/secret?overlap_seconds=5`)).statusCode).toBe(400)
 })

@@ -15,7 +15,7 @@ import { eventsOf } from '../../support/event-rows.ts'
 import { codeOf, continuedUrlIn, enrol, forgetCodes, halfSignIn } from '../../support/factor-actors.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import { setProofAges } from '../../support/session-rows.ts'
-import { setReleaseRule } from '../../support/stage-rows.ts'
+import { endStageTime, setReleaseRule } from '../../support/stage-rows.ts'
 import { aZip } from '../../support/zip.ts'
 
 const t = useApp({ BASE_URL: 'http://localhost' })
@@ -120,6 +120,28 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     expect((await read(`${url}?path=aa/File199.php`)).body).toContain('// file 199')
     expect((await read(`${url}?path=zz/data.bin`)).body).toContain('This file is not text.')
     expect((await read(`${url}?path=none.php`)).statusCode).toBe(404)
+  })
+
+  it('is named on the page of the package and in its versions, for people who may release it', async () => {
+    const { repository, account, stage, id, url } = await aStage()
+    await stage('1.2.0-beta.1')
+    const home = `/${repository.path}/packages/acme/lib`
+    const reviewer = await aReviewer(repository, { hasFactor: false })
+    const guest = await aReviewer(repository, { role: 'guest', hasFactor: false })
+    const waits = new RegExp(
+      `href="${url}">1\\.1\\.0</a> waits for its release, staged by\\s+${account.username}`,
+    )
+    for (const page of [home, `${home}?version=1.0.0`, `${home}/-/versions`]) {
+      const { body } = await reviewer.read(page)
+      expect(body).toMatch(waits)
+      expect(body).toContain('>1.2.0-beta.1</a> waits for its release')
+      expect((await guest.read(page)).body).not.toContain('waits for its release')
+    }
+    const number = await reviewer.read(`${home}?version=1.1.0`)
+    expect([number.statusCode, number.body.includes(`href="${url}">Review 1.1.0`)]).toEqual([404, true])
+    expect((await guest.read(`${home}?version=1.1.0`)).body).not.toContain('1.1.0')
+    await endStageTime(t.db, id)
+    expect((await reviewer.read(home)).body).not.toContain('1.1.0')
   })
 
   it('is for people who may push', async () => {

@@ -92,8 +92,8 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
       const changed = await changePassword(db, by, checked, chosen)
       const newSession = changed && (await startSession(context, request, reply, changed, null))
       if (newSession === null) {
-        const message = 'The password was changed a moment ago. Sign in with the new one.'
-        return showPassword(reply.code(409), session, message)
+        const message = 'Your account was changed a moment ago, so you are signed out. Sign in again.'
+        throw new PageError(409, message, { next: { url: '/login', label: 'Sign in' } })
       }
       const notice = 'Your password was changed, and every other browser was signed out.'
       leaveNotice(request, reply, config, notice, newSession)

@@ -66,6 +66,8 @@ const madeTokenPage = page<{
   name: string
   token: string
   expiresAt: Date | null
+  /** The path of the repository that the token is for. Null when it is for several. */
+  repository: string | null
   /** Composer stores credentials by host and port, netrc by host only. */
   host: string
   hostname: string
@@ -134,7 +136,9 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
           return showForm(context, reply.code(400), session, { form, problem: made })
         }
         const { host, hostname } = new URL(config.baseUrl)
-        return madeTokenPage(reply, session, { name: form.name, host, hostname, ...made })
+        const [only, ...others] = form.resourceScope === 'specified' ? chosen : []
+        const repository = only && others.length === 0 ? only.path : null
+        return madeTokenPage(reply, session, { name: form.name, repository, host, hostname, ...made })
       }),
     )
   }

@@ -39,10 +39,10 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
   app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
     const { act } = readQuery(ActForm, request)
     const { username } = await accountOfPage(context, request.params.username)
-    const { button, explanation, choice } = questions[act]
+    const { title, button, explanation, choice } = questions[act]
     const url = `/admin/accounts/${username}`
     return confirmationPage(reply, sessionOf(request), {
-      title: `${button}: ${username}?`,
+      title: title(username),
       explanation,
       action: url,
       fields: { act },
@@ -74,36 +74,43 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
 /** What is asked before an act. */
 const questions: Record<
   z.output<typeof ActForm>['act'],
-  Pick<Confirmation, 'button' | 'explanation' | 'choice'>
+  Pick<Confirmation, 'button' | 'explanation' | 'choice'> & { title: (username: string) => string }
 > = {
   disable: {
+    title: (username) => `Disable ${username}?`,
     button: 'Disable',
     explanation:
       'The account loses its sessions, and its tokens stop at once. When it is enabled, its tokens work again.',
     choice: endEverythingChoice,
   },
   enable: {
+    title: (username) => `Enable ${username}?`,
     button: 'Enable',
     explanation: 'The person can sign in again. Tokens that were not revoked work again.',
   },
   'make-admin': {
+    title: (username) => `Make ${username} a site administrator?`,
     button: 'Make site administrator',
     explanation:
       'A site administrator may do everything in the browser, and with tokens that are made for it. Existing tokens and applications get no new rights.',
   },
   'unmake-admin': {
+    title: (username) => `Remove the administrator role of ${username}?`,
     button: 'Remove the administrator role',
     explanation: 'The account keeps its roles in groups and repositories. Its admin tokens end.',
   },
   'reset-factors': {
+    title: (username) => `Remove the second factor of ${username}?`,
     button: 'Remove the second factor',
     explanation: 'Its recovery codes are removed too. The next sign-in asks for the password only.',
   },
   'end-sessions': {
+    title: (username) => `End all sessions of ${username}?`,
     button: 'End all sessions',
     explanation: 'Every browser of the account is signed out at once.',
   },
   'revoke-all': {
+    title: (username) => `Revoke all tokens and applications of ${username}?`,
     button: 'Revoke all tokens and applications',
     explanation:
       'Everything that uses them stops working at once. This cannot be undone. Deploy tokens and invitations that the account made stay.',

@@ -48,9 +48,11 @@ const overlaps = {
 const statuses = z.enum(applicationStatuses)
 const ApplicationsQuery = z.object({ state: statuses.optional(), after: text })
 const MigrationQuery = z.object({ migration: text })
+/** The field has several lines, the reason has one. */
+const reasonText = text.transform((reason) => reason.replaceAll(/\s*\n\s*/g, ' ').trim())
 const ReviewForm = z.object({
   act: z.enum(['approve', 'suspend', 'decline']),
-  reason: text,
+  reason: reasonText,
   only_here: z.literal('yes').optional(),
 })
 const QuestionQuery = z.object({ act: z.enum(['suspend', 'decline']), reason: text })
@@ -173,6 +175,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
         label: 'Reason, shown to administrators and the developer',
         maxLength: maxReasonCharacters,
         isOptional: isReasonOptional,
+        isLong: true,
         value: reason,
       },
       ...((await keepsMigrations(config)) && {
@@ -192,14 +195,14 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
     const { act, reason, only_here } = readForm(ReviewForm, request)
     const status = states[act]
     const by = byOf(request)
-    const isUnexplained = act === 'decline' && reason.trim() === ''
+    const isUnexplained = act === 'decline' && reason === ''
     const changed = isUnexplained
       ? 'Enter a reason for declining the application.'
       : await orProblem(() =>
           changeApplicationStatus(db, config, by, clientId, {
             verb: act,
             status,
-            reason: (act === 'approve' ? '' : reason.trim()) || null,
+            reason: (act === 'approve' ? '' : reason) || null,
             isMigration: only_here !== 'yes',
           }),
         )

@@ -1,9 +1,15 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { pageOf } from '../../../domain/paging.ts'
+import { type Visibility, visibilities } from '../../../domain/permissions.ts'
 import { changeGroupName, deleteGroup } from '../../../groups/group-lifecycle.ts'
 import { findGroup, type Group, type ListedGroup, listGroups } from '../../../groups/groups.ts'
-import { type CountedRepository, listRepositories } from '../../../groups/repositories.ts'
+import {
+  type CountedRepository,
+  countRepositories,
+  listRepositories,
+  type RepositoryCounts,
+} from '../../../groups/repositories.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
@@ -12,7 +18,7 @@ import { type AdminContext, goOn, orProblem } from './administrator.ts'
 const rowsPerPage = 50
 
 const GroupsQuery = z.object({ group: text, q: text, after: text })
-const RepositoriesQuery = z.object({ q: text, after: text })
+const RepositoriesQuery = z.object({ q: text, visibility: z.enum(visibilities).optional(), after: text })
 const trimmed = text.transform((value) => value.trim())
 const RenameForm = z.object({ group: text, name: trimmed })
 const DeleteForm = z.object({ group: text, confirmed: trimmed, with_repositories: text })
@@ -26,7 +32,10 @@ const groupsPage = page<{
 }>('admin/groups')
 const repositoriesPage = page<{
   repositories: CountedRepository[]
+  counts: RepositoryCounts
   search: string
+  /** Null for all repositories. */
+  visibility: Visibility | null
   isContinued: boolean
   /** The cursor of the next page: a path. Null on the last page. */
   next: string | null
@@ -65,15 +74,21 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
   })
 
   app.get('/admin/repositories', async (request, reply) => {
-    const { q, after } = readQuery(RepositoriesQuery, request)
+    const { q, visibility = null, after } = readQuery(RepositoriesQuery, request)
     const search = q.trim().slice(0, 200)
     const { rows: repositories, next } = await pageOf(
-      (part) => listRepositories(db, null, part, search),
+      (part) => listRepositories(db, { search, visibility }, part),
       { after, limit: rowsPerPage },
       ({ path }) => path,
     )
-    const isContinued = after !== ''
-    return repositoriesPage(reply, sessionOf(request), { repositories, search, isContinued, next })
+    return repositoriesPage(reply, sessionOf(request), {
+      repositories,
+      counts: await countRepositories(db),
+      search,
+      visibility,
+      isContinued: after !== '',
+      next,
+    })
   })
 
   app.get('/admin/groups/rename', async (request, reply) => {
@@ -125,7 +140,7 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
 
   async function showGroup(reply: FastifyReply, group: Group, after: string): Promise<FastifyReply> {
     const { rows: repositories, next } = await pageOf(
-      (part) => listRepositories(db, group.id, part),
+      (part) => listRepositories(db, { groupId: group.id }, part),
       { after, limit: rowsPerPage },
       ({ path }) => path,
     )

@@ -1,7 +1,9 @@
+import { isSemver, readVersion } from '../../../composer/composer-version.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { formatTime } from '../../../domain/formats.ts'
-import { findPackageActor } from '../../../events/registry-events.ts'
+import { listPackageActors } from '../../../events/registry-events.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
+import { findStagedNumber } from '../../../packages/tables/staged-versions.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { may } from '../permit.ts'
 import type { PackageView } from './package-view.ts'
@@ -17,7 +19,7 @@ export async function missingVersion(db: Queryable, view: PackageView, version: 
     version === ''
       ? await listVersions(db, about.id, 'all', { after: null, limit: 1 })
       : [await findVersion(db, about.id, version)]
-  if (!deleted) return pageNotFound()
+  if (!deleted) return (await stagedVersion(db, view, version)) ?? pageNotFound()
   const done = await describeDeletion(db, view, deleted)
   const versions = `/${repository.path}/packages/${about.name}/-/versions`
   const all = { url: versions, label: 'Show all versions' }
@@ -42,15 +44,40 @@ export async function missingVersion(db: Queryable, view: PackageView, version: 
   )
 }
 
-/** Returns words such as `1.0.0 was deleted by alice on 2 Jan 2026, 03:04 UTC`. */
-async function describeDeletion(
+/** Returns the error page for a version that waits for its release. Null when none does. */
+async function stagedVersion(
   db: Queryable,
   { repository, about }: PackageView,
-  { version, deletedAt, purgedAt }: ListedVersion,
-): Promise<string> {
-  const moment = purgedAt ?? (deletedAt as Date)
-  const act = { action: purgedAt ? 'purge' : 'delete', version, moment } as const
-  const username = await findPackageActor(db, repository.id, about.name, act)
-  const who = username === null ? '' : ` by ${username}`
-  return `${version} was ${purgedAt ? 'purged' : 'deleted'}${who} on ${formatTime(moment)}`
+  version: string,
+): Promise<PageError | null> {
+  if (!isSemver(version)) return null
+  const stage = await findStagedNumber(db, repository.id, about.name, readVersion(version).normalized)
+  if (!stage) return null
+  return new PageError(404, `Version ${stage.version} is published when a developer releases it.`, {
+    next: { url: `/${repository.path}/-/stages/${stage.id}`, label: `Review ${stage.version}` },
+  })
+}
+
+/** Returns who deleted or purged versions, by the ids of those that an account deleted. */
+export async function listDeleters(
+  db: Queryable,
+  { repository, about }: PackageView,
+  versions: readonly ListedVersion[],
+): Promise<Map<string, string>> {
+  const deleted = versions.filter(({ deletedAt }) => deletedAt !== null)
+  const moments = deleted.map(({ version, deletedAt, purgedAt }) => ({
+    action: purgedAt ? ('purge' as const) : ('delete' as const),
+    version,
+    moment: purgedAt ?? (deletedAt as Date),
+  }))
+  const usernames = await listPackageActors(db, repository.id, about.name, moments)
+  return new Map(deleted.flatMap(({ id }, i) => (usernames[i] ? [[id, usernames[i]]] : [])))
+}
+
+/** Returns words such as `1.0.0 was deleted by alice on 2 Jan 2026, 03:04 UTC`. */
+async function describeDeletion(db: Queryable, view: PackageView, deleted: ListedVersion): Promise<string> {
+  const { id, version, deletedAt, purgedAt } = deleted
+  const username = (await listDeleters(db, view, [deleted])).get(id)
+  const who = username === undefined ? '' : ` by ${username}`
+  return `${version} was ${purgedAt ? 'purged' : 'deleted'}${who} on ${formatTime(purgedAt ?? (deletedAt as Date))}`
 }

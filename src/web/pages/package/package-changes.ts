@@ -30,13 +30,24 @@ import { signedIn } from '../../visit.ts'
 import { changing, may, type PagesContext, permittedRepository } from '../permit.ts'
 import { findAnyPackage } from './any-package.ts'
 import type { MirrorPages } from './mirror-pages.ts'
-import { type PackageRoute, type PackageView, packagePath, viewOf } from './package-view.ts'
+import { listDeleters } from './missing-version.ts'
+import {
+  listWaiting,
+  type PackageRoute,
+  type PackageStages,
+  type PackageView,
+  packagePath,
+  viewOf,
+} from './package-view.ts'
 
 const versionsPerPage = 60
 
 const versionsPage = page<
   PackageView & {
     versions: ListedVersion[]
+    waiting: PackageStages
+    /** Who deleted or purged versions, by the ids of the versions. */
+    deleters: Map<string, string>
     /** By the ids of the versions. Null when there are too many advisories to compare. */
     affected: Map<string, AffectedVersion> | null
     mayDelete: boolean
@@ -201,6 +212,8 @@ export async function packageChangeRoutes(
     return versionsPage(reply, session ?? nobody, {
       ...view,
       versions,
+      waiting: await listWaiting(context, view),
+      deleters: await listDeleters(db, view, versions),
       affected: await findAffectedVersions(db, about.id, versions, await listAdvisories(db, about.id)),
       mayDelete: may(repository, session, 'deletePackage'),
       mayManage: may(repository, session, 'manage'),

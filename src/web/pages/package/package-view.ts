@@ -10,6 +10,7 @@ import {
   type ListedVersion,
   listVersions,
 } from '../../../packages/tables/listed-versions.ts'
+import { type ListedStage, listWaitingOf } from '../../../packages/tables/staged-versions.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { readSession } from '../../visit.ts'
 import { may } from '../permit.ts'
@@ -105,6 +106,25 @@ export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
       : 'This archive cannot be read.'
     throw new PageError(isDown ? 503 : 404, message)
   }
+}
+
+/** A page names so many versions that wait for their release. */
+const namedStages = 3
+
+/** The versions of a package that wait for their release: the latest ones, and whether there are more. */
+export interface PackageStages {
+  stages: ListedStage[]
+  isMore: boolean
+}
+
+/** Lists the versions of a package that wait for their release. None for people who may not release them. */
+export async function listWaiting(
+  { db }: AppContext,
+  { repository, about }: PackageView,
+): Promise<PackageStages> {
+  const found =
+    repository.staged > 0 ? await listWaitingOf(db, repository.id, about.name, namedStages + 1) : []
+  return { stages: found.slice(0, namedStages), isMore: found.length > namedStages }
 }
 
 /** The maximum number of versions that a field offers. People can type others. */

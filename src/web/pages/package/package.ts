@@ -19,7 +19,9 @@ import type { AdvisedMirror, MirrorPages } from './mirror-pages.ts'
 import {
   findShownVersion,
   listOfferedVersions,
+  listWaiting,
   type PackageRoute,
+  type PackageStages,
   type PackageView,
   packagePath,
 } from './package-view.ts'
@@ -43,6 +45,7 @@ const packagePage = page<
     places: Map<string, FoundRequirement>
     readme: RenderedReadme
     charts: DownloadCharts
+    waiting: PackageStages
     /** The URL of this page, for badges on other sites. Null for a private repository. */
     badgeUrl: string | null
   }
@@ -77,6 +80,7 @@ export async function packagePageRoutes(
         shown,
         offered,
         charts: chartDownloads(days, offered),
+        waiting: await listWaiting(context, view),
         badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
         manifest,
         requires,

@@ -123,10 +123,14 @@ describe('/admin/applications of an operator who keeps migrations', () => {
     expect(approvals).toEqual([{ via: 'browser', actorId: account.id }])
     await review({ act: 'suspend', reason: "It's leaking" })
     expect(await stored(clientId)).toMatchObject({ status: 'suspended', statusReason: "It's leaking" })
-    const declined = await review({ act: 'decline', reason: 'No <b>website</b>', only_here: 'yes' })
+    const question = await open(t, `${url}/ask?act=decline`, cookie)
+    expect(question.body).toMatch(/<textarea id="asked" name="reason" rows="4" maxlength="350" required/)
+    const reason = 'No <b>website</b>.\r\n\r\nAsk again.'
+    const declined = await review({ act: 'decline', reason, only_here: 'yes' })
     expect(declined.headers.location).toBe(url)
-    expect(await stored(clientId)).toMatchObject({ status: 'declined', statusReason: 'No <b>website</b>' })
-    expect((await open(t, url, cookie)).body).toContain('No &lt;b&gt;website&lt;/b&gt;')
+    const oneLine = 'No <b>website</b>. Ask again.'
+    expect(await stored(clientId)).toMatchObject({ status: 'declined', statusReason: oneLine })
+    expect((await open(t, url, cookie)).body).toContain('No &lt;b&gt;website&lt;/b&gt;. Ask again.')
     const history = (await open(t, url, cookie)).body.replaceAll('\n', ' ').match(/<h2>History.*/)?.[0] ?? ''
     expect(Array.from(history.matchAll(/<strong>([^<]+)</g), ([, what]) => what)).toEqual([
       'Application declined',

@@ -190,6 +190,26 @@ describe('/admin/groups', () => {
     expect((await open(t, '/admin/repositories', other)).statusCode).toBe(404)
   })
 
+  it('lists only public or only private repositories, also with a search and on the next page', async () => {
+    const { cookie } = await anEditor()
+    const group = await aGroup(t.db, aName('seen'))
+    for (let n = 10; n < 61; n += 1)
+      await aRepository(t.db, { group, name: `open-${n}`, visibility: 'public' })
+    await aRepository(t.db, { group, name: 'closed' })
+    const at = async (query: string) => (await open(t, `/admin/repositories?${query}`, cookie)).body
+    const closed = await at(`q=${group.name}&visibility=private`)
+    expect(closed).toContain(`href="/${group.name}/closed"`)
+    expect(closed).not.toContain(`${group.name}/open-`)
+    expect(closed).toContain('<input type="hidden" name="visibility" value="private">')
+    const first = await at(`q=${group.name}&visibility=public`)
+    expect(first).not.toContain(`href="/${group.name}/closed"`)
+    const [, next = ''] = /href="\/admin\/repositories\?([^"]+after=[^"]+)"/.exec(first) ?? []
+    const second = await at(next.replaceAll('&amp;', '&'))
+    expect(second.match(/<h2 class="title"><a href="[^"]+"/g)).toEqual([
+      `<h2 class="title"><a href="/${group.name}/open-60"`,
+    ])
+  })
+
   it('is for site administrators only, as are the changes of accounts', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
