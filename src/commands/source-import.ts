@@ -118,10 +118,10 @@ function readUrl(url: string): SourceUrl | null {
   }
 }
 
-/** Returns the secrets that a URL can use: a token is for https, a key for SSH. */
-function secretsFor(read: SourceUrl | null, { secret, sshKey }: Omit<NewSource, 'url'>) {
-  const isSsh = read?.protocol === 'ssh:'
-  return { secret: (isSsh ? null : secret) ?? null, sshKey: (isSsh ? sshKey : null) ?? null }
+/** Returns the secrets that a URL can use: a token is for https, keys are for SSH. */
+function secretsFor(read: SourceUrl | null, { secret, sshKey, hostKey }: Omit<NewSource, 'url'>) {
+  if (read?.protocol !== 'ssh:') return { secret: secret ?? null, sshKey: null, hostKey: null }
+  return { secret: null, sshKey: sshKey ?? null, hostKey: hostKey ?? null }
 }
 
 /** A list can have repositories of strangers. Their hosts must not get the token. */
@@ -168,9 +168,9 @@ function report(items: readonly Imported[], { notes }: RepositoryList, options: 
     skipped: count('skipped'),
     failed: count('failed'),
   }
-  const keys = new Set(items.flatMap(({ source }) => source?.hostKeys ?? []))
+  const waiting = items.flatMap(({ source }) => (source?.isConfirmed === false ? [source] : []))
   const lines = [
-    ...[...keys].map((key) => `Key of an SSH server: ${key}. If it is another one, remove its sources.`),
+    ...[...new Set(waiting.flatMap((source) => howToConfirm(source)))],
     ...notes,
     `${isDryRun ? 'Would add' : 'Added'} ${counts.added}, already there ${counts.already_there}, skipped ${counts.skipped}, failed ${counts.failed}.`,
   ]
@@ -182,6 +182,15 @@ function report(items: readonly Imported[], { notes }: RepositoryList, options: 
     )
 }
 
+/** Returns what to do with the keys of an SSH server, a line for each. A source of a dry run has no id. */
+function howToConfirm({ id, hostKeys = [] }: Partial<AddedSource>): string[] {
+  return hostKeys.map((key) =>
+    id === undefined
+      ? `Key of an SSH server: ${key}. Compare it, and give it with --host-key.`
+      : `If the key of the SSH server is ${key}, run: svc source confirm ${id} ${key}`,
+  )
+}
+
 function describeForJson({ what, outcome, reason, source }: Imported) {
   return {
     entry: what,
@@ -191,5 +200,6 @@ function describeForJson({ what, outcome, reason, source }: Imported) {
     hook_url: source?.hookUrl ?? null,
     hook_secret: source?.hookSecret ?? null,
     host_keys: source?.hostKeys ?? [],
+    host_keys_confirmed: source?.isConfirmed ?? null,
   }
 }

@@ -10,6 +10,7 @@ export interface SourceOptions {
   every: number
   secretFile?: string
   sshKeyFile?: string
+  hostKey?: string
   hideSource?: boolean
 }
 
@@ -21,6 +22,10 @@ export function withSourceOptions(command: Command): Command {
     .option('--every <minutes>', 'how often the server looks', wholeNumber('minutes', 1, maxEveryMinutes), 15)
     .option('--secret-file <file>', 'file with a token, or user:password, for https://')
     .option('--ssh-key-file <file>', 'file with a private key without a passphrase, for ssh://')
+    .option(
+      '--host-key <fingerprint>',
+      'SHA256:… of the key of the SSH server; without it, run confirm afterwards',
+    )
     .option('--hide-source', 'do not name the Git repository in the metadata of versions')
 }
 
@@ -34,10 +39,12 @@ export async function readSourceOptions(options: SourceOptions): Promise<Omit<Ne
     hidesSource: options.hideSource ?? false,
     secret: secretFile === undefined ? null : await readSecretFile(secretFile),
     sshKey: sshKeyFile === undefined ? null : await readSecretFile(sshKeyFile),
+    hostKey: options.hostKey ?? null,
   }
 }
 
-async function readSecretFile(file: string): Promise<string> {
+/** Reads a file with a secret. Throws with what to do when it cannot be read. */
+export async function readSecretFile(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (error) {

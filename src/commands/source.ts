@@ -4,18 +4,21 @@ import { openOutbound } from '../outbound/outbound.ts'
 import { keyOfRef, listRefs, type SourceRef } from '../sources/source-refs.ts'
 import {
   addSource,
+  confirmSource,
   describeSource,
   findSource,
+  fingerprintsOf,
   listSources,
   queueSource,
   removeSource,
+  replaceHookSecret,
   type Source,
 } from '../sources/sources.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theRepository, withDatabase } from './run.ts'
 import { importSourcesCommand } from './source-import.ts'
-import { readSourceOptions, type SourceOptions, withSourceOptions } from './source-options.ts'
+import { readSecretFile, readSourceOptions, type SourceOptions, withSourceOptions } from './source-options.ts'
 
 interface AddOptions extends SourceOptions, JsonOptions {
   path?: string
@@ -27,9 +30,11 @@ export function sourceCommand(): Command {
     .description('Git repositories whose tags and branches become versions of a repository.')
     .addCommand(addCommand())
     .addCommand(importSourcesCommand())
+    .addCommand(confirmCommand())
     .addCommand(listCommand())
     .addCommand(refsCommand())
     .addCommand(syncCommand())
+    .addCommand(hookSecretCommand())
     .addCommand(removeCommand())
 }
 
@@ -63,14 +68,71 @@ async function addToRepository(path: string, url: string, options: AddOptions): 
       await outbound.close()
     }
   })
-  const { id, hookUrl, hookSecret, hostKeys } = added
-  const json = { id: Number(id), hook_url: hookUrl, hook_secret: hookSecret, host_keys: hostKeys }
+  const { id, hookUrl, hookSecret, hostKeys, isConfirmed } = added
+  const json = {
+    id: Number(id),
+    hook_url: hookUrl,
+    hook_secret: hookSecret,
+    host_keys: hostKeys,
+    host_keys_confirmed: isConfirmed,
+  }
   const lines = [
-    `Source ${id} added to ${path}. The server reads it now.`,
+    isConfirmed
+      ? `Source ${id} added to ${path}. The server reads it now.`
+      : `Source ${id} added to ${path}. It is not read before the key of the SSH server is confirmed.`,
     `Hook of the Git server: ${hookUrl} with the secret ${hookSecret}`,
-    ...hostKeys.map((key) => `Key of the SSH server: ${key}. If it is another one, remove the source.`),
+    ...(isConfirmed
+      ? []
+      : hostKeys.map(
+          (key) => `If the key of the SSH server is ${key}, run: svc source confirm ${id} ${key}`,
+        )),
   ]
   printResult(options, json, lines.join('\n'))
+}
+
+function confirmCommand(): Command {
+  return new Command('confirm')
+    .description('Confirm the key that the SSH server of a Git source has shown. The source is read then.')
+    .argument('<id>', 'the id that list shows')
+    .argument('<fingerprint>', 'the fingerprint that the owner of the SSH server tells, SHA256:…')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nExample:\n  svc source confirm 7 SHA256:p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM',
+    )
+    .action(async (id: string, hostKey: string, options: JsonOptions) => {
+      requireId(id)
+      const isFound = await withDatabase((db) =>
+        confirmSource(db, operator, { id, repositoryId: null, hostKey }),
+      )
+      if (!isFound) throw noSource(id)
+      printResult(
+        options,
+        { id: Number(id) },
+        `The key of source ${id} is confirmed: the server reads it soon.`,
+      )
+    })
+}
+
+function hookSecretCommand(): Command {
+  return new Command('hook-secret')
+    .description('Make a new secret for the hooks of a Git source. The former one ends at once.')
+    .argument('<id>', 'the id that list shows')
+    .option(
+      '--secret-file <file>',
+      'file with a secret that the Git server has made, such as a signing token',
+    )
+    .addOption(jsonOption())
+    .action(async (id: string, options: JsonOptions & { secretFile?: string }) => {
+      requireId(id)
+      const { secretFile } = options
+      const secret = secretFile === undefined ? null : await readSecretFile(secretFile)
+      const made = await withDatabase((db, config) =>
+        replaceHookSecret({ config, db }, operator, { id, repositoryId: null, secret }),
+      )
+      if (made === null) throw noSource(id)
+      printResult(options, { id: Number(id), hook_secret: made }, `The secret of the hooks is now ${made}`)
+    })
 }
 
 function listCommand(): Command {
@@ -85,11 +147,18 @@ function listCommand(): Command {
           keyOf: ({ id }) => id,
           describe: (source) => describeSource(source, config),
           line: (source) =>
-            `${source.id}  ${source.url}${source.path === '' ? '' : `  ${source.path}`}  ${formatCounts(source)}  ${source.failure === null ? `looked ${source.lookedAt?.toISOString() ?? 'never'}` : `failing: ${source.failure}`}`,
+            `${source.id}  ${source.url}${source.path === '' ? '' : `  ${source.path}`}  ${formatCounts(source)}  ${formatState(source)}`,
           none: `${path} has no sources.`,
         })
       }),
     )
+}
+
+function formatState(source: Source): string {
+  if (!source.isConfirmed)
+    return `waits for svc source confirm ${source.id} ${fingerprintsOf(source)[0] ?? ''}`
+  if (source.failure !== null) return `failing: ${source.failure}`
+  return `looked ${source.lookedAt?.toISOString() ?? 'never'}`
 }
 
 function formatCounts({ counts }: Source): string {

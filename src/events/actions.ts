@@ -117,6 +117,8 @@ export const registryWords = {
   'use-publisher': 'got a token as a trusted publisher for the first time',
   'refuse-publisher': 'got no token as a trusted publisher',
   'add-source': 'added a Git source',
+  'confirm-source': 'confirmed the SSH server of a Git source',
+  'change-hook-secret': 'changed the hook secret of a Git source',
   'remove-source': 'removed a Git source',
   'fail-source': 'could not read the Git repository',
   'refuse-tag': 'refused a tag that was moved',
@@ -176,7 +178,14 @@ export const areas = {
   },
   sources: {
     words: 'Git sources',
-    actions: ['add-source', 'remove-source', 'fail-source', 'refuse-tag'],
+    actions: [
+      'add-source',
+      'confirm-source',
+      'change-hook-secret',
+      'remove-source',
+      'fail-source',
+      'refuse-tag',
+    ],
   },
   settings: {
     words: 'Groups and repositories',

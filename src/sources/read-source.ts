@@ -96,7 +96,7 @@ export const readSourceJob: Job<{ sourceId: string }> = {
   async run(context, { sourceId }, signal) {
     const { config, db } = context
     const source = await findSource(db, sourceId)
-    if (!source) return
+    if (!source?.isConfirmed) return
     const outbound = openOutbound(config)
     const readmes = openReadmeRenderer()
     try {
@@ -222,7 +222,8 @@ function judge(
   }
   if (kind === 'branch' || !known?.commit) return { version }
   // The commit of a version never changes. A tag that was moved may be back.
-  if (known.commit === commit) return { outcome: { ...outcome, state: 'published' } }
+  if (known.commit === commit)
+    return { outcome: { ...outcome, state: known.stageId === null ? 'published' : 'staged' } }
   const reason = `it was moved from commit ${known.commit.slice(0, 10)} to ${commit.slice(0, 10)}: a published version never changes, so make a new tag`
   return { outcome: { ...outcome, state: 'moved', reason } }
 }
@@ -286,7 +287,9 @@ async function publishRef(
 ): Promise<Outcome> {
   const { remote, known = newRef, isDefault } = wanted
   const { kind, name } = remote
-  const former = { ...known, kind, name, seenCommit: remote.commit, isDefault, warnings: [] }
+  // A stage that was not released is over.
+  const stageId = known.commit === null ? null : known.stageId
+  const former = { ...known, kind, name, seenCommit: remote.commit, isDefault, warnings: [], stageId }
   try {
     if (refused) throw refused
     const { commit, tree } = await git.resolve(remote.objectId, reading.source.path)
@@ -310,7 +313,7 @@ async function publishTree(
   git: Git,
   wanted: WantedRef,
   { commit, tree }: { commit: string; tree: string },
-): Promise<Pick<Outcome, 'state' | 'reason' | 'warnings' | 'commit' | 'tree' | 'packageName' | 'version'>> {
+): Promise<Omit<Outcome, 'kind' | 'name' | 'seenCommit' | 'isDefault'>> {
   const { config, db, archives, room, source } = reading
   const { version, remote, known, isDefault } = wanted
   await room.requireDatabaseRoom()
@@ -338,15 +341,17 @@ async function publishTree(
       },
       warnings: [],
     }
-    const outcome = await publishOnce(reading, target, archive, { zip, manifest, by, commit })
+    const published = await publishOnce(reading, target, archive, { zip, manifest, by, commit })
+    const stageId = published.outcome === 'staged' ? published.stage.id : null
     return {
-      state: outcome === 'staged' ? 'staged' : 'published',
+      state: published.outcome === 'staged' ? 'staged' : 'published',
       reason: null,
       warnings: [...submodules, ...warnings].slice(0, maxWarnings),
       commit: remote.commit,
       tree,
       packageName,
       version: version.version,
+      stageId,
     }
   } finally {
     await discardArchive(archive)
@@ -359,14 +364,15 @@ async function publishOnce(
   target: PublishTarget,
   archive: ReceivedArchive,
   { commit, ...checked }: { zip: CheckedZip; manifest: Manifest; by: Principal; commit: string },
-): Promise<Published['outcome']> {
+): Promise<Published> {
   try {
-    return (await publishArchive(reading, target, archive, checked)).outcome
+    return await publishArchive(reading, target, archive, checked)
   } catch (error) {
     if (!(error instanceof Refusal) || error.errcode !== errcode.alreadyExists) throw error
     const { repositoryId, packageName, version } = target
     const taken = await findTakenVersion(reading.db, repositoryId, packageName, version.normalized)
-    if (taken?.version === version.version && taken.commit === commit && !taken.isDeleted) return 'repeated'
+    if (taken?.version === version.version && taken.commit === commit && !taken.isDeleted)
+      return { outcome: 'repeated' }
     throw error
   }
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
@@ -11,7 +11,6 @@ import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, isOfServer, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
-import { makeOpaqueId } from '../domain/secrets.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { isOperator } from '../groups/operators.ts'
@@ -20,7 +19,7 @@ import { enqueue, enqueueUnlessDue } from '../jobs/job.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
 import { GitError, withGit } from './git.ts'
-import { forgetRefusals } from './source-refs.ts'
+import { currentRefs, forgetRefusals } from './source-refs.ts'
 import { openSourceSecrets, type SourceSecrets, sealSourceSecrets } from './source-secrets.ts'
 import { readSourceUrl, type SourceUrl } from './source-url.ts'
 
@@ -41,6 +40,8 @@ export interface NewSource {
   secret?: string | null
   /** A private key without a passphrase. Only for SSH. */
   sshKey?: string | null
+  /** The fingerprint of the SSH server's key. Without it, somebody must confirm the key that the server shows. */
+  hostKey?: string | null
 }
 
 /** A source: a Git repository whose tags and branches become versions of a repository. */
@@ -57,6 +58,8 @@ export interface Source {
   reachesPrivateHosts: boolean
   /** The pinned keys of the SSH server, as lines of known_hosts. Empty for https. */
   hostKeys: string
+  /** Whether a person has confirmed these keys. Until then the source is not read. True for https. */
+  isConfirmed: boolean
   /** The account that added it. Null for the command line, `deleted account` after that account was deleted. */
   madeBy: string | null
   createdAt: Date
@@ -78,6 +81,8 @@ export interface AddedSource {
   hookSecret: string
   /** The fingerprints of the pinned keys of the SSH server. */
   hostKeys: string[]
+  /** Whether it is read. If not, somebody must confirm the keys first. */
+  isConfirmed: boolean
 }
 
 /** How many sources a repository can have. */
@@ -99,9 +104,10 @@ export const sourceJob = {
 type SourceContext = AppContext & { outbound: Outbound }
 
 /**
- * Adds a source to a repository, and queues its first reading. Pins the keys of an SSH server at the first connection.
- * Throws errcode 3 for a setting or URL that is not allowed, 5 when the repository was deleted, 6 when the repository reads
- * this folder already, and 8 when it has too many sources.
+ * Adds a source to a repository, and queues its first reading. Pins the keys that an SSH server shows: unless one of them
+ * has the fingerprint of `hostKey`, the source waits for `confirmSource`. Throws errcode 3 for a setting or URL that is not
+ * allowed, 5 when the repository was deleted, 6 when the repository reads this folder already, and 8 when it has too many
+ * sources.
  */
 export async function addSource(
   context: SourceContext,
@@ -109,7 +115,12 @@ export async function addSource(
   wanted: NewSource,
 ): Promise<AddedSource> {
   const { config, db } = context
-  const { settings, secrets, hostKeys, reachesPrivateHosts } = await prepareSource(context, by, wanted)
+  const { settings, secrets, hostKeys, isConfirmed, reachesPrivateHosts } = await prepareSource(
+    context,
+    by,
+    wanted,
+  )
+  const expected = wanted.hostKey ?? null
   const id = await transaction(db, async (tx) => {
     await requireLivePrincipal(tx, by)
     await requireRoom(tx, repositoryId)
@@ -123,18 +134,89 @@ export async function addSource(
       keyId,
       sealed,
       hostKeys,
+      isConfirmed,
       madeBy: by.accountId,
     })
     await insertEvent(tx, by, {
       ...about(repositoryId),
       action: 'add-source',
-      details: detailsOf({ ...settings, id }),
+      details: { ...detailsOf({ ...settings, id }), ...(expected !== null && { host_key: expected }) },
     })
-    await enqueue(tx, sourceJob, { sourceId: id })
+    if (isConfirmed) await enqueue(tx, sourceJob, { sourceId: id })
     return id
   })
   const { hookSecret } = secrets
-  return { id, hookUrl: hookUrlOf(config, id), hookSecret, hostKeys: fingerprintsOf({ hostKeys }) }
+  return {
+    id,
+    hookUrl: hookUrlOf(config, id),
+    hookSecret,
+    hostKeys: fingerprintsOf({ hostKeys }),
+    isConfirmed,
+  }
+}
+
+/**
+ * Confirms the key that the SSH server of a source has shown, by its fingerprint, and queues the first reading. Writes the
+ * event. Returns false when there is no such source. Throws errcode 3 for another fingerprint.
+ */
+export async function confirmSource(
+  db: pg.Pool,
+  by: Principal,
+  { id, repositoryId, hostKey }: { id: string; repositoryId: string | null; hostKey: string },
+): Promise<boolean> {
+  return transaction(db, async (tx) => {
+    await requireLivePrincipal(tx, by)
+    const { rows } = await tx.query<Source>(
+      `select ${columns} from source s
+        where s.id = $1 and s.removed_at is null and ($2::bigint is null or s.repository_id = $2) for update of s`,
+      [id, repositoryId],
+    )
+    const [source] = rows
+    if (!source) return false
+    requireHostKey(source, hostKey)
+    if (source.isConfirmed) return true
+    await tx.query('update source set is_confirmed = true where id = $1', [id])
+    await insertEvent(tx, by, {
+      ...about(source.repositoryId),
+      action: 'confirm-source',
+      details: { source: Number(id), url: source.url, host_key: hostKey },
+    })
+    await enqueue(tx, sourceJob, { sourceId: id })
+    return true
+  })
+}
+
+/**
+ * Replaces the secret of the hooks of a source, by a new one or by one that the Git server has made. The former one ends at
+ * once. Writes the event. Returns the secret, or null when there is no such source. Throws errcode 3 for a secret that is not
+ * allowed, and 14 when the server has lost the key of the secrets.
+ */
+export async function replaceHookSecret(
+  { config, db }: AppContext,
+  by: Principal,
+  { id, repositoryId, secret }: { id: string; repositoryId: string | null; secret: string | null },
+): Promise<string | null> {
+  const hookSecret = secret === null ? makeHookSecret() : readHookSecret(secret)
+  return transaction(db, async (tx) => {
+    await requireLivePrincipal(tx, by)
+    const { rows } = await tx.query<SealedSecret & { repositoryId: string; url: string }>(
+      `select repository_id as "repositoryId", url, key_id as "keyId", sealed_secrets as sealed from source
+        where id = $1 and removed_at is null and ($2::bigint is null or repository_id = $2) for update`,
+      [id, repositoryId],
+    )
+    const [source] = rows
+    if (!source) return null
+    const secrets = await openSourceSecrets(config, id, source)
+    if (secrets === null) throw lostKey(id)
+    const { keyId, sealed } = await sealSourceSecrets(config, id, { ...secrets, hookSecret })
+    await tx.query('update source set key_id = $2, sealed_secrets = $3 where id = $1', [id, keyId, sealed])
+    await insertEvent(tx, by, {
+      ...about(source.repositoryId),
+      action: 'change-hook-secret',
+      details: { source: Number(id), url: source.url },
+    })
+    return hookSecret
+  })
 }
 
 /**
@@ -145,8 +227,9 @@ export async function checkSource(
   context: SourceContext,
   by: Principal,
   wanted: NewSource,
-): Promise<Pick<AddedSource, 'hostKeys'>> {
-  return { hostKeys: fingerprintsOf(await prepareSource(context, by, wanted)) }
+): Promise<Pick<AddedSource, 'hostKeys' | 'isConfirmed'>> {
+  const { hostKeys, isConfirmed } = await prepareSource(context, by, wanted)
+  return { hostKeys: fingerprintsOf({ hostKeys }), isConfirmed }
 }
 
 async function prepareSource(context: SourceContext, by: Principal, wanted: NewSource) {
@@ -156,12 +239,15 @@ async function prepareSource(context: SourceContext, by: Principal, wanted: NewS
   const remote = readSourceUrl(wanted.url, { allowsHttp })
   const settings = readSettings(wanted, remote)
   const secrets: SourceSecrets = {
-    hookSecret: makeOpaqueId(),
+    hookSecret: makeHookSecret(),
     login: readLogin(wanted.secret ?? null),
     sshKey: wanted.sshKey ?? null,
   }
   const hostKeys = await findHostKeys(context, { ...remote, ...secrets, reachesPrivateHosts })
-  return { settings, secrets, hostKeys, reachesPrivateHosts }
+  const expected = wanted.hostKey ?? null
+  if (expected !== null) requireHostKey({ hostKeys }, expected)
+  const isConfirmed = hostKeys === '' || expected !== null
+  return { settings, secrets, hostKeys, isConfirmed, reachesPrivateHosts }
 }
 
 /**
@@ -195,18 +281,22 @@ export async function removeSource(
 
 /**
  * Queues the reading of a source. Tags and branches that were refused are judged again. Returns false when there is no such
- * source.
+ * source. Throws errcode 9 when the key of its SSH server waits for a confirmation.
  */
 export async function queueSource(
   db: pg.Pool,
   { id, repositoryId }: { id: string; repositoryId: string | null },
 ): Promise<boolean> {
   return transaction(db, async (tx) => {
-    const { rowCount } = await tx.query(
-      'select from source where id = $1 and removed_at is null and ($2::bigint is null or repository_id = $2)',
+    const { rows } = await tx.query<Pick<Source, 'isConfirmed'>>(
+      `select is_confirmed as "isConfirmed" from source
+        where id = $1 and removed_at is null and ($2::bigint is null or repository_id = $2)`,
       [id, repositoryId],
     )
-    if (rowCount !== 1) return false
+    const [source] = rows
+    if (!source) return false
+    if (!source.isConfirmed)
+      throw new Refusal(errcode.failedPrecondition, 'confirm the key of the SSH server first')
     await forgetRefusals(tx, id)
     await enqueue(tx, sourceJob, { sourceId: id })
     return true
@@ -223,11 +313,11 @@ export async function queuePushed(db: Queryable, id: string): Promise<void> {
 
 const columns = `s.id, s.repository_id as "repositoryId", s.url, s.path, s.tags, s.branches, s.every_minutes as "everyMinutes",
   s.hides_source as "hidesSource", s.reaches_private_hosts as "reachesPrivateHosts", s.host_keys as "hostKeys",
-  ${accountName('s.made_by')} as "madeBy",
+  s.is_confirmed as "isConfirmed", ${accountName('s.made_by')} as "madeBy",
   s.created_at as "createdAt", s.looked_at as "lookedAt", s.next_look_at as "nextLookAt", s.failure,
   s.failing_since as "failingSince",
   (select coalesce(json_object_agg(c.state, c.count), '{}')
-     from (select state, count(*)::int as count from source_ref where source_id = s.id group by state) c) as counts`
+     from (select r.state, count(*)::int as count from ${currentRefs} where r.source_id = s.id group by r.state) c) as counts`
 
 /** Lists the sources of a repository, the oldest first. `after` is the id of one of them. */
 export async function listSources(
@@ -256,6 +346,7 @@ export function describeSource(source: Source, config: Pick<Config, 'baseUrl'>) 
     hide_source: source.hidesSource,
     hook_url: hookUrlOf(config, source.id),
     host_keys: fingerprintsOf(source),
+    host_keys_confirmed: source.isConfirmed,
     made_by: source.madeBy,
     created_at: source.createdAt.toISOString(),
     looked_at: source.lookedAt?.toISOString() ?? null,
@@ -290,11 +381,15 @@ export async function findHookSecret({ config, db }: AppContext, id: string): Pr
   const sealed = await findSealed(db, id)
   if (sealed === null) return null
   const secrets = await openSourceSecrets(config, id, sealed)
-  if (secrets !== null) return secrets.hookSecret
+  if (secrets === null) throw lostKey(id)
+  return secrets.hookSecret
+}
+
+function lostKey(id: string): Refusal {
   const cause = new Error(
     `the server has lost the key of the secrets of the source ${id}: restore SECRET_KEY, or add the source again`,
   )
-  throw new Refusal(errcode.unavailable, 'temporarily unavailable', { cause })
+  return new Refusal(errcode.unavailable, 'temporarily unavailable', { cause })
 }
 
 async function findSealed(db: Queryable, id: string): Promise<SealedSecret | null> {
@@ -310,6 +405,14 @@ async function findSealed(db: Queryable, id: string): Promise<SealedSecret | nul
 /** Returns the URL that a Git server calls after a push. */
 export function hookUrlOf({ baseUrl }: Pick<Config, 'baseUrl'>, id: string): string {
   return `${baseUrl}/hooks/${id}`
+}
+
+/** Throws errcode 3 unless one of the keys that an SSH server has shown has a fingerprint. */
+function requireHostKey(source: Pick<Source, 'hostKeys'>, hostKey: string): void {
+  const shown = fingerprintsOf(source)
+  if (shown.includes(hostKey)) return
+  if (shown.length === 0) throw invalid('only an SSH server has a key with a fingerprint')
+  throw invalid(`the SSH server has shown a key with the fingerprint ${shown.join(', ')}`)
 }
 
 /** Returns the fingerprints of pinned keys, as `ssh-keygen -l` prints them. */
@@ -329,7 +432,7 @@ export async function takeDueSources(db: Queryable, limit: number): Promise<stri
   const { rows } = await db.query<{ id: string }>(
     `update source set next_look_at = now() + every_minutes * (0.95 + 0.1 * random()) * interval '1 minute'
       where id in (select s.id from source s join repository r on r.id = s.repository_id and r.group_id is not null
-                    where s.removed_at is null and s.next_look_at <= now()
+                    where s.removed_at is null and s.is_confirmed and s.next_look_at <= now()
                     order by s.next_look_at limit $1 for update of s skip locked)
   returning id`,
     [limit],
@@ -428,6 +531,22 @@ function readLogin(secret: string | null): string | null {
   return login.includes(':') ? login : `x-access-token:${login}`
 }
 
+/**
+ * Returns a new secret of hooks, as Standard Webhooks write one: 32 random bytes. GitLab needs this format to sign its hooks,
+ * and the other Git servers take any text.
+ */
+function makeHookSecret(): string {
+  return `whsec_${randomBytes(32).toString('base64')}`
+}
+
+/** Reads a secret that a Git server has made. */
+function readHookSecret(text: string): string {
+  const secret = text.trim()
+  if (!/^[!-~]{16,200}$/.test(secret))
+    throw invalid('the secret of hooks must have 16 to 200 ASCII characters, without spaces')
+  return secret
+}
+
 /** Approves the host of a source. Returns the keys of an SSH server as lines of known_hosts. Empty for https. */
 async function findHostKeys(
   { config, outbound }: SourceContext,
@@ -482,15 +601,16 @@ async function insertSource(
     keyId: Buffer
     sealed: Buffer
     hostKeys: string
+    isConfirmed: boolean
     madeBy: string | null
   },
 ): Promise<void> {
   try {
     await tx.query(
       `insert into source (id, repository_id, url, path, tags, branches, every_minutes, hides_source,
-                           reaches_private_hosts, key_id, sealed_secrets, host_keys, made_by, next_look_at)
+                           reaches_private_hosts, key_id, sealed_secrets, host_keys, is_confirmed, made_by, next_look_at)
        overriding system value
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now() + $7::integer * interval '1 minute')`,
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, now() + $7::integer * interval '1 minute')`,
       [
         fresh.id,
         fresh.repositoryId,
@@ -504,6 +624,7 @@ async function insertSource(
         fresh.keyId,
         fresh.sealed,
         fresh.hostKeys,
+        fresh.isConfirmed,
         fresh.madeBy,
       ],
     )

@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, type Hmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -38,8 +38,8 @@ export async function hookRoutes(app: FastifyInstance, context: AppContext): Pro
           const known = await findHookSecret(context, id)
           // Without a source the body is hashed, too, and no signature fits.
           const secret = known ?? makeOpaqueId()
-          const signature = await sign(secret, body instanceof Readable ? body : Readable.from([]))
-          if (!isSigned(headers, { secret, signature })) throw await countFailure(context, ip)
+          const proof = await sign(secret, headers, body instanceof Readable ? body : Readable.from([]))
+          if (!isSigned(headers, proof)) throw await countFailure(context, ip)
           await queuePushed(context.db, id)
           return reply.code(202).send()
         },
@@ -61,38 +61,59 @@ interface Proof {
   secret: string
   /** HMAC-SHA256 of the body, in hex. */
   signature: string
+  /** HMAC-SHA256 of id, time and body, as Standard Webhooks 1.0.0 has it. Null when the secret is none of its secrets. */
+  standard: string | null
 }
 
 /**
  * The headers that prove that a Git server knows the secret: of GitHub, Bitbucket, Gitea, Forgejo and GitLab. GitHub and Gitea
- * also send X-Hub-Signature, with SHA-1, which proves nothing. So one header that is right is enough.
+ * also send X-Hub-Signature, with SHA-1, which proves nothing. So one header that is right is enough. GitLab signs since 19.0;
+ * its time is not compared with the clock, because an old hook does no more than a new one: svc looks again.
  */
-const proofs: Record<string, (proof: Proof) => string> = {
+const proofs: Record<string, (proof: Proof) => string | null> = {
   'x-hub-signature-256': ({ signature }) => `sha256=${signature}`,
   'x-hub-signature': ({ signature }) => `sha256=${signature}`,
   'x-gitea-signature': ({ signature }) => signature,
   'x-forgejo-signature': ({ signature }) => signature,
   'x-gitlab-token': ({ secret }) => secret,
+  'webhook-signature': ({ standard }) => standard,
 }
 const proofHeaders = Object.keys(proofs)
 
 function isSigned(headers: IncomingHttpHeaders, proof: Proof): boolean {
   return Object.entries(proofs).some(([name, expect]) => {
-    const [sent, right] = [Buffer.from(String(headers[name])), Buffer.from(expect(proof))]
-    return sent.length === right.length && timingSafeEqual(sent, right)
+    const [value, right] = [String(headers[name]), expect(proof)]
+    // Standard Webhooks have several signatures in one header.
+    const sent = name === 'webhook-signature' ? value.split(' ') : [value]
+    return right !== null && sent.some((one) => isEqual(one, right))
   })
 }
 
-/** Returns the HMAC-SHA256 of a body, in hex. Throws errcode 8 for a body that is too large. */
-async function sign(secret: string, body: Readable): Promise<string> {
+function isEqual(one: string, other: string): boolean {
+  const [left, right] = [Buffer.from(one), Buffer.from(other)]
+  return left.length === right.length && timingSafeEqual(left, right)
+}
+
+/** Signs a body as each Git server does. Throws errcode 8 for a body that is too large. */
+async function sign(secret: string, headers: IncomingHttpHeaders, body: Readable): Promise<Proof> {
   const hmac = createHmac('sha256', secret)
+  const standard = signStandard(secret, headers)
   let size = 0
   for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += chunk.length
     if (size > maxHookBytes) throw tooLarge()
     hmac.update(chunk)
+    standard?.update(chunk)
   }
-  return hmac.digest('hex')
+  return { secret, signature: hmac.digest('hex'), standard: standard && `v1,${standard.digest('base64')}` }
+}
+
+/** Begins the signature of Standard Webhooks. Null without its headers, and when the secret does not have its format. */
+function signStandard(secret: string, headers: IncomingHttpHeaders): Hmac | null {
+  const [, key] = /^whsec_([A-Za-z\d+/]+=*)$/.exec(secret) ?? []
+  const [id, time] = [headers['webhook-id'], headers['webhook-timestamp']]
+  if (key === undefined || id === undefined || time === undefined) return null
+  return createHmac('sha256', Buffer.from(key, 'base64')).update(`${String(id)}.${String(time)}.`)
 }
 
 /** Counts a request without a proof against its network. Returns the refusal: 401, or 429 after too many. */

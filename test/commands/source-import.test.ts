@@ -62,7 +62,7 @@ describe('svc source import', () => {
     const [first, second] = items.map(({ id }) => id)
     expect(code).toBe(1)
     expect(stderr).toBe('svc: 2 of 5 entries could not be added. Correct them, and run the command again.\n')
-    expect(stdout.replace(/(secret) [\w-]{43}/g, '$1 X').split('\n')).toEqual([
+    expect(stdout.replace(/(secret) whsec_\S{44}/g, '$1 X').split('\n')).toEqual([
       `${server.url}/first.git: added as source ${first}, hook http://svc.test/hooks/${first} with the secret X`,
       expect.stringMatching(/^https:\/\/192\.0\.2\.1\/private\.git: failed \(.*no public IP/),
       expect.stringMatching(
@@ -102,6 +102,7 @@ describe('svc source import', () => {
           hook_url: null,
           hook_secret: null,
           host_keys: [],
+          host_keys_confirmed: null,
         },
         {
           entry: list[1],
@@ -109,8 +110,9 @@ describe('svc source import', () => {
           reason: null,
           id: expect.any(Number),
           hook_url: `http://svc.test/hooks/${result.items[1]?.id}`,
-          hook_secret: expect.stringMatching(/^[\w-]{43}$/),
+          hook_secret: expect.stringMatching(/^whsec_/),
           host_keys: [],
+          host_keys_confirmed: true,
         },
       ],
     })
@@ -171,10 +173,15 @@ describe('svc source import', () => {
       ]
       const list = [...urls, aGitRepository('eighth').url]
       const dry = await importFrom(path, list, ...words, '--dry-run')
-      expect(dry.stdout).toContain(`Key of an SSH server: ${ssh.fingerprint}.`)
+      expect(dry.stdout.split(`Key of an SSH server: ${ssh.fingerprint}.`)).toHaveLength(2)
       expect(await versionsIn(path)).toEqual([])
-      const { code, stdout } = await importFrom(path, list, ...words)
-      expect([code, stdout.split(ssh.fingerprint).length]).toEqual([0, 2])
+      const first = await importFrom(path, urls.slice(0, 1), ...words)
+      const [, id = ''] = /run: svc source confirm (\d+) SHA256:/.exec(first.stdout) ?? []
+      await readSources(t)
+      expect(await versionsIn(path)).toEqual([{}])
+      await svc.run('source', 'confirm', id, ssh.fingerprint)
+      const { code, stdout } = await importFrom(path, list, ...words, '--host-key', ssh.fingerprint)
+      expect([code, stdout]).toEqual([0, expect.not.stringContaining('confirm')])
       await readSources(t)
       expect(await versionsIn(path)).toEqual([{ published: 2 }, { published: 2 }, { published: 2 }])
     })

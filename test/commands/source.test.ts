@@ -7,6 +7,7 @@ import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
 import { packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
 import { runSvc } from '../support/program.ts'
+import { runCommand } from '../support/run-command.ts'
 import { readSources } from '../support/source-actors.ts'
 import { passSourceIntervals } from '../support/source-rows.ts'
 
@@ -37,8 +38,9 @@ describe('svc source', () => {
     expect(added).toEqual({
       id: expect.any(Number),
       hook_url: `http://svc.test/hooks/${added.id}`,
-      hook_secret: expect.stringMatching(/^[\w-]{43}$/),
+      hook_secret: expect.stringMatching(/^whsec_[\w+/]{43}=$/),
       host_keys: [],
+      host_keys_confirmed: true,
     })
     await readSources(t)
     const id = String(added.id)
@@ -46,7 +48,7 @@ describe('svc source', () => {
     expect(list.items).toEqual([
       expect.objectContaining({ id: added.id, every: 30, failure: null, counts: { published: 2 } }),
     ])
-    expect(JSON.stringify(list)).not.toMatch(new RegExp(`a-secret-token|${added.hook_secret}`))
+    expect(JSON.stringify(list)).not.toMatch(/a-secret-token|whsec_/)
     expect((await svc.run('source', 'refs', id)).stdout).toBe(
       'branch main  published  acme/command  dev-main\ntag v1.0.0  published  acme/command  1.0.0\n',
     )
@@ -54,6 +56,16 @@ describe('svc source', () => {
     expect(await svc.json('source', 'sync', id)).toEqual({ id: added.id })
     await readSources(t)
     expect((await svc.run('source', 'list', path)).stdout).toContain('published 3')
+    const words = ['source', 'hook-secret', id]
+    const ours = { ...svc.environment, DATA_DIR: t.config.dataDir }
+    const replaced = await runCommand([...words, '--json'], ours)
+    expect(JSON.parse(replaced.stdout)).toEqual({
+      id: added.id,
+      hook_secret: expect.stringMatching(/^whsec_/),
+    })
+    expect((await runCommand([...words, '--secret-file', secretFile], ours)).stderr).toContain(
+      '16 to 200 ASCII',
+    )
     expect(await svc.json('source', 'remove', id)).toEqual({ id: added.id })
     expect(await svc.fail('source', 'sync', id)).toContain(`There is no source "${id}"`)
     expect(await svc.fail('source', 'remove', 'x')).toContain('is no id of a source')
@@ -114,6 +126,15 @@ describe('/api/repositories/<group>/<name>/sources', () => {
     ] as const)
       expect((await foreign.call(method, `/sources/${id}/${below}`)).statusCode).toBe(404)
     expect((await foreign.call('DELETE', `/sources/${id}`)).statusCode).toBe(404)
+    expect((await foreign.call('POST', `/sources/${id}/hook-secret`, {})).statusCode).toBe(404)
+    const confirmation = { host_key: 'SHA256:any' }
+    expect((await foreign.call('POST', `/sources/${id}/confirm`, confirmation)).statusCode).toBe(404)
+    expect((await call('POST', `/sources/${id}/confirm`, confirmation)).json().errmsg).toContain(
+      'only an SSH server',
+    )
+    const replaced = await call('POST', `/sources/${id}/hook-secret`, {})
+    expect(replaced.json()).toEqual({ hook_secret: expect.stringMatching(/^whsec_/) })
+    expect(replaced.json().hook_secret).not.toBe(hook_secret)
     expect((await call('DELETE', `/sources/${id}`)).statusCode).toBe(204)
     expect((await call('GET', '/sources')).json()).toEqual([])
   })

@@ -118,6 +118,14 @@ async function aStage() {
   return { ...place, id: String(id) }
 }
 
+async function aSource() {
+  const place = await aPlace()
+  const url = `/api/repositories/${place.path}/sources`
+  const response = await callApi(t, tokens.owner, 'POST', url, { url: 'https://1.1.1.1/acme/lib' })
+  if (response.statusCode !== 201) throw new Error(response.body)
+  return { ...place, id: String(response.json().id) }
+}
+
 async function aMemberOf(what: 'group' | 'repository', role: Role = 'developer') {
   const person = await somebody()
   if (what === 'repository') {
@@ -438,17 +446,15 @@ const verbs: Record<string, Verb> = {
   },
   'remove a source': {
     writes: ['remove-source'],
-    async make() {
-      const place = await aPlace()
-      const url = `/api/repositories/${place.path}/sources`
-      const response = await callApi(t, tokens.owner, 'POST', url, {
-        url: 'https://1.1.1.1/acme/lib',
-      })
-      if (response.statusCode !== 201) throw new Error(response.body)
-      return { ...place, id: String(response.json().id) }
-    },
+    make: aSource,
     api: [`DELETE ${R}/sources/:id`],
     command: 'source remove :id --force',
+  },
+  'replace the secret of hooks': {
+    writes: ['change-hook-secret'],
+    make: aSource,
+    api: [`POST ${R}/sources/:id/hook-secret`, {}],
+    command: 'source hook-secret :id',
   },
   'withdraw an invitation': {
     writes: ['invitation-withdrawn'],
@@ -704,13 +710,13 @@ const harmless = {
   ),
   endpoints: new Set(
     `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources advisories user
-     restore request check sync reset-link approve
+     restore request check sync confirm reset-link approve
      POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),
   commands: new Set(
-    `list show history find downloads export system completion create add new invite import claim enable approve unabandon
+    `list show history find downloads export system completion create add new invite import claim enable approve confirm unabandon
      refs sync rename set-name set-email reset-link verification-link prefetch retry copy restore
      serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
   ),

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
 import { setOnlyTrustedPublishers } from '../../src/packages/lifecycle/trusted-only.ts'
+import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
+import { type ListedStage, listStages } from '../../src/packages/tables/staged-versions.ts'
 import { deleteFormerArchives } from '../../src/packages/tables/versions.ts'
 import { aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
@@ -8,8 +10,9 @@ import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { dropRows } from '../support/rows.ts'
 import { aSource } from '../support/source-actors.ts'
-import { setReleaseRule } from '../support/stage-rows.ts'
+import { endStageTime, setReleaseRule } from '../support/stage-rows.ts'
 import { ageFormerArchives } from '../support/version-rows.ts'
 
 const t = useApp(sourcesHere)
@@ -309,6 +312,48 @@ describe('reading a source', () => {
       'dev-main expired',
       '1.0.0 staged',
     ])
+  })
+
+  it('shows what the review of a staged version has decided', async () => {
+    const repository = await aRepository(t.db, { visibility: 'public' })
+    await setReleaseRule(t, repository)
+    const git = server.repository('decided')
+    git.commit(packageFiles('acme/decided'), { tag: '1.0.0' })
+    for (const tag of ['1.1.0', '1.2.0']) git.commit({ 'tag.txt': tag }, { tag })
+    const source = await aSource(t, { url: git.url, branches: '' }, { place: repository })
+    await source.read()
+    const stages = await listStages(t.db, repository.id, { after: null, limit: 3 })
+    const decision = (version: string) => {
+      const stage = stages.find((one) => one.version === version) as ListedStage
+      return { stage, by: operator, baseUrl: t.config.baseUrl }
+    }
+    await releaseStage(t.db, decision('1.0.0'))
+    await rejectStage(t.db, { ...decision('1.1.0'), reason: 'It has no tests.' })
+    await endStageTime(t.db, decision('1.2.0').stage.id)
+    const states = async () => {
+      const refs = Object.values(await source.refs())
+      return Object.fromEntries(refs.map(({ name, state, reason }) => [name, [state, reason]]))
+    }
+    expect(await states()).toEqual({
+      '1.0.0': ['published', null],
+      '1.1.0': ['refused', 'a reviewer rejected it'],
+      '1.2.0': ['refused', 'nobody released it in time'],
+    })
+    expect((await source.find())?.counts).toEqual({ published: 1, refused: 2 })
+    // What was rejected stays rejected until its tag is moved.
+    await source.readAgain()
+    expect(await states()).toMatchObject({
+      '1.1.0': ['refused', 'a reviewer rejected it'],
+      '1.2.0': ['staged', null],
+    })
+    git.commit({ 'tests.php': '<?php\n' }, { tag: '1.1.0' })
+    await source.readAgain()
+    expect(await states()).toMatchObject({ '1.0.0': ['published', null], '1.1.0': ['staged', null] })
+    await dropRows(t.db, 'staged_version')
+    expect(await states()).toMatchObject({
+      '1.0.0': ['published', null],
+      '1.1.0': ['refused', 'it was not released'],
+    })
   })
 
   it('names no Git repository in the metadata of a source that hides it', async () => {

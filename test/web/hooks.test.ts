@@ -8,7 +8,7 @@ import { keyFileOf } from '../../src/database/secret-key.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { readSourceJob } from '../../src/sources/read-source.ts'
-import { removeSource } from '../../src/sources/sources.ts'
+import { removeSource, replaceHookSecret } from '../../src/sources/sources.ts'
 import { useApp } from '../support/app.ts'
 import { packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
 import { beginJobs, listStoredJobs, setTurns } from '../support/job-rows.ts'
@@ -41,6 +41,7 @@ beforeAll(async () => {
 const bodies = {
   GitHub: '{"ref":"refs/tags/1.1.0","before":"0000000000000000000000000000000000000000","created":true}',
   GitLab: '{"object_kind":"tag_push","ref":"refs/tags/1.1.0","project":{"path_with_namespace":"acme/lib"}}',
+  'GitLab with a signing token': '{"object_kind":"push","ref":"refs/heads/main"}',
   Gitea: '{\n  "ref": "refs/tags/1.1.0",\n  "repository": {\n    "full_name": "acme/lib"\n  }\n}',
   Forgejo: '{\n  "ref": "refs/tags/1.1.0",\n  "sha": "ü"\n}',
   Bitbucket:
@@ -59,6 +60,15 @@ const signed: Record<keyof typeof bodies, (secret: string, body: string | Buffer
       'x-hub-signature-256': `sha256=${hmac(secret, body)}`,
     }),
     GitLab: (secret) => ({ 'x-gitlab-event': 'Tag Push Hook', 'x-gitlab-token': secret }),
+    'GitLab with a signing token': (secret, body) => ({
+      'x-gitlab-event': 'Push Hook',
+      'webhook-id': '58d7a6b4-0c2c-4d2f-9a51-0e9f3c7b2b11',
+      'webhook-timestamp': '1795000000',
+      'webhook-signature': `v1,${createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64'))
+        .update('58d7a6b4-0c2c-4d2f-9a51-0e9f3c7b2b11.1795000000.')
+        .update(body)
+        .digest('base64')}`,
+    }),
     Gitea: (secret, body) => ({ 'x-gitea-event': 'push', 'x-gitea-signature': hmac(secret, body) }),
     Forgejo: (secret, body) => ({ 'x-forgejo-event': 'push', 'x-forgejo-signature': hmac(secret, body) }),
     Bitbucket: (secret, body) => ({
@@ -140,6 +150,35 @@ describe('POST /hooks/<source>', () => {
     for (let i = 0; i < 5; i += 1) await send(headers)
     expect((await queued()).map(({ isRunning }) => isRunning)).toEqual([true, false])
     await setTurns(t.db, 0)
+    await source.read()
+  })
+
+  it('accepts one of several standard signatures, and none without its id and time', async () => {
+    const right = signed['GitLab with a signing token'](source.hookSecret, bodies.GitHub)
+    const both = { ...right, 'webhook-signature': `v1,${'A'.repeat(43)}= ${right['webhook-signature']}` }
+    expect((await send(both)).statusCode).toBe(202)
+    await source.read()
+    for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature']) {
+      const { [name]: _, ...others } = right
+      expect((await send(others)).statusCode).toBe(401)
+    }
+    expect((await send({ ...right, 'webhook-id': 'another' })).statusCode).toBe(401)
+  })
+
+  it('accepts a secret that the Git server has made, and no former one', async () => {
+    const git = server.repository('rotated')
+    git.commit(packageFiles('acme/rotated'))
+    const { id, hookSecret } = await aSource(t, { url: git.url })
+    const made = `whsec_${randomBytes(32).toString('base64')}`
+    const replace = (secret: string | null) =>
+      replaceHookSecret(t, operator, { id, repositoryId: null, secret })
+    expect(await replace(`${made}\n`)).toBe(made)
+    const use = async (secret: string) =>
+      (await send(signed['GitLab with a signing token'](secret, ''), '', { id })).statusCode
+    expect([await use(hookSecret), await use(made)]).toEqual([401, 202])
+    const next = (await replace(null)) as string
+    expect([await use(made), await use(next)]).toEqual([401, 202])
+    await expect(replace('too short')).rejects.toThrow('16 to 200 ASCII characters')
     await source.read()
   })
 

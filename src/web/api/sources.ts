@@ -3,12 +3,14 @@ import { rowId } from '../../domain/row-id.ts'
 import { keyOfRef, listRefs, refStates, type SourceRef } from '../../sources/source-refs.ts'
 import {
   addSource,
+  confirmSource,
   describeSource,
   findSource,
   listSources,
   maxEveryMinutes,
   queueSource,
   removeSource,
+  replaceHookSecret,
   type Source,
 } from '../../sources/sources.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
@@ -41,6 +43,11 @@ const settings = {
     .meta({ description: 'Whether the metadata of versions does not name the Git repository' }),
 }
 
+const fingerprint = z.string().max(100).meta({
+  description: 'Fingerprint of a key of the SSH server, as `ssh-keygen -l` prints it',
+  example: 'SHA256:p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM',
+})
+
 const SourceSchema = z
   .object({
     id: z.int().meta({ description: 'Id of the source', example: 7 }),
@@ -52,6 +59,9 @@ const SourceSchema = z
     host_keys: z.array(z.string()).meta({
       description: 'Fingerprints of the pinned keys of an SSH server; empty for https',
       example: ['SHA256:p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM'],
+    }),
+    host_keys_confirmed: z.boolean().meta({
+      description: 'Whether a person has confirmed these keys. Until then the source is not read',
     }),
     made_by: z.string().nullable().meta({
       description: 'Username; null for the command line, "deleted account" after the account was deleted',
@@ -87,18 +97,29 @@ const SourceDraft = z
       description: 'A private key without a passphrase, for ssh://. It is stored encrypted',
       example: '-----BEGIN OPENSSH PRIVATE KEY-----…',
     }),
+    host_key: fingerprint.optional(),
   })
   .meta({ id: 'SourceDraft' })
 
-const AddedSource = z
-  .object({
-    ...SourceSchema.shape,
-    hook_secret: z.string().meta({
-      description: 'The secret with which the Git server signs its calls',
-      example: 'bXktc2VjcmV0LWJ5dGVzLW9mLXRoZS1ob29rLWhlcmU',
+const hookSecret = z.string().meta({
+  description: 'The secret with which the Git server signs its calls. It is shown only once',
+  example: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD1P9a9OyCkQk=',
+})
+
+const AddedSource = z.object({ ...SourceSchema.shape, hook_secret: hookSecret }).meta({ id: 'AddedSource' })
+
+const Confirmation = z.strictObject({ host_key: fingerprint }).meta({ id: 'SourceConfirmation' })
+
+const HookSecretDraft = z
+  .strictObject({
+    secret: z.string().min(16).max(200).optional().meta({
+      description: 'A secret that the Git server has made, such as a signing token of GitLab',
+      example: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD1P9a9OyCkQk=',
     }),
   })
-  .meta({ id: 'AddedSource' })
+  .meta({ id: 'HookSecretDraft' })
+
+const HookSecret = z.object({ hook_secret: hookSecret }).meta({ id: 'HookSecret' })
 
 const Ref = z
   .object({
@@ -168,14 +189,15 @@ export async function sourceRoutes(app: ApiScope, context: ApiContext): Promise<
       operationId: 'addSource',
       tag: 'Sources',
       summary: 'Add a Git source to a repository',
-      description: 'It is read at once, and then on its schedule. The keys of an SSH server are pinned now.',
+      description:
+        'It is read at once, and then on its schedule. The keys of an SSH server are pinned now. Without `host_key`, somebody must confirm them before the source is read.',
       params: RepositoryPath,
       body: SourceDraft,
       response: { 201: AddedSource },
     }),
     async (request, reply) => {
       const { repositoryId, by } = mayAdd.granted(request)
-      const { every, hide_source, ssh_key, ...wanted } = request.body
+      const { every, hide_source, ssh_key, host_key, ...wanted } = request.body
       const { id, hookSecret } = await addSource(
         context,
         { repositoryId, by },
@@ -188,6 +210,7 @@ export async function sourceRoutes(app: ApiScope, context: ApiContext): Promise<
           hidesSource: hide_source ?? false,
           secret: wanted.secret ?? null,
           sshKey: ssh_key ?? null,
+          hostKey: host_key ?? null,
         },
       )
       const added = await findSource(db, id)
@@ -229,6 +252,46 @@ export async function sourceRoutes(app: ApiScope, context: ApiContext): Promise<
       const { source: id } = request.params
       if (!(await queueSource(db, { id, repositoryId }))) throw notFound('source not found')
       return reply.code(202).send({ id: Number(id) })
+    },
+  )
+
+  app.post(
+    `${url}/:source/confirm`,
+    endpoint(mayAdd, {
+      operationId: 'confirmSource',
+      tag: 'Sources',
+      summary: 'Confirm the key that the SSH server of a Git source has shown',
+      description: 'The source is read then.',
+      params: SourcePath,
+      body: Confirmation,
+      response: { 202: Queued },
+    }),
+    async (request, reply) => {
+      const { repositoryId, by } = mayAdd.granted(request)
+      const { source: id } = request.params
+      const confirmation = { id, repositoryId, hostKey: request.body.host_key }
+      if (!(await confirmSource(db, by, confirmation))) throw notFound('source not found')
+      return reply.code(202).send({ id: Number(id) })
+    },
+  )
+
+  app.post(
+    `${url}/:source/hook-secret`,
+    endpoint(mayAdd, {
+      operationId: 'replaceHookSecret',
+      tag: 'Sources',
+      summary: 'Replace the secret of the hooks of a Git source',
+      description: 'The former one ends at once.',
+      params: SourcePath,
+      body: HookSecretDraft,
+      response: { 200: HookSecret },
+    }),
+    async (request) => {
+      const { repositoryId, by } = mayAdd.granted(request)
+      const wanted = { id: request.params.source, repositoryId, secret: request.body.secret ?? null }
+      const secret = await replaceHookSecret(context, by, wanted)
+      if (secret === null) throw notFound('source not found')
+      return { hook_secret: secret }
     },
   )
 
