@@ -13,7 +13,7 @@ import {
   findAccountDetails,
   insertAccount,
   type NewAccount,
-  releaseUsername,
+  freeUsername,
   replacePasswordHash,
   setDisabled,
   setPasswordHash,
@@ -61,7 +61,7 @@ export async function updateAccount(
     async (tx) => {
       // Before the change: this locks all administrators in one order.
       if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, by, accountId)
-      if (isReleased && changes.username !== undefined) await releaseUsername(tx, changes.username)
+      if (isReleased && changes.username !== undefined) await freeUsername(tx, changes.username)
       await changeAccount(tx, by, accountId, changes)
       if (isDisabled === undefined) return null
       // Update the account before its sessions: this waits for a running sign-in, and then sees its session.

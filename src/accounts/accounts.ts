@@ -288,7 +288,7 @@ export interface AccountChanges {
  * Removes an email from the accounts that have not verified it, for a person who has proved to own the email. Writes the
  * events. `ownerId` is the account of this person, if there is one already.
  */
-export async function releaseUnverifiedEmail(
+export async function removeUnverifiedEmail(
   tx: pg.PoolClient,
   by: Principal,
   email: string,
@@ -317,7 +317,7 @@ export async function releaseUnverifiedEmail(
 }
 
 /** Ends the reservation of a former username, so that another account can get it. */
-export async function releaseUsername(tx: pg.PoolClient, username: string): Promise<void> {
+export async function freeUsername(tx: pg.PoolClient, username: string): Promise<void> {
   await tx.query('delete from reserved_username where username = $1', [username])
 }
 

@@ -5,7 +5,7 @@ import type { Principal } from '../domain/principal.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import type { MailKind } from '../mail/mail-queue.ts'
-import { releaseUnverifiedEmail, verifyEmail } from './accounts.ts'
+import { removeUnverifiedEmail, verifyEmail } from './accounts.ts'
 
 /** How long a link works: 3 days. */
 export const verificationLifetimeSeconds = 3 * 86_400
@@ -76,7 +76,7 @@ export async function spendVerificationToken(
         )
         if (!rows[0]) return 'expired'
         const { email } = rows[0]
-        await releaseUnverifiedEmail(tx, by, email, accountId)
+        await removeUnverifiedEmail(tx, by, email, accountId)
         return (await verifyEmail(tx, by, accountId, email)) ? 'verified' : 'expired'
       },
       by,

@@ -7,7 +7,7 @@ import {
   type Credentials,
   insertAccount,
   type NewAccount,
-  releaseUnverifiedEmail,
+  removeUnverifiedEmail,
   verifyEmail,
 } from './accounts.ts'
 import { type Invitation, lockInvitation, noteAcceptance } from './invitations.ts'
@@ -47,7 +47,7 @@ export async function acceptWithNewAccount(
       if (!invitation) return null
       const isProven = invitation.isSentByMail
       const email = isProven ? invitation.email : account.email
-      if (isProven && email !== null) await releaseUnverifiedEmail(tx, by, email)
+      if (isProven && email !== null) await removeUnverifiedEmail(tx, by, email)
       const id = await insertAccount(tx, by, { ...account, email, isAdmin: false })
       if (isProven && email !== null) await verifyEmail(tx, by, id, email)
       await settle(tx, by, invitation, { id, username: account.username })

@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 import { type ArchiveStore, isArchiveIntact, type ReceivedArchive } from './archive-store.ts'
-import { noteArchiveCheck, recordArchive, releaseArchive } from './tables/stored-archives.ts'
+import { noteArchiveCheck, recordArchive, endKeeping } from './tables/stored-archives.ts'
 
 /**
  * Keeps a received archive in the store of this database, and then runs work that adds a reference to it. The database
@@ -22,7 +22,7 @@ export async function keepArchive<T>(
     return await work()
   } finally {
     // Without this, a purge waits a day. The work has succeeded or failed already.
-    await releaseArchive(db, sha256).catch(() => {})
+    await endKeeping(db, sha256).catch(() => {})
   }
 }
 

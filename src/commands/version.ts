@@ -6,7 +6,7 @@ import { maxQuarantineReasonCharacters, QuarantineReason } from '../packages/lif
 import type { VersionChange } from '../packages/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../packages/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion } from '../packages/lifecycle/warn.ts'
-import { describeAttested, describePublisher } from '../packages/published-by.ts'
+import { describeVersion } from '../packages/describe-version.ts'
 import { findVersion, type ListedVersion, listVersions } from '../packages/tables/listed-versions.ts'
 import {
   describeDownloader,
@@ -232,24 +232,4 @@ function withVersion<T>(
     }
     return work(db, { ...change, version })
   })
-}
-
-function describeVersion(listed: ListedVersion): Record<string, unknown> {
-  return {
-    version: listed.version,
-    composer_version: listed.composer,
-    sha256: listed.sha256,
-    shasum: listed.sha1,
-    size: listed.size,
-    uploader: listed.uploader,
-    deploy_token: listed.deployToken,
-    published_by: describePublisher(listed),
-    attestations: describeAttested(listed.attested),
-    downloads: listed.downloads,
-    published_at: listed.publishedAt,
-    deleted_at: listed.deletedAt,
-    purged_at: listed.purgedAt,
-    quarantined_at: listed.quarantinedAt,
-    quarantine_reason: listed.quarantineReason,
-  }
 }

@@ -62,7 +62,7 @@ const acts = {
   limitPublishers: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
   // Other upstreams may then serve these names.
-  releaseNames: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  unbindNames: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   endReviews: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   forgetArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },

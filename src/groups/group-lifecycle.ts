@@ -14,7 +14,7 @@ import {
   purgeExpiredRepository,
   unhideRepository,
 } from './deleted-repositories.ts'
-import { type Group, insertGroup, purgeGroup, releaseGroupName, renameGroup } from './groups.ts'
+import { type Group, insertGroup, purgeGroup, freeGroupName, renameGroup } from './groups.ts'
 import { requireBelowLimit } from './limits.ts'
 import { isOperator } from './operators.ts'
 import { changePaths, lockTenancy } from './path-locks.ts'
@@ -45,7 +45,7 @@ export async function addGroup(
     const { accountId } = by
     if (config.groupCreation === 'admins' && !(await isOperator(tx, by))) throw groupsAreForOperators()
     if (accountId !== null) await requireBelowLimit(tx, config, by, 'groups', accountId)
-    if (force) await releaseGroupName(tx, name)
+    if (force) await freeGroupName(tx, name)
     const group = await insertGroup(tx, name, owner.id, { creatorId: accountId })
     await note(tx, by, { groupId: group.id }, 'create-group', {
       name,
@@ -185,7 +185,7 @@ export async function changeGroupName(
 ): Promise<void> {
   await transaction(db, async (tx) => {
     await changePaths(tx, group.id)
-    if (force) await releaseGroupName(tx, newName)
+    if (force) await freeGroupName(tx, newName)
     await renameGroup(tx, group.id, newName)
     const repositories = await lockRepositoriesOf(tx, group.id)
     await markDocumentsOutdated(

@@ -143,7 +143,7 @@ export async function countGroups(
 }
 
 /** Ends the reservation of a former name of a group, so that another group can get the name. */
-export async function releaseGroupName(tx: pg.PoolClient, name: string): Promise<void> {
+export async function freeGroupName(tx: pg.PoolClient, name: string): Promise<void> {
   await tx.query('delete from reserved_group_name where name = $1', [name])
 }
 

@@ -2,7 +2,7 @@ import { compareNormalized } from '../composer/composer-version.ts'
 import type { Queryable } from '../database/database.ts'
 import { makePause } from '../domain/time-slices.ts'
 import { readConstraint } from '../upstreams/documents/satisfies.ts'
-import { type ListedVersion, listReleasedVersions, type ReleasedVersion } from './tables/listed-versions.ts'
+import { type ListedVersion, listStableVersions, type StableVersion } from './tables/listed-versions.ts'
 import type { Advisory } from './tables/package-warnings.ts'
 
 /** The advisories of a version. */
@@ -31,12 +31,12 @@ export async function findAffectedVersions(
 ): Promise<Map<string, AffectedVersion> | null> {
   const found = new Map<string, AffectedVersion>()
   const judge = openJudge()
-  let releases: ReleasedVersion[] | undefined
+  let releases: StableVersion[] | undefined
   for (const { id, normalized, isDev } of versions) {
     const affecting: Advisory[] = []
     for (const advisory of advisories) if (await judge.affects(advisory, normalized)) affecting.push(advisory)
     if (affecting.length === 0) continue
-    releases ??= await listReleasedVersions(db, packageId, maxReleases)
+    releases ??= await listStableVersions(db, packageId, maxReleases)
     let fixedIn: string | null = null
     for (const release of isDev ? [] : releasesAfter(releases, normalized)) {
       let isAffected = false
@@ -59,7 +59,7 @@ export async function findFixes(
   packageId: string,
   advisories: readonly Advisory[],
 ): Promise<Map<string, string[]> | null> {
-  const releases = advisories.length > 0 ? await listReleasedVersions(db, packageId, maxReleases) : []
+  const releases = advisories.length > 0 ? await listStableVersions(db, packageId, maxReleases) : []
   const judge = openJudge()
   const found = new Map<string, string[]>()
   for (const advisory of advisories) {
@@ -78,7 +78,7 @@ export async function findFixes(
 }
 
 /** Returns the releases after a version, the next one first. None when the list may begin after the next one. */
-function releasesAfter(releases: readonly ReleasedVersion[], normalized: string): ReleasedVersion[] {
+function releasesAfter(releases: readonly StableVersion[], normalized: string): StableVersion[] {
   const before = releases.findIndex((release) => compareNormalized(release.normalized, normalized) <= 0)
   if (before < 0 && releases.length === maxReleases) return []
   return releases.slice(0, before < 0 ? releases.length : before).toReversed()

@@ -22,7 +22,7 @@ import {
   lockRemovedUpstreams,
   lockUpstreamUrl,
   markUpstreamRemoved,
-  releaseNames,
+  unbindNames,
   takeOverNames,
 } from './tables/removed-upstreams.ts'
 import {
@@ -175,7 +175,7 @@ export async function removeUpstream(
     if (removed === null && !releasesNames) throw noUpstream()
     if (releasesNames) {
       const ids = removed === null ? await lockRemovedUpstreams(tx, repositoryId, name) : [removed]
-      const released = await releaseNames(tx, repositoryId, ids)
+      const released = await unbindNames(tx, repositoryId, ids)
       if (removed === null && released === 0) throw noUpstream()
     }
     await noteListingChange(tx, repositoryId)

@@ -22,7 +22,7 @@ import {
   settleContests,
 } from './tables/contested-names.ts'
 import { bindPackages } from './tables/mirrored-packages.ts'
-import { releaseName } from './tables/removed-upstreams.ts'
+import { unbindName } from './tables/removed-upstreams.ts'
 import { lockMirror } from './tables/rendered-mirrors.ts'
 import { missingSeconds } from './tables/upstream-documents.ts'
 import { listUpstreamsById, lockUpstreamsById, type Upstream } from './tables/upstreams.ts'
@@ -183,7 +183,7 @@ export async function decideContest(
         earlier.map((one) => one.id),
       )
     } else {
-      await releaseName(tx, repositoryId, id)
+      await unbindName(tx, repositoryId, id)
       await bindPackages(tx, [{ upstream: { id: chosen.id, repositoryId }, packageName }])
     }
     const others = [upstream, ...earlier].filter((one) => one.id !== chosen.id).map(({ name }) => name)

@@ -71,7 +71,7 @@ const rules: Record<
   addSource: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   limitPublishers: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },
-  releaseNames: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  unbindNames: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   makePublic: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   forgetArchives: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   decideContest: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },

@@ -7,7 +7,7 @@ import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import type { Log } from '../../domain/log.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { anAdministrator, type Site } from '../../domain/site.ts'
-import { releaseUnverifiedEmail } from '../accounts.ts'
+import { removeUnverifiedEmail } from '../accounts.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
   deleteIdentity,
@@ -86,7 +86,7 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
       const id = await transaction(
         db,
         async (tx) => {
-          if (email !== null) await releaseUnverifiedEmail(tx, by, email)
+          if (email !== null) await removeUnverifiedEmail(tx, by, email)
           const made = await insertAccountOfPerson(tx, by, { username, displayName, email })
           await insertIdentity(tx, by, { accountId: made, passwordHash: null }, provider.name, person)
           return made

@@ -13,7 +13,7 @@ const hasKeepers = `(s.keepers > 0 and s.last_kept_at > now() - interval '1 day'
 
 /**
  * Records an archive before it is kept, so that a garbage collection may remove it when nothing needs it. Also counts the
- * upload that keeps it, until `releaseArchive`. Waits while a purge removes the file. Returns whether the last check of the
+ * upload that keeps it, until `endKeeping`. Waits while a purge removes the file. Returns whether the last check of the
  * archive found a problem.
  */
 export async function recordArchive(
@@ -35,9 +35,9 @@ export async function recordArchive(
 }
 
 /** Ends the count of an upload that keeps an archive. */
-export async function releaseArchive(db: Queryable, sha256: string): Promise<void> {
+export async function endKeeping(db: Queryable, sha256: string): Promise<void> {
   await db.query({
-    name: 'release-archive',
+    name: 'end-keeping',
     text: `with ${lazily}
            update stored_archive set keepers = greatest(keepers - 1, 0)
             where sha256 = decode($1, 'hex') and exists (select from lazily)`,

@@ -1,5 +1,5 @@
 import { registryUrl } from '../../groups/repositories.ts'
-import { describeAttested, describePublisher } from '../published-by.ts'
+import { describeAttested, describePublishedBy } from '../describe-version.ts'
 import type { ListedStage } from '../tables/staged-versions.ts'
 
 /** Returns the URL of the page where a stage is reviewed. `path` is that of its repository. */
@@ -42,7 +42,7 @@ export function describeStage(stage: ListedStage, path: string, baseUrl: string)
   }
 }
 
-/** Describes who staged a version, as `describePublisher` does for a published one. */
+/** Describes who staged a version, as `describePublishedBy` does for a published one. */
 function describeStager({ stager, deployToken, by }: ListedStage) {
-  return describePublisher({ uploader: stager, deployToken, run: by.token?.run ?? null })
+  return describePublishedBy({ uploader: stager, deployToken, run: by.token?.run ?? null })
 }

@@ -4,10 +4,10 @@ import type { ListPart } from '../../domain/paging.ts'
 import type { Attested } from '../../domain/provenance.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { asCount } from './downloads.ts'
-import { publisherColumns, type VersionPublisher } from './versions.ts'
+import { publishedByColumns, type PublishedBy } from './versions.ts'
 
 /** A version, for the API and the pages. */
-export interface ListedVersion extends VersionPublisher {
+export interface ListedVersion extends PublishedBy {
   id: string
   version: string
   /** The version in Composer's terms. It is `dev-<version>` if Composer cannot parse the version. */
@@ -40,7 +40,7 @@ export interface DescribedVersion extends ListedVersion {
 }
 
 const columns = `v.id, v.version, v.composer, v.normalized, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
-  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${publisherColumns}, v.published_at as "publishedAt",
+  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${publishedByColumns}, v.published_at as "publishedAt",
   v.deleted_at as "deletedAt", v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt",
   v.quarantine_reason as "quarantineReason", v.attested,
   ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`
@@ -79,15 +79,15 @@ export async function listVersions(
 }
 
 /** A stable version that Composer can install. */
-export type ReleasedVersion = Pick<ListedVersion, 'version' | 'normalized'>
+export type StableVersion = Pick<ListedVersion, 'version' | 'normalized'>
 
 /** Lists the newest stable versions of a package that Composer can install, the newest first. */
-export async function listReleasedVersions(
+export async function listStableVersions(
   db: Queryable,
   packageId: string,
   limit: number,
-): Promise<ReleasedVersion[]> {
-  const { rows } = await db.query<ReleasedVersion>(
+): Promise<StableVersion[]> {
+  const { rows } = await db.query<StableVersion>(
     `select version, normalized from package_version
       where package_id = $1 and is_listed and not is_dev and is_stable(is_dev, normalized)
       order by sort_key desc, published_at desc, id desc limit $2`,

@@ -13,7 +13,7 @@ import type { EntrySource } from '../documents/entry.ts'
 const deployTokenName = '(select name from deploy_token where id = v.deploy_token_id)'
 
 /** Who published a version. All are null when a command did, such as an import. */
-export interface VersionPublisher {
+export interface PublishedBy {
   /** The username, or `deleted account`. Null when no account published the version. */
   uploader: string | null
   /** The name of the deploy token that published it. Null when no deploy token did. */
@@ -22,8 +22,8 @@ export interface VersionPublisher {
   run: PublisherRun | null
 }
 
-/** SQL for the columns of `VersionPublisher` of a version `v`. */
-export const publisherColumns = `${accountName('v.uploader_id')} as uploader, ${deployTokenName} as "deployToken", v.publisher_run as run`
+/** SQL for the columns of `PublishedBy` of a version `v`. */
+export const publishedByColumns = `${accountName('v.uploader_id')} as uploader, ${deployTokenName} as "deployToken", v.publisher_run as run`
 
 /** A version to insert. */
 export interface NewVersion {

@@ -79,23 +79,22 @@ const withAllFlags = `(select coalesce(jsonb_agg(distinct flag), '[]')
                          from jsonb_array_elements(m.released_flags || ${allFlags}) flag)`
 
 /**
- * Unbinds all names of removed upstreams. Their malware flags then apply only to stored archives. Returns how many names
- * were released. The transaction has locked the upstreams.
+ * Unbinds all names of removed upstreams. Their malware flags then apply only to stored archives. Returns how many. The transaction has locked the upstreams.
  */
-export function releaseNames(
+export function unbindNames(
   tx: pg.PoolClient,
   repositoryId: string,
   upstreamIds: readonly string[],
 ): Promise<number> {
-  return release(tx, repositoryId, 'upstream_id', upstreamIds)
+  return unbind(tx, repositoryId, 'upstream_id', upstreamIds)
 }
 
 /** Unbinds one name from its upstream, in the same way. The transaction has locked the upstream. */
-export async function releaseName(tx: pg.PoolClient, repositoryId: string, packageId: string): Promise<void> {
-  await release(tx, repositoryId, 'id', [packageId])
+export async function unbindName(tx: pg.PoolClient, repositoryId: string, packageId: string): Promise<void> {
+  await unbind(tx, repositoryId, 'id', [packageId])
 }
 
-async function release(
+async function unbind(
   tx: pg.PoolClient,
   repositoryId: string,
   column: 'id' | 'upstream_id',

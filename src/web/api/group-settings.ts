@@ -1,6 +1,6 @@
 import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
-import { maxGraceDays } from '../../domain/grace-period.ts'
+import { maxGraceDays } from '../../domain/factor-grace.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import type { Refusal } from '../../domain/refusal.ts'

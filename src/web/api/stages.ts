@@ -12,7 +12,7 @@ import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { type ApiContext, guardRepository, type RepositoryGrant } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
-import { Attestation, PublishedBy } from './versions.ts'
+import { Attestation, PublishedByBody } from './versions.ts'
 
 const maxWaitSeconds = 60
 
@@ -43,7 +43,7 @@ const StageBody = z
       description: 'Name of the deploy token that staged it; null for anything else',
       example: 'build server',
     }),
-    staged_by: PublishedBy.nullable().meta({
+    staged_by: PublishedByBody.nullable().meta({
       description: 'Who staged it, as `published_by` of a version. Null for a command, such as an import',
     }),
     attestations: z.array(Attestation).meta({

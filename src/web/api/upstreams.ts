@@ -107,7 +107,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
     async (request, reply) => {
       const releasesNames = request.query.release === 'true'
       const grant = mayRemove.granted(request)
-      if (releasesNames) requireOnRepository(grant, 'releaseNames')
+      if (releasesNames) requireOnRepository(grant, 'unbindNames')
       await removeUpstream(db, grant, request.params.upstream, { releasesNames })
       return reply.code(204).send()
     },

@@ -3,7 +3,7 @@ import { registryUrl } from '../../groups/repositories.ts'
 import { distUrl } from '../../packages/documents/entry.ts'
 import type { VersionChange } from '../../packages/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../../packages/lifecycle/deletion.ts'
-import { describeAttested, describePublisher, provenanceUrl } from '../../packages/published-by.ts'
+import { describeVersion, provenanceUrl } from '../../packages/describe-version.ts'
 import { listDailyDownloads, listMonthlyDownloads } from '../../packages/tables/downloads.ts'
 import { findPackage } from '../../packages/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../../packages/tables/listed-versions.ts'
@@ -30,7 +30,7 @@ export const VersionPath = PackagePath.extend({
 
 const OfPublisher = z.string().nullable().optional()
 /** Who brought a version here. */
-export const PublishedBy = z
+export const PublishedByBody = z
   .object({
     type: z.enum(['account', 'token', 'publisher', 'source']).meta({
       description:
@@ -113,7 +113,7 @@ const versionMembers = {
     description: 'Name of the deploy token that published it; null for anything else',
     example: 'build server',
   }),
-  published_by: PublishedBy.nullable().meta({
+  published_by: PublishedByBody.nullable().meta({
     description:
       'Who published it; of a released stage, who staged it. Null for a command, such as an import',
   }),
@@ -283,23 +283,10 @@ function formatVersion(
   { baseUrl, path }: RepositoryGrant,
   packageName: string,
 ): z.input<typeof Version> {
+  const registry = registryUrl(baseUrl, path)
   return {
-    version: listed.version,
-    composer_version: listed.composer,
-    sha256: listed.sha256,
-    shasum: listed.sha1,
-    size: listed.size,
-    url: distUrl(registryUrl(baseUrl, path), packageName, listed.version, listed.sha256),
-    uploader: listed.uploader,
-    deploy_token: listed.deployToken,
-    published_by: describePublisher(listed),
-    attestations: describeAttested(listed.attested),
-    provenance_url: provenanceUrl(registryUrl(baseUrl, path), packageName, listed),
-    downloads: listed.downloads,
-    published_at: listed.publishedAt.toISOString(),
-    deleted_at: listed.deletedAt?.toISOString() ?? null,
-    purged_at: listed.purgedAt?.toISOString() ?? null,
-    quarantined_at: listed.quarantinedAt?.toISOString() ?? null,
-    quarantine_reason: listed.quarantineReason,
+    ...describeVersion(listed),
+    url: distUrl(registry, packageName, listed.version, listed.sha256),
+    provenance_url: provenanceUrl(registry, packageName, listed),
   }
 }

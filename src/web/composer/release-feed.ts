@@ -4,7 +4,11 @@ import { cleanLine } from '../../domain/plain-text.ts'
 import { describeRun } from '../../domain/publisher.ts'
 import { findAccess } from '../../groups/access.ts'
 import { findRepository } from '../../groups/repositories.ts'
-import { listReleases, listReleasesOf, type Release } from '../../packages/tables/releases.ts'
+import {
+  listFeedVersions,
+  listFeedVersionsOf,
+  type FeedVersion,
+} from '../../packages/tables/feed-versions.ts'
 import { hasTag } from '../conditional-requests.ts'
 import { escapeMarkup } from '../escape-markup.ts'
 import { param, type RegistryContext, readRegistryRequest, registryNotFound } from './http.ts'
@@ -26,13 +30,13 @@ export async function feedRoutes(
 ): Promise<void> {
   app.get(repositoryFeedPath, async (request, reply) => {
     const repositoryId = await permit(request)
-    return send(request, reply, repositoryId, null, await listReleases(db, repositoryId, maxReleases))
+    return send(request, reply, repositoryId, null, await listFeedVersions(db, repositoryId, maxReleases))
   })
 
   app.get(packageFeedPath, async (request, reply) => {
     const name = `${param(request, 'vendor')}/${param(request, 'package')}`
     const repositoryId = await permit(request, { packageName: name })
-    const releases = await listReleasesOf(db, repositoryId, name, maxReleases)
+    const releases = await listFeedVersionsOf(db, repositoryId, name, maxReleases)
     if (!releases) throw registryNotFound('package not found')
     return send(request, reply, repositoryId, name, releases)
   })
@@ -47,7 +51,7 @@ export async function feedRoutes(
     reply: FastifyReply,
     repositoryId: string,
     packageName: string | null,
-    releases: Release[],
+    releases: FeedVersion[],
   ): Promise<FastifyReply> {
     const repository = await findRepository(db, repositoryId)
     if (!repository) throw registryNotFound('repository not found')
@@ -68,7 +72,7 @@ interface Feed {
   baseUrl: string
   /** Null for the feed of the repository. */
   packageName: string | null
-  releases: Release[]
+  releases: FeedVersion[]
 }
 
 /**
@@ -103,7 +107,7 @@ ${entries.join('')}</feed>
 }
 
 /** Renders who published a release. It is the repository when nobody is known. `path` is that of the repository. */
-function authorOf({ uploader, deployToken, run }: Release, path: string): string {
+function authorOf({ uploader, deployToken, run }: FeedVersion, path: string): string {
   const name = uploader ?? (run && describeRun(run)) ?? deployToken ?? path
   const uri = run?.url ? `<uri>${escapeXml(run.url)}</uri>` : ''
   return `<author><name>${escapeXml(name)}</name>${uri}</author>`

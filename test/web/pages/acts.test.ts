@@ -131,7 +131,7 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/members', { username: 'nobody-at-all', role: 'admin' }],
     command: 'member set',
   },
-  releaseNames: {
+  unbindNames: {
     kind: 'opens',
     api: ['DELETE', `${R}/upstreams/none?release=true`],
     page: ['POST', '/{group}/{name}/-/upstreams/remove', { name: 'none', release: 'yes' }],

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import type { Session } from '../../../accounts/sessions.ts'
 import { formatTime } from '../../../domain/formats.ts'
-import { maxGraceDays } from '../../../domain/grace-period.ts'
+import { maxGraceDays } from '../../../domain/factor-grace.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import {
   countMembersWithoutFactor,

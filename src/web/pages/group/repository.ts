@@ -13,7 +13,7 @@ import {
   listOfferedPackagesBy,
 } from '../../../packages/tables/listed-packages.ts'
 import { findLastDownload, type LastDownload } from '../../../packages/tables/recorded-downloads.ts'
-import { findOwnRelease, type OwnRelease } from '../../../packages/tables/releases.ts'
+import { findOwnVersion, type OwnVersion } from '../../../packages/tables/feed-versions.ts'
 import { type ListedMirror, listMirrors } from '../../../upstreams/tables/mirrored-packages.ts'
 import { readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -60,7 +60,7 @@ const setUpPage = page<{
 /** What a person has done here, so that the page can tell them that it has arrived. */
 interface Progress {
   installed: LastDownload | null
-  published: OwnRelease | null
+  published: OwnVersion | null
   /** The person's token that has reached svc in the last hour. Null without one. */
   used: UsedPersonalToken | null
 }
@@ -155,7 +155,7 @@ async function readProgress(
 ): Promise<Progress> {
   return {
     installed: await findLastDownload(db, { repositoryId, accountId, isPublic: visibility === 'public' }),
-    published: await findOwnRelease(db, repositoryId, accountId),
+    published: await findOwnVersion(db, repositoryId, accountId),
     used: await findUsedToken(db, accountId, repositoryId),
   }
 }

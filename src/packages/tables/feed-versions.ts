@@ -1,8 +1,8 @@
 import type { Queryable } from '../../database/database.ts'
-import { publisherColumns, type VersionPublisher } from './versions.ts'
+import { publishedByColumns, type PublishedBy } from './versions.ts'
 
 /** A version in a feed. */
-export interface Release extends VersionPublisher {
+export interface FeedVersion extends PublishedBy {
   /** The id of the version. */
   id: string
   packageName: string
@@ -12,7 +12,7 @@ export interface Release extends VersionPublisher {
 }
 
 const columns = `v.id, p.name as "packageName", p.description, v.version, v.published_at as "publishedAt",
-  ${publisherColumns}`
+  ${publishedByColumns}`
 
 /** How many of the latest events of a repository the feed reads. */
 const maxEvents = 200
@@ -21,8 +21,12 @@ const maxEvents = 200
  * Lists the latest listed versions of a repository, the newest first. It looks only among the latest 200 publications
  * in the events, so the cost does not grow with the number of packages.
  */
-export async function listReleases(db: Queryable, repositoryId: string, limit: number): Promise<Release[]> {
-  const { rows } = await db.query<Release>(
+export async function listFeedVersions(
+  db: Queryable,
+  repositoryId: string,
+  limit: number,
+): Promise<FeedVersion[]> {
+  const { rows } = await db.query<FeedVersion>(
     // Only one index has this order. With another order, the statistics of a site with one large repository could make
     // PostgreSQL choose a slow index.
     `with latest as materialized (
@@ -44,21 +48,21 @@ export async function listReleases(db: Queryable, repositoryId: string, limit: n
 }
 
 /** A version that an account has published. */
-export interface OwnRelease {
+export interface OwnVersion {
   packageName: string
   version: string
   publishedAt: Date
 }
 
 /** Finds what an account has published last in a repository, among its latest 200 publications. Null for nothing. */
-export async function findOwnRelease(
+export async function findOwnVersion(
   db: Queryable,
   repositoryId: string,
   accountId: string,
-): Promise<OwnRelease | null> {
-  const { rows } = await db.query<OwnRelease>(
+): Promise<OwnVersion | null> {
+  const { rows } = await db.query<OwnVersion>(
     `select package as "packageName", version, happened_at as "publishedAt"
-       from (select * from event
+       from (select id, repository_id, actor_id, package, version, happened_at from event
               where action in ('publish', 'import') and (repository_id, id) <= ($1, 9223372036854775807)
               order by repository_id desc, id desc limit ${maxEvents}) latest
       where repository_id = $1 and actor_id = $2 and version is not null
@@ -69,13 +73,13 @@ export async function findOwnRelease(
 }
 
 /** Lists the latest listed versions of a package, the newest first. Null when the repository has no such package. */
-export async function listReleasesOf(
+export async function listFeedVersionsOf(
   db: Queryable,
   repositoryId: string,
   packageName: string,
   limit: number,
-): Promise<Release[] | null> {
-  const { rows } = await db.query<Release | { id: null }>(
+): Promise<FeedVersion[] | null> {
+  const { rows } = await db.query<FeedVersion | { id: null }>(
     `select ${columns}
        from package p
        left join lateral (select id, version, published_at, uploader_id, deploy_token_id, publisher_run from package_version
@@ -85,5 +89,5 @@ export async function listReleasesOf(
       order by v.published_at desc, v.id desc`,
     [repositoryId, packageName, limit],
   )
-  return rows.length === 0 ? null : rows.filter((row): row is Release => row.id !== null)
+  return rows.length === 0 ? null : rows.filter((row): row is FeedVersion => row.id !== null)
 }

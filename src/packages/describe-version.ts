@@ -1,8 +1,30 @@
 import type { Attested } from '../domain/provenance.ts'
-import type { VersionPublisher } from './tables/versions.ts'
+import type { ListedVersion } from './tables/listed-versions.ts'
+import type { PublishedBy } from './tables/versions.ts'
+
+/** Describes a version, for the API and commands. */
+export function describeVersion(listed: ListedVersion) {
+  return {
+    version: listed.version,
+    composer_version: listed.composer,
+    sha256: listed.sha256,
+    shasum: listed.sha1,
+    size: listed.size,
+    uploader: listed.uploader,
+    deploy_token: listed.deployToken,
+    published_by: describePublishedBy(listed),
+    attestations: describeAttested(listed.attested),
+    downloads: listed.downloads,
+    published_at: listed.publishedAt.toISOString(),
+    deleted_at: listed.deletedAt?.toISOString() ?? null,
+    purged_at: listed.purgedAt?.toISOString() ?? null,
+    quarantined_at: listed.quarantinedAt?.toISOString() ?? null,
+    quarantine_reason: listed.quarantineReason,
+  }
+}
 
 /** Describes who published a version, for the API and commands. Null when a command did, such as an import. */
-export function describePublisher({ uploader, deployToken, run }: VersionPublisher) {
+export function describePublishedBy({ uploader, deployToken, run }: PublishedBy) {
   if (run !== null) {
     const { provider, project, workflow, ref, commit, url } = run
     if (provider === 'git') return { type: 'source' as const, url: project, ref, commit }
