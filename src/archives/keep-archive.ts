@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 import { type ArchiveStore, isArchiveIntact, type ReceivedArchive } from './archive-store.ts'
-import { noteArchiveCheck, recordArchive, endKeeping } from './tables/stored-archives.ts'
+import { endKeeping, noteArchiveCheck, recordArchive } from './tables/stored-archives.ts'
 
 /**
  * Keeps a received archive in the store of this database, and then runs work that adds a reference to it. The database

@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander'
-import { formatTime } from '../domain/formats.ts'
 import { maxGraceDays } from '../domain/factor-grace.ts'
+import { formatTime } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { countMembersWithoutFactor, requireFactorOfMembers } from '../groups/factor-requirement.ts'
 import { addGroup, changeGroupName, deleteGroup } from '../groups/group-lifecycle.ts'

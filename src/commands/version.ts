@@ -2,11 +2,11 @@ import { Command, InvalidArgumentError } from 'commander'
 import type pg from 'pg'
 import { toLowerAscii } from '../composer/package-name.ts'
 import { isCalendarDay } from '../domain/calendar-day.ts'
+import { describeVersion } from '../packages/describe-version.ts'
 import { maxQuarantineReasonCharacters, QuarantineReason } from '../packages/lifecycle/advisory-draft.ts'
 import type { VersionChange } from '../packages/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../packages/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion } from '../packages/lifecycle/warn.ts'
-import { describeVersion } from '../packages/describe-version.ts'
 import { findVersion, type ListedVersion, listVersions } from '../packages/tables/listed-versions.ts'
 import {
   describeDownloader,

@@ -14,7 +14,7 @@ import {
   purgeExpiredRepository,
   unhideRepository,
 } from './deleted-repositories.ts'
-import { type Group, insertGroup, purgeGroup, freeGroupName, renameGroup } from './groups.ts'
+import { freeGroupName, type Group, insertGroup, purgeGroup, renameGroup } from './groups.ts'
 import { requireBelowLimit } from './limits.ts'
 import { isOperator } from './operators.ts'
 import { changePaths, lockTenancy } from './path-locks.ts'

@@ -22,8 +22,8 @@ import {
   lockRemovedUpstreams,
   lockUpstreamUrl,
   markUpstreamRemoved,
-  unbindNames,
   takeOverNames,
+  unbindNames,
 } from './tables/removed-upstreams.ts'
 import {
   changeUpstream,

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
-import { publishedByColumns, type PublishedBy } from './versions.ts'
+import { type PublishedBy, publishedByColumns } from './versions.ts'
 
 /** A version in a feed. */
 export interface FeedVersion extends PublishedBy {

@@ -4,7 +4,7 @@ import type { ListPart } from '../../domain/paging.ts'
 import type { Attested } from '../../domain/provenance.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { asCount } from './downloads.ts'
-import { publishedByColumns, type PublishedBy } from './versions.ts'
+import { type PublishedBy, publishedByColumns } from './versions.ts'
 
 /** A version, for the API and the pages. */
 export interface ListedVersion extends PublishedBy {

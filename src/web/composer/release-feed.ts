@@ -5,9 +5,9 @@ import { describeRun } from '../../domain/publisher.ts'
 import { findAccess } from '../../groups/access.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import {
+  type FeedVersion,
   listFeedVersions,
   listFeedVersionsOf,
-  type FeedVersion,
 } from '../../packages/tables/feed-versions.ts'
 import { hasTag } from '../conditional-requests.ts'
 import { escapeMarkup } from '../escape-markup.ts'

@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import type { Session } from '../../../accounts/sessions.ts'
-import { formatTime } from '../../../domain/formats.ts'
 import { maxGraceDays } from '../../../domain/factor-grace.ts'
+import { formatTime } from '../../../domain/formats.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import {
   countMembersWithoutFactor,

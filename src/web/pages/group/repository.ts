@@ -7,13 +7,13 @@ import { type ListPart, type Page, pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
 import { describeAdmins } from '../../../groups/admins.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../../../groups/repositories.ts'
+import { findOwnVersion, type OwnVersion } from '../../../packages/tables/feed-versions.ts'
 import {
   type ListedPackage,
   listOfferedPackages,
   listOfferedPackagesBy,
 } from '../../../packages/tables/listed-packages.ts'
 import { findLastDownload, type LastDownload } from '../../../packages/tables/recorded-downloads.ts'
-import { findOwnVersion, type OwnVersion } from '../../../packages/tables/feed-versions.ts'
 import { type ListedMirror, listMirrors } from '../../../upstreams/tables/mirrored-packages.ts'
 import { readQuery, text } from '../../forms.ts'
 import { pageNotFound } from '../../page-error.ts'
