@@ -113,12 +113,13 @@ const options = [
 ]
 
 /**
- * Runs git. The first word is the bound for its memory in KiB, and the second one the PATH in which it finds other programs.
- * Pipe 3 closes when svc ends, even if it was killed: then the process group ends itself.
+ * Runs git. The first word is the bound for its memory in KiB. Pipe 3 closes when svc ends, even if it was killed: then the
+ * process group ends itself. Without the second word `connect`, Git finds no other program: an archive can ask for the
+ * signature of its commit (export-subst with %G?), for which Git runs gpg.
  */
 const guarded = `git=$(command -v git) || exit 127
 ulimit -d "$1" 2>/dev/null || :
-PATH=$2
+[ "$2" = connect ] || PATH=/dev/null
 shift 2
 unset PWD OLDPWD
 (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 &
@@ -126,8 +127,6 @@ unset PWD OLDPWD
 code=$?
 { kill -KILL $!; wait; } 2>/dev/null
 exit $code`
-/** A PATH without programs. An archive can ask for the signature of its commit (export-subst with %G?), and Git then runs gpg. */
-const noPrograms = '/dev/null'
 const notFound = 127
 
 /** The parts that Git needs. Tests have lower bounds. */
@@ -226,9 +225,8 @@ async function openGit(
   ): Promise<T> {
     signal.throwIfAborted()
     // A process group of its own: Git starts others, such as ssh.
-    const path = connects ? (environment.PATH ?? '') : noPrograms
-    const limits = [String(bounds.memoryBytes / 1024), path]
-    const child = spawn('/bin/sh', ['-c', guarded, 'git', ...limits, ...own, ...args], {
+    const guard = ['-c', guarded, 'git', String(bounds.memoryBytes / 1024), connects ? 'connect' : 'read']
+    const child = spawn('/bin/sh', [...guard, ...own, ...args], {
       cwd: folder,
       env: { ...environment, ...(connects && credentials) },
       detached: true,

@@ -1,22 +1,12 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import type { Resolver } from '../../src/outbound/guard.ts'
 import { openOutbound } from '../../src/outbound/outbound.ts'
@@ -40,14 +30,13 @@ import {
   sourcesHere,
   useGitServer,
 } from '../support/git-server.ts'
+import { recordPrograms, replaceProgram } from '../support/recorded-programs.ts'
 
 const server = useGitServer()
 const dataDir = mkdtempSync(join(tmpdir(), 'svc-test-git-'))
-const usualPath = process.env['PATH'] ?? ''
 afterAll(() => rmSync(dataDir, { recursive: true }))
 afterEach(() => {
   server.answer = () => false
-  process.env['PATH'] = usualPath
 })
 
 interface Options {
@@ -123,8 +112,8 @@ const fetchOf = (head: string) => async (git: Git) => {
 }
 
 /** Expects that nothing of a run is left. */
-async function expectNothingLeft(name: string): Promise<void> {
-  expect(await listProcesses(`${name}.git`)).toEqual([])
+async function expectNothingLeft(): Promise<void> {
+  expect(await listProcesses(server.url)).toEqual([])
   expect(readdirSync(join(dataDir, 'git'))).toEqual([])
 }
 
@@ -139,7 +128,7 @@ describe('a Git server that is left', () => {
     await expect(run(url, listRefs, { bounds: { listMilliseconds: 1000 } })).rejects.toThrow(
       'the server takes too long',
     )
-    await expectNothingLeft('lib')
+    await expectNothingLeft()
   })
 
   it('when its refs need more memory than Git may have', async () => {
@@ -153,7 +142,7 @@ describe('a Git server that is left', () => {
     await expect(run(url, listRefs, { bounds: { memoryBytes: 64 * 1024 ** 2 } })).rejects.toThrow(
       'it is too large',
     )
-    await expectNothingLeft('lib')
+    await expectNothingLeft()
   })
 
   it('when it sends nothing more', async () => {
@@ -162,7 +151,7 @@ describe('a Git server that is left', () => {
     await expect(run(url, fetchOf(head), { bounds: { silentMilliseconds: 500 } })).rejects.toThrow(
       'the server takes too long',
     )
-    await expectNothingLeft('lib')
+    await expectNothingLeft()
   })
 
   it('when its pack needs more of the disk than a job may have', async () => {
@@ -175,7 +164,7 @@ describe('a Git server that is left', () => {
     await expect(run(url, fetchOf(head), { bounds: { folderBytes: 20 * 1024 ** 2 } })).rejects.toThrow(
       'it is too large',
     )
-    await expectNothingLeft('lib')
+    await expectNothingLeft()
   })
 
   it('when a small delta is a large object', async () => {
@@ -303,39 +292,19 @@ describe('a Git server that lies', () => {
 })
 
 describe('Git', () => {
-  /** Puts a program before the others of the machine. */
-  function installProgram(name: string, script: string): void {
-    const folder = join(dataDir, 'bin')
-    mkdirSync(folder, { recursive: true })
-    writeFileSync(join(folder, name), `#!/bin/sh\n${script}\n`)
-    chmodSync(join(folder, name), 0o755)
-    process.env['PATH'] = `${folder}${delimiter}${usualPath}`
-  }
-
   it('gets its own environment only, and the credentials only when it connects', async () => {
     const { url, head } = lib
-    const seen = join(dataDir, 'environments')
-    const whereIs = (name: string) => execFileSync('which', [name], { encoding: 'utf8' }).trim()
-    const script = `${whereIs('env')} >${seen}.$$; echo "$@" >>${seen}.$$; exec ${whereIs('git')} "$@"`
-    installProgram('git', script)
+    const recorded = recordPrograms('git')
     process.env['GIT_TRACE_CURL'] = join(dataDir, 'trace')
-    try {
-      await run(
-        url,
-        async (git) => {
-          await git.fetch([head])
-          await git.resolve(head, '')
-        },
-        { login: 'alice:the-login' },
-      )
-    } finally {
-      delete process.env['GIT_TRACE_CURL']
-      rmSync(join(dataDir, 'bin'), { recursive: true })
-    }
-    const environments = readdirSync(dataDir)
-      .filter((name) => name.startsWith('environments.'))
-      .map((name) => readFileSync(join(dataDir, name), 'utf8').trim().split('\n'))
-      .filter((lines) => lines.at(-1)?.includes('--git-dir='))
+    onTestFinished(() => void delete process.env['GIT_TRACE_CURL'])
+    await run(
+      url,
+      async (git) => {
+        await git.fetch([head])
+        await git.resolve(head, '')
+      },
+      { login: 'alice:the-login' },
+    )
     const own = [
       'GIT_ALLOW_PROTOCOL',
       'GIT_ASKPASS',
@@ -347,19 +316,14 @@ describe('Git', () => {
       'LC_ALL',
       'PATH',
     ]
-    // The shell of this test sets it.
-    const names = (lines: string[]) =>
-      lines
-        .slice(0, -1)
-        .map((line) => line.replace(/=.*/, ''))
-        .filter((name) => name !== 'PWD')
-    const commandOf = (lines: string[]) => /--git-dir=\S+ (\S+)/.exec(lines.at(-1) ?? '')?.[1]
-    const found = Object.fromEntries(environments.map((lines) => [commandOf(lines), names(lines).sort()]))
     const login = ['GIT_CONFIG_COUNT', 'GIT_CONFIG_KEY_0', 'GIT_CONFIG_VALUE_0']
-    expect(found).toEqual({ fetch: [...own, ...login].sort(), 'rev-parse': own })
-    const lines = environments.map((lines) => lines.at(-1)).join('\n')
-    expect(lines).toContain('http.followRedirects=false')
-    expect(lines).not.toContain(Buffer.from('alice:the-login').toString('base64'))
+    const runs = recorded().flatMap(({ words, environment }) => {
+      const [, command] = /--git-dir=\S+ (\S+)/.exec(words) ?? []
+      // The shell of the recorder sets PWD.
+      const names = environment.map((line) => line.replace(/=.*/, '')).filter((name) => name !== 'PWD')
+      return command === undefined ? [] : [[command, names.toSorted()]]
+    })
+    expect(Object.fromEntries(runs)).toEqual({ fetch: [...login, ...own].toSorted(), 'rev-parse': own })
   })
 
   it('runs no program that an archive asks for', async () => {
@@ -378,7 +342,7 @@ describe('Git', () => {
       .trim()
     execFileSync('git', ['-C', path, 'update-ref', 'refs/tags/1.1.0', signed])
     const mark = join(dataDir, 'mark')
-    installProgram('gpg', `echo >${mark}`)
+    replaceProgram('gpg', `echo >${mark}`)
     const size = await run(url, async (git) => {
       await git.fetch([signed])
       return git.archive(signed, async (bytes: Readable) => (await bytes.toArray()).length)
@@ -447,7 +411,7 @@ describe('Git', () => {
       },
       { bounds },
     )
-    await expectNothingLeft('bomb')
+    await expectNothingLeft()
   })
 
   it('has its folder removed a while after its process was killed, and not while it is used', async () => {

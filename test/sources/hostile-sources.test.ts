@@ -37,6 +37,7 @@ describe('the URL of a source', () => {
     ['https://git.example.com/lib.git#a', 'the URL must be one such as'],
     ["https://git.example.com/lib';id;'.git", 'the URL must be one such as'],
     ['https://git.example.com:99999/lib.git', 'the URL must be one such as'],
+    ['https://git.example.com./lib.git', 'the URL must be one such as'],
     [`https://git.example.com/${'a'.repeat(500)}`, 'the URL has more than 500 characters'],
   ])('%s is refused', async (url, reason) => {
     await expect(aSource(t, { url })).rejects.toThrow(reason)
@@ -195,7 +196,7 @@ describe('a Git server that is not friendly', () => {
       response.writeHead(200, { 'content-type': 'application/x-git-upload-pack-advertisement' })
       const sending = setInterval(() => response.write('000eversion 2\n'.repeat(10)), 10)
       response.once('close', () => clearInterval(sending))
-      void listProcesses('endless').then((found) => {
+      void listProcesses(git.url).then((found) => {
         seen = found
         stop.abort()
       })
@@ -206,31 +207,8 @@ describe('a Git server that is not friendly', () => {
     expect(seen.join('\n')).toContain('ls-remote')
     expect(seen.join('\n')).not.toContain('endless-token')
     expect(seen.join('\n')).not.toContain(Buffer.from('x-access-token:endless-token').toString('base64'))
-    expect(await listProcesses('endless')).toEqual([])
+    expect(await listProcesses(git.url)).toEqual([])
     expect(readdirSync(join(t.config.dataDir, 'git'))).toEqual([])
-  })
-
-  it('gets the token of its source, which nothing shows', async () => {
-    const git = server.repository('token')
-    git.commit(packageFiles('acme/token'), { tag: '1.0.0' })
-    server.authorization = `Basic ${Buffer.from('x-access-token:the-token-itself').toString('base64')}`
-    const wrong = await aSource(t, { url: git.url, secret: 'another-token-here' })
-    await wrong.read()
-    expect((await wrong.find())?.failure).toBe('the server does not accept the credentials, or needs some')
-    const source = await aSource(t, { url: git.url, secret: 'the-token-itself\n' })
-    await source.read()
-    expect(await source.entries('acme/token')).toHaveLength(1)
-    const stored = await Promise.all(
-      ['source', 'source_ref', 'event', 'job'].map((table) => t.db.query(`select * from ${table}`)),
-    )
-    const shown = JSON.stringify([stored.map(({ rows }) => rows), await source.find(), t.log()])
-    const secrets = [
-      'the-token-itself',
-      'another-token-here',
-      source.hookSecret,
-      server.authorization.slice(6),
-    ]
-    for (const secret of secrets) expect(shown).not.toContain(secret)
   })
 })
 
@@ -273,6 +251,44 @@ describe('a Git repository of a stranger', () => {
       state: 'refused',
       reason: expect.stringContaining('passwd'),
     })
+  })
+
+  it('is judged as an upload: a composer.json that is a link, huge, or no UTF-8 is refused', async () => {
+    const git = server.repository('manifests')
+    const write = (input: string | Buffer) =>
+      execFileSync('git', ['-C', git.path, 'hash-object', '-w', '--stdin'], { input }).toString().trim()
+    const files = packageFiles('acme/manifests')
+    git.commit({ ...files, 'real.json': files['composer.json'] ?? '' }, { tag: '1.0.0' })
+    const huge = JSON.stringify({ name: 'acme/manifests', description: 'x'.repeat(5_000_000) })
+    const objects = {
+      '1.0.1': ['120000', write('real.json')],
+      '1.0.2': ['120000', write('../../../../etc/passwd')],
+      '1.0.3': ['100644', write(huge)],
+      '1.0.4': ['100644', write(Buffer.from('{"name": "acme/manifests", "description": "\xff"}', 'latin1'))],
+      '1.0.5': ['160000', git.git('rev-parse', 'HEAD')],
+    } as const
+    for (const [tag, [mode, id]] of Object.entries(objects)) {
+      const entry = `${mode} ${mode === '160000' ? 'commit' : 'blob'} ${id}\tcomposer.json\n`
+      const tree = execFileSync('git', ['-C', git.path, 'mktree'], { input: entry }).toString().trim()
+      const author = ['-c', 'user.name=Alice', '-c', 'user.email=alice@example.com']
+      const commit = execFileSync('git', ['-C', git.path, ...author, 'commit-tree', tree, '-m', 'x'])
+      execFileSync('git', ['-C', git.path, 'update-ref', `refs/tags/${tag}`, commit.toString().trim()])
+    }
+    const source = await aSource(t, { url: git.url, branches: '' })
+    await source.read()
+    const refs = await source.refs()
+    expect(refs['1.0.0']).toMatchObject({ state: 'published' })
+    for (const tag of Object.keys(objects)) expect([tag, refs[tag]?.state]).toEqual([tag, 'refused'])
+    expect(Object.keys(objects).map((tag) => refs[tag]?.reason)).toMatchInlineSnapshot(`
+      [
+        "invalid archive: "composer.json" must be a file, but is a link",
+        "invalid archive: "composer.json" must be a file, but is a link",
+        "archive too large: composer.json has more than 524288 bytes",
+        "composer.json is not UTF-8",
+        "invalid archive: composer.json is missing. Composer looks for composer.json at the top, or in the only folder there. The top level has "composer.json".",
+      ]
+    `)
+    expect((await source.find())?.failure).toBeNull()
   })
 
   it('with malicious objects loses these versions, and the others are published', async () => {
