@@ -99,7 +99,7 @@ describe('/admin', () => {
     expect(rowOf('failing-job')).toMatch(/1 queued\s+1 failed\s+no route to &lt;host&gt;\s+Never/)
     expect(body).toContain('Find the reason in the log of the server')
     expect(body).toMatch(/<dt>Last garbage collection<\/dt><dd>(?:Never|<time)/)
-    expect(body).toContain('href="/docs/operations#back-up-upgrade-move">How to back up</a>')
+    expect(body).toContain('href="/docs/operations#back-up">How to back up</a>')
     expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
   })
 
