@@ -74,19 +74,16 @@ const groups: Record<string, Record<string, Description>> = {
       'See and change the repositories and people you follow, and your cloud development environments',
     ],
   },
-  Organizations: {
+  Groups: {
     'group-resource': [
-      'See sub-organizations and their repositories',
-      'See, create and change sub-organizations and their repositories',
+      'See your groups and their repositories',
+      'See, create and change groups and their repositories',
     ],
     'group-manage': [
-      'See organization members, repository walls and settings',
-      'See and change organization members, repository walls and settings',
+      'See the members and settings of your groups',
+      'See and change the members and settings of your groups',
     ],
-    'group-delete': [
-      'See which organizations you could delete',
-      'Delete organizations and everything in them',
-    ],
+    'group-delete': ['See which groups you could delete', 'Delete groups and everything in them'],
   },
   Missions: {
     'mission-manage': ['See mission sets', 'See, create and change mission sets'],

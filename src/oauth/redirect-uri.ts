@@ -37,6 +37,13 @@ export function isUnencrypted(redirectUri: string): boolean {
   return protocol === 'http:' && !loopback.test(hostname)
 }
 
+/** Describes the URLs to which an application may send the browser back. */
+export function describeRedirects({ redirectUri, exactRedirect }: RedirectRegistration): string {
+  if (exactRedirect) return 'This Redirect URL only'
+  const { host, hostname } = new URL(redirectUri)
+  return loopback.test(hostname) ? `Any URL on ${hostname}, with any port` : `Any URL on ${host}`
+}
+
 /**
  * Returns the redirect URI with the response parameters. It appends the percent-encoded values as text, because a URL
  * object would re-encode the application's query (OAUTH 27).

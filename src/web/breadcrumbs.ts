@@ -30,8 +30,8 @@ export function trailTo(url: string): Crumb[] {
   })
   if (names[0] === 'admin') {
     const above = [crumb(1, 'Administration'), crumb(2, label(names[1]))].slice(0, names.length)
-    // The client ID of an application says nothing to people.
-    return names[1] === 'accounts' && names.length > 2 ? [...above, crumb(3)] : above
+    // The client ID of an application says nothing to people. No account is called "-".
+    return names[1] === 'accounts' && names.length > 2 && names[2] !== '-' ? [...above, crumb(3)] : above
   }
   const dash = names.indexOf('-')
   const place = dash === -1 ? names : names.slice(0, dash)

@@ -8,6 +8,7 @@ it.each([
   ['/admin', ['/admin Administration']],
   ['/admin/invitations', ['/admin Administration', '/admin/invitations Invitations']],
   ['/admin/accounts/ann', ['/admin Administration', '/admin/accounts Accounts', '/admin/accounts/ann ann']],
+  ['/admin/accounts/-/new', ['/admin Administration', '/admin/accounts Accounts']],
   ['/admin/applications/x7', ['/admin Administration', '/admin/applications Applications']],
   ['/acme', ['/acme acme']],
   ['/acme/-/deploy-tokens', ['/acme acme', '/acme/-/deploy-tokens Deploy tokens']],

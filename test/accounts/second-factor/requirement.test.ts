@@ -280,6 +280,7 @@ describe('a group that requires a second factor', () => {
       const led = await t.app.inject({ url: '/', headers: { cookie } })
       const page = await t.app.inject({ url: String(led.headers.location), headers: { cookie } })
       expect(page.body).toContain(`${group.name} requires a second factor`)
+      expect(page.body).not.toContain('keep working')
 
       await enrol(t, member, cookie)
       expect(await statuses()).toEqual([200, 200, true, true])

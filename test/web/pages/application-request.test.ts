@@ -40,6 +40,15 @@ describe('Get an application', () => {
     expect(link.searchParams.get('body')).toBe(text.replaceAll('\n', '\r\n'))
   })
 
+  it('warns of a redirect URL whose codes others can read', async () => {
+    const { send } = await aDeveloper()
+    const warns = async (redirect_uri: string) =>
+      (await send({ redirect_uri })).body.includes('others in the network can read the codes')
+    expect(await warns('http://bot.example.com/callback')).toBe(true)
+    expect(await warns('http://127.0.0.1:8123/callback')).toBe(false)
+    expect(await warns('https://bot.example.com/callback')).toBe(false)
+  })
+
   it.each([
     ['a long name', { name: 'n'.repeat(51) }, undefined, 'The name has 51 characters, more than 50.'],
     ['the name of the site', { name: 'ACME' }, undefined, 'The name is that of this site.'],

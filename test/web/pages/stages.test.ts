@@ -139,6 +139,7 @@ describe('/<group>/<name>/-/stages/<id>', () => {
     }
     const number = await reviewer.read(`${home}?version=1.1.0`)
     expect([number.statusCode, number.body.includes(`href="${url}">Review 1.1.0`)]).toEqual([404, true])
+    expect(number.body).not.toContain('Only members see private pages')
     expect((await guest.read(`${home}?version=1.1.0`)).body).not.toContain('1.1.0')
     await endStageTime(t.db, id)
     expect((await reviewer.read(home)).body).not.toContain('1.1.0')

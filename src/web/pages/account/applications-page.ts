@@ -5,6 +5,7 @@ import { describeResourceScope, describeScopes, type ScopeGroup } from '../../..
 import { formatRequest } from '../../../oauth/application-request.ts'
 import { listMistakes, maxLogoBytes } from '../../../oauth/application-rules.ts'
 import { type Application, listApplicationsOfDeveloper } from '../../../oauth/applications.ts'
+import { isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { acceptMultipart } from '../../multipart-forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
@@ -31,6 +32,8 @@ const requestPage = page<
 interface CheckedRequest {
   /** A sentence for each broken rule. */
   mistakes: string[]
+  /** Whether others in the network could read its codes. */
+  isUnencrypted: boolean
   scopeGroups: ScopeGroup[]
   resourceScope: string
   /** The text for the administrators. Null with mistakes. */
@@ -98,6 +101,7 @@ function check({ config }: AppContext, { account }: Session, form: ApplicationFo
   const isReady = mistakes.length === 0
   return {
     mistakes,
+    isUnencrypted: isReady && isUnencrypted(form.redirectUri),
     scopeGroups: describeScopes(form.scopes),
     resourceScope: describeResourceScope(form.resourceScope),
     text: isReady ? text : null,

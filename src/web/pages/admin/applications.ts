@@ -25,7 +25,7 @@ import {
   listApplications,
   renewClientSecret,
 } from '../../../oauth/applications.ts'
-import { isUnencrypted } from '../../../oauth/redirect-uri.ts'
+import { describeRedirects, isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
 import { pageNotFound } from '../../page-error.ts'
@@ -74,7 +74,8 @@ interface ReviewContent {
   use: ApplicationUse
   scopeGroups: { title: string; scopes: (DescribedScope & { enforcement: string })[] }[]
   resourceScope: string
-  redirectHost: string
+  /** The URLs to which it may send the browser back, in words. */
+  redirects: string
   /** Whether a change is also written as a migration. */
   keepsMigrations: boolean
   /** Whether its codes go through a network without encryption. */
@@ -281,7 +282,7 @@ async function describe(
       scopes: scopes.map((scope) => ({ ...scope, enforcement: describeEnforcement(scope.scope) })),
     })),
     resourceScope: describeResourceScopeOfOthers(application.resourceScope),
-    redirectHost: new URL(application.redirectUri).host,
+    redirects: describeRedirects(application),
     keepsMigrations: await keepsMigrations(config),
     isUnencrypted: isUnencrypted(application.redirectUri),
     overlaps,

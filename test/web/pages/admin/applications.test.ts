@@ -68,9 +68,11 @@ describe('/admin/applications of an operator who keeps migrations', () => {
     ]) {
       expect(body).toContain(words)
     }
-    await changeRegistration(t.db, application, { resourceScope: 'specified' })
+    const redirectUri = 'http://127.0.0.1:8123/callback'
+    await changeRegistration(t.db, application, { resourceScope: 'specified', redirectUri })
     const specified = await open(t, `/admin/applications/${application.clientId}`, cookie)
     expect(specified.body).toContain('Only the repositories that the person chooses')
+    expect(specified.body).toContain('Any URL on 127.0.0.1, with any port')
     // Only administrators see the logo of an application that was never approved.
     const logo = await open(t, `/admin/applications/${application.clientId}/logo`, cookie)
     expect(logo.rawPayload).toEqual(pixel)
