@@ -86,6 +86,11 @@ export class Refusal extends Error {
     return `${this.message.charAt(0).toUpperCase()}${this.message.slice(1)}.`
   }
 
+  /** What people read: the warning, or else the errmsg, as a sentence. */
+  get explanation(): string {
+    return this.warning === undefined ? this.sentence : this.warning.replace(/(?<![.!?])$/, '.')
+  }
+
   get body(): RefusalBody {
     return {
       errcode: this.errcode,

@@ -113,26 +113,22 @@ export async function showError(
   if (refusal.errcode === errcode.aborted)
     request.log.warn({ err: error, req: request }, 'a change lost to another one')
   if (refusal.status >= 500) request.log.error({ err: error, req: request }, 'a page failed')
-  return showPageError(pageErrorOf(refusal), reply)
+  return showPageError(pageErrorOf(refusal, request), reply)
 }
 
 /** Returns the page of a refusal. */
-function pageErrorOf(refusal: Refusal): PageError {
-  const { status, retryAfterSeconds: seconds } = refusal
-  return new PageError(
-    status,
-    messageOf(refusal),
-    seconds === undefined ? {} : { headers: { 'retry-after': `${seconds}` } },
-  )
-}
-
-/** Returns the words of a refusal for people. */
-function messageOf({ errcode: code, status, sentence, warning }: Refusal): string {
+function pageErrorOf(refusal: Refusal, { method }: FastifyRequest): PageError {
+  const { errcode: code, status, explanation, retryAfterSeconds: seconds } = refusal
+  const options = seconds === undefined ? {} : { headers: { 'retry-after': `${seconds}` } }
   if (code === errcode.internal)
-    return 'The server has an internal error, and it was logged. Please try again.'
-  if (code === errcode.aborted) return `Nothing was done. ${sentence}`
-  if (status >= 500 && warning !== undefined) return warning
-  return sentence
+    return new PageError(
+      status,
+      'The server has an internal error, and it was logged. Please try again.',
+      options,
+    )
+  // Whether a commit has come before an outage is unknown.
+  const isUndone = method === 'POST' && status < 500
+  return new PageError(status, isUndone ? `Nothing was changed. ${explanation}` : explanation, options)
 }
 
 /**

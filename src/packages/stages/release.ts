@@ -56,9 +56,8 @@ export async function releaseStage(
       archive: { sha256, sha1, size },
       by,
     }
-    const published = await addVersion(tx, { baseUrl }, publication, stage)
-    // The number was reserved. Only a process of an earlier release, which knows no stages, can have taken it.
-    if (published === 'repeated') throw notNow(`version ${version} is published already: reject the stage`)
+    // The number was reserved, so nobody has published it meanwhile.
+    await addVersion(tx, { baseUrl }, publication, stage)
     await insertEvent(tx, by, { ...event, action: 'release-stage' })
     return outcome
   })

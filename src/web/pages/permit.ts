@@ -11,7 +11,6 @@ import {
   type RepositoryAct,
   type SiteAct,
 } from '../../domain/permissions.ts'
-import { Refusal } from '../../domain/refusal.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../groups/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../groups/repositories.ts'
 import type { StorageRoom } from '../../groups/storage-room.ts'
@@ -75,16 +74,6 @@ export async function managedGroup(
 /** A browser has all the access of its account. */
 function credentialOf({ account }: Session) {
   return fullCredential('session', account.isAdmin)
-}
-
-/** Runs a change of a package. Errors of the registry become error pages. */
-export async function changing<T>(change: () => Promise<T>): Promise<T> {
-  try {
-    return await change()
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error
-    throw new PageError(error.status, `Nothing was changed: ${error.warning ?? error.errmsg}.`)
-  }
 }
 
 function forbidden(): PageError {

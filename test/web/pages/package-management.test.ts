@@ -44,7 +44,9 @@ describe('…/-/versions', () => {
     await send('versions/restore', { version })
     expect(await offered()).toBe(true)
     expect(await events()).toEqual(['publish', 'delete', 'restore'])
-    expect((await send('versions/restore', { version })).statusCode).toBe(409)
+    const refused = await send('versions/restore', { version })
+    expect(refused.statusCode).toBe(409)
+    expect(refused.body).toContain(`Nothing was changed. Version ${version} is not deleted.`)
     expect((await send('versions/delete', { version: '9.9.9' })).statusCode).toBe(404)
     expect((await open(`${home}/-/versions/delete?version=9.9.9`)).statusCode).toBe(404)
   })
@@ -212,10 +214,10 @@ describe('…/-/advisories', () => {
 
   it('lets a developer publish and not withdraw, and a guest read', async () => {
     const developer = await aMaintainer('developer')
-    expect((await developer.send('advisories', form)).statusCode).toBe(303)
+    expect((await developer.send('advisories/new', form)).statusCode).toBe(303)
     expect((await developer.send('advisories/withdraw', { advisory: 'x' })).statusCode).toBe(403)
     const guest = await aMaintainer('guest')
     expect((await guest.open(`${guest.home}/-/advisories`)).statusCode).toBe(200)
-    expect((await guest.send('advisories', form)).statusCode).toBe(403)
+    expect((await guest.send('advisories/new', form)).statusCode).toBe(403)
   })
 })

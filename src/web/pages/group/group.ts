@@ -20,7 +20,7 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
 import { anybody, signedIn } from '../../visit.ts'
-import { changing, managedGroup, type PagesContext } from '../permit.ts'
+import { managedGroup, type PagesContext } from '../permit.ts'
 
 const repositoriesPerPage = 50
 /** The maximum number of deleted repositories on the page. The others are in the API. */
@@ -68,7 +68,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: PagesContex
       async ({ session, by }, request, reply) => {
         const group = await managedGroup(db, request.params.group, session, 'restoreRepository')
         const { name } = readForm(RestoreForm, request)
-        const path = await changing(() => restoreRepository(db, by, group, name))
+        const path = await restoreRepository(db, by, group, name)
         leaveNotice(request, reply, config, `Repository ${path} restored.`)
         return reply.redirect(`/${path}`, 303)
       },

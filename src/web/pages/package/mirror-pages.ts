@@ -22,7 +22,7 @@ import { pageNotFound } from '../../page-error.ts'
 import { nobody, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
-import { changing, type PagesContext, permittedRepository } from '../permit.ts'
+import { type PagesContext, permittedRepository } from '../permit.ts'
 import { findAnyPackage, type OfferedVersion, withFiles } from './any-package.ts'
 import { chartDays, chartDownloads, chartVersions, type DownloadCharts } from './download-charts.ts'
 import {
@@ -272,7 +272,7 @@ export async function mirrorFetchRoute(app: FastifyInstance, context: PagesConte
           if (!shown?.archive) throw pageNotFound()
           const [found = null] = await findMirroredArchives(db, [wantedOf(view, shown.archive)])
           if (!found) throw pageNotFound()
-          await changing(() => archiveMirror.store(found))
+          await archiveMirror.store(found)
           leaveNotice(
             request,
             reply,

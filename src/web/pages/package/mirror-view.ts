@@ -94,6 +94,6 @@ export async function archiveOfMirror(
     return { state: 'stored', sha256: served.sha256, size: served.size, isPublic: false }
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
-    return { state: 'none', why: `${error.warning ?? error.errmsg}. Its files are not shown.` }
+    return { state: 'none', why: `${error.explanation} Its files are not shown.` }
   }
 }

@@ -12,7 +12,7 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
 import { signedIn, type Visit } from '../../visit.ts'
-import { changing, may, type PagesContext, permittedRepository } from '../permit.ts'
+import { may, type PagesContext, permittedRepository } from '../permit.ts'
 import type { MirrorPages } from './mirror-pages.ts'
 import { type PackageRoute, type PackageView, packagePath, viewOf } from './package-view.ts'
 
@@ -88,7 +88,7 @@ export async function packageAdvisoryRoutes(
           const refused = { ...view, severities, form, problem: draft }
           return newAdvisoryPage(reply.code(400), visit.session, refused)
         }
-        const advisory = await changing(() => publishAdvisory(changes, change, draft))
+        const advisory = await publishAdvisory(changes, change, draft)
         leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
         return reply.redirect(urlOf(request.params), 303)
       },
@@ -123,7 +123,7 @@ export async function packageAdvisoryRoutes(
       const { change } = await changeFor(request, visit, 'withdrawAdvisory')
       await visit.prove('withdrawAdvisory')
       const { advisory } = readForm(WithdrawForm, request)
-      await changing(() => withdrawAdvisory(changes, change, advisory))
+      await withdrawAdvisory(changes, change, advisory)
       leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
       return reply.redirect(urlOf(request.params), 303)
     }),

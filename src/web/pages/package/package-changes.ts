@@ -27,7 +27,7 @@ import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, nobody, page } from '../../pages.ts'
 import { signedIn } from '../../visit.ts'
-import { changing, may, type PagesContext, permittedRepository } from '../permit.ts'
+import { may, type PagesContext, permittedRepository } from '../permit.ts'
 import { findAnyPackage } from './any-package.ts'
 import type { MirrorPages } from './mirror-pages.ts'
 import { listDeleters } from './missing-version.ts'
@@ -233,7 +233,7 @@ export async function packageChangeRoutes(
         const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
         if (await needsFactor(known, repository, about)) {
           // Nobody proves anything for a change that is refused then.
-          await changing(() => refuseUnreviewed(db, changeOf(by, repository, about), version))
+          await refuseUnreviewed(db, changeOf(by, repository, about), version)
           await proveFactor()
         }
         await prove(known.act)
@@ -273,7 +273,7 @@ export async function packageChangeRoutes(
             )
           }
           const change = { ...changeOf(by, repository, about), version }
-          await changing(() => known.run(changes, change, reason))
+          await known.run(changes, change, reason)
           const found = await findVersion(db, about.id, version)
           const { done } = found?.quarantinedAt ? { ...known, ...known.ifQuarantined } : known
           leaveNotice(request, reply, config, done(version))
@@ -310,7 +310,7 @@ export async function packageChangeRoutes(
           return abandonPage(reply.code(400), session, { ...view, replacement, problem })
         }
         const change = changeOf(by, repository, about)
-        await changing(() => setAbandoned(changes, change, replacement || true))
+        await setAbandoned(changes, change, replacement || true)
         leaveNotice(request, reply, config, `Package ${about.name} is marked as abandoned.`)
         return reply.redirect(versionsUrl(request.params), 303)
       },
@@ -345,7 +345,7 @@ export async function packageChangeRoutes(
         async ({ session, by, prove }, request, reply) => {
           const { repository, about } = await packageOf(request, session, question.act)
           await prove(question.act)
-          await changing(() => question.run(changes, changeOf(by, repository, about)))
+          await question.run(changes, changeOf(by, repository, about))
           leaveNotice(request, reply, config, question.done(about.name))
           return reply.redirect(versionsUrl(request.params), 303)
         },

@@ -22,7 +22,7 @@ import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { page } from '../../pages.ts'
 import { signedIn, type Visit } from '../../visit.ts'
-import { changing, type PagesContext, permittedRepository } from '../permit.ts'
+import { type PagesContext, permittedRepository } from '../permit.ts'
 import { type Compared, compareShown } from './compared.ts'
 import { readingArchive } from './package-view.ts'
 
@@ -120,7 +120,7 @@ export async function stagePageRoutes(
     signedIn(context, { form: (request) => stageUrl(request.params) }, async (visit, request, reply) => {
       const { repository, stage, by } = await decisionOf(visit, request.params)
       const { baseUrl } = config
-      const outcome = await changing(() => releaseStage(changes, { stage, by, baseUrl }))
+      const outcome = await releaseStage(changes, { stage, by, baseUrl })
       const name = `${stage.packageName} ${stage.version}`
       if (outcome === 'approved') {
         leaveNotice(request, reply, config, `You approved ${name}. Another developer must release it, too.`)
@@ -137,7 +137,7 @@ export async function stagePageRoutes(
     signedIn(context, { form: (request) => stageUrl(request.params) }, async (visit, request, reply) => {
       const { repository, stage, by } = await decisionOf(visit, request.params)
       const { reason } = readForm(RejectForm, request)
-      await changing(() => rejectStage(changes, { stage, by, reason }))
+      await rejectStage(changes, { stage, by, reason })
       leaveNotice(request, reply, config, `${stage.packageName} ${stage.version} is rejected.`)
       return reply.redirect(`/${repository.path}/-/stages`, 303)
     }),
