@@ -1,6 +1,7 @@
 -- Inserts events in the transaction of their change. Nothing else inserts any. An event has the columns of its row; its id
 -- and time are set when they are missing. The actor fills what the event does not tell about who acted: it has the account,
--- the token, or the members of the setting svc.actor. Identity events are also queued for the log.
+-- the token, or the members of the setting svc.actor. Identity events are also queued for the log. The webhooks that want a
+-- message about an event of a repository or group get a delivery and a job in this transaction.
 create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$
 begin
   with inserted as (
@@ -17,7 +18,20 @@ begin
            coalesce(e.user_agent, the_actor ->> 'userAgent'), coalesce(e.request_id, the_actor ->> 'requestId'),
            coalesce(e.details, '{}')
       from jsonb_populate_recordset(null::event, the_events) as e
-    returning id, repository_id, group_id
+    returning id, action, repository_id, group_id, in_group_id
+  ), told as (
+    insert into webhook_delivery (webhook_id, event_id, type)
+    select w.id, i.id, webhook_type_of(i.action)
+      from inserted i
+      join webhook w on w.repository_id = i.repository_id or w.group_id = i.in_group_id
+                        or (w.repository_id is null and w.group_id is null)
+     where (i.repository_id is not null or i.group_id is not null) and w.disabled_at is null
+       and webhook_type_of(i.action) = any (coalesce(w.types, array[webhook_type_of(i.action)]))
+     order by i.id
+    returning webhook_id
+  ), queued as (
+    insert into job (name, key, data)
+    select distinct 'send-webhook', webhook_id::text, jsonb_build_object('webhookId', webhook_id::text) from told
   )
   insert into unlogged_identity_event (event_id)
   select id from inserted where repository_id is null and group_id is null;

@@ -12,6 +12,7 @@ import { makeDemo, resetDemo } from '../web/server/demo.ts'
 import { fillDemo } from '../web/server/demo-content.ts'
 import { describeWalk } from '../web/server/demo-walk.ts'
 import { openLog } from '../web/server/log.ts'
+import { webhookSecrets } from '../webhooks/webhook-secrets.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
 
@@ -112,11 +113,11 @@ export function demoCommand(): Command {
     })
 }
 
-/** `svc rekey`: encrypts the secrets of authenticator apps and of Git sources with a new key. */
+/** `svc rekey`: encrypts the secrets of authenticator apps, Git sources and webhooks with a new key. */
 export function rekeyCommand(): Command {
   return new Command('rekey')
     .description(
-      'Encrypt the secrets of authenticator apps and Git sources with a new key. Servers can keep running.',
+      'Encrypt the secrets of authenticator apps, Git sources and webhooks with a new key. Servers can keep running.',
     )
     .addOption(jsonOption())
     .addHelpText(
@@ -128,7 +129,7 @@ If it is interrupted, run it again.`,
     )
     .action(async (options: JsonOptions) => {
       const { secrets, key, file } = await withDatabase(async (db, config) => ({
-        ...(await rekey(db, config, [totpSecrets, sourceSecrets])),
+        ...(await rekey(db, config, [totpSecrets, sourceSecrets, webhookSecrets])),
         file: keyFileOf(config),
       }))
       const place = key === 'file' ? `the new key in ${file}` : 'SECRET_KEY'

@@ -58,6 +58,7 @@ const acts = {
   appointAdmin: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   trustPublisher: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   addSource: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  addWebhook: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   // Both ways: it protects a package, and locks everybody else out of publishing it.
   limitPublishers: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },
@@ -85,6 +86,7 @@ const acts = {
   appointGroupAdmin: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   releaseVendor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   makeDeployToken: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
+  addGroupWebhook: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   invite: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   waiveSecondFactor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
 
@@ -112,6 +114,7 @@ const acts = {
   manageAccounts: { on: 'site', scope: 'group-manage:rw' },
   manageApplications: { on: 'site', scope: 'group-manage:rw' },
   inviteToSite: { on: 'site', scope: 'group-manage:rw' },
+  manageWebhooks: { on: 'site', scope: 'group-manage:rw' },
   renameGroup: { on: 'site', scope: 'group-manage:rw' },
   deleteGroup: { on: 'site', scope: 'group-delete:rw' },
   changeAdministrator: { on: 'administrator', scope: 'group-manage:rw' },

@@ -50,6 +50,11 @@ export const identityWords = {
   'application-changed': 'Application changed',
   'application-deleted': 'Application deleted',
   'application-secret-rotated': 'Client secret rotated',
+  'webhook-added': 'Webhook of the site added',
+  'webhook-changed': 'Webhook of the site changed',
+  'webhook-rotated': 'Secret of a webhook of the site rotated',
+  'webhook-removed': 'Webhook of the site removed',
+  'webhook-disabled': 'Webhook of the site disabled: its receiver fails',
 } as const
 
 export type IdentityAction = keyof typeof identityWords
@@ -122,6 +127,11 @@ export const registryWords = {
   'remove-source': 'removed a Git source',
   'fail-source': 'could not read the Git repository',
   'refuse-tag': 'refused a tag that was moved',
+  'add-webhook': 'added a webhook',
+  'change-webhook': 'changed a webhook',
+  'rotate-webhook': 'rotated the secret of a webhook',
+  'remove-webhook': 'removed a webhook',
+  'disable-webhook': 'disabled a webhook, because its receiver fails',
 } as const
 
 export type RegistryAction = keyof typeof registryWords
@@ -185,6 +195,21 @@ export const areas = {
       'remove-source',
       'fail-source',
       'refuse-tag',
+    ],
+  },
+  webhooks: {
+    words: 'Webhooks',
+    actions: [
+      'add-webhook',
+      'change-webhook',
+      'rotate-webhook',
+      'remove-webhook',
+      'disable-webhook',
+      'webhook-added',
+      'webhook-changed',
+      'webhook-rotated',
+      'webhook-removed',
+      'webhook-disabled',
     ],
   },
   settings: {

@@ -115,6 +115,15 @@ export interface PackageMoment {
   moment: Date
 }
 
+/** Finds an event of a repository or group. Null when it was removed because of its age. */
+export async function findRegistryEvent(db: Queryable, id: string): Promise<Event | null> {
+  const { rows } = await db.query<Event>(
+    `select ${eventColumns(unseen)} from event e ${eventJoins} where e.id = $1 and ${isRegistryEvent}`,
+    [id],
+  )
+  return rows[0] ?? null
+}
+
 /**
  * Finds the accounts that made changes of a package, in the order of the changes. Null when no account did it, and when the
  * event was swept.

@@ -11,14 +11,24 @@ function adminsOf(groupId: string, repositoryId: string): string {
           select account_id from counted_repository_member where role = 'admin' and repository_id = ${repositoryId}`
 }
 
-/** Lists the ids of the admins of a repository who can get a mail. None of a deleted repository. */
-export async function listAdminsToTell(db: Queryable, repositoryId: string): Promise<string[]> {
+/**
+ * Lists the ids of the admins of a repository or a group who can get a mail: of the site administrators without a place. None
+ * of a deleted repository.
+ */
+export async function listAdminsToTell(
+  db: Queryable,
+  { groupId = null, repositoryId = null }: { groupId?: string | null; repositoryId?: string | null },
+): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
-    `select a.id from repository r
-       join account a on a.id in (${adminsOf('r.group_id', 'r.id')})
-      where r.id = $1 and r.group_id is not null and a.email_verified_at is not null and a.disabled_at is null
+    `with place as (
+       select coalesce($1::bigint, r.group_id) as group_id, r.id as repository_id
+         from (select 1) one left join repository r on r.id = $2::bigint and r.group_id is not null)
+     select a.id from account a
+      where a.id in (${adminsOf('(select group_id from place)', '(select repository_id from place)')}
+                     union select id from account where is_admin and $1::bigint is null and $2::bigint is null)
+        and a.email_verified_at is not null and a.disabled_at is null
       order by a.id`,
-    [repositoryId],
+    [groupId, repositoryId],
   )
   return rows.map(({ id }) => id)
 }

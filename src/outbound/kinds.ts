@@ -66,6 +66,15 @@ export const kinds = {
     redirects: 0,
     isConfigured: true,
   },
+  /** The receivers of webhooks. Only the start of a response is read. */
+  webhook: {
+    act: 'add the webhook',
+    milliseconds: 20_000,
+    maxBytes: 1024 * 1024,
+    requests: 64,
+    connections: 4,
+    redirects: 0,
+  },
   /** Git repositories. The program `git` sends the requests, to an address that was approved here. */
   git: {
     act: 'add the source',

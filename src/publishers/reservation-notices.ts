@@ -16,7 +16,7 @@ export const noteLapsingReservationsJob = dailyNotices({
   async note(tx, config, limit) {
     const noted = await noteLapsingReservations(tx, limit)
     for (const { id: publisherId, repositoryId } of noted)
-      for (const accountId of await listAdminsToTell(tx, repositoryId))
+      for (const accountId of await listAdminsToTell(tx, { repositoryId }))
         await queueMail(tx, config, reservationMail, { publisherId, accountId })
     return noted.length
   },
@@ -98,5 +98,5 @@ async function findLapsing(
   )
   const [lapsing] = rows
   if (!lapsing || lapsing.names.length === 0) return null
-  return (await listAdminsToTell(db, lapsing.repositoryId)).includes(accountId) ? lapsing : null
+  return (await listAdminsToTell(db, lapsing)).includes(accountId) ? lapsing : null
 }

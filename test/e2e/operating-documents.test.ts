@@ -99,6 +99,8 @@ const notRun: Record<string, string> = {
     'needs attestations, too. test/publishers/attestations.test.ts reads them at this URL',
   'docs/publishing.md: npx svc source add acme/php https://git.example.com/acme/hello.git --secret-file token.txt':
     'needs a Git server. test/commands/source.test.ts runs these commands',
+  'docs/webhooks.md: npx svc webhook add acme/php https://ci.example.com/hook --events version.published,version.deleted':
+    'needs a receiver. test/commands/webhook.test.ts runs these commands',
   'docs/performance.md: npm run bench': 'takes minutes. A test below compares its words with bench/main.ts',
 }
 const nameOf = ({ file, first }: Block) => `${file}: ${first}`

@@ -147,6 +147,14 @@ async function aMirror(name: string, isApproved = false) {
   return { ...place, upstream: 'public', mirrored: name }
 }
 
+/** A webhook of a place, such as `/groups/acme`. */
+async function aWebhookAt(place: string) {
+  const token = place === '' ? tokens.administrator : tokens.owner
+  const response = await callApi(t, token, 'POST', `/api${place}/webhooks`, { url: 'https://1.1.1.1/hook' })
+  if (response.statusCode !== 201) throw new Error(response.body)
+  return { id: String(response.json().id) }
+}
+
 const P = '/:group/:name/packages/:vendor/:package'
 const R = '/repositories/:group/:name'
 const V = `${P}/-/versions`
@@ -456,6 +464,44 @@ const verbs: Record<string, Verb> = {
     api: [`POST ${R}/sources/:id/hook-secret`, {}],
     command: 'source hook-secret :id',
   },
+  'remove a webhook': {
+    writes: ['remove-webhook'],
+    make: async () => {
+      const place = await aPlace()
+      return { ...place, ...(await aWebhookAt(`/repositories/${place.path}`)) }
+    },
+    api: [`DELETE ${R}/webhooks/:id`],
+    command: 'webhook remove :id --force',
+  },
+  'remove a webhook of a group': {
+    writes: ['remove-webhook'],
+    make: async () => ({ group: home.name, ...(await aWebhookAt(`/groups/${home.name}`)) }),
+    api: ['DELETE /groups/:group/webhooks/:id'],
+  },
+  'remove a webhook of the site': {
+    writes: ['webhook-removed'],
+    make: () => aWebhookAt(''),
+    api: ['DELETE /webhooks/:id'],
+  },
+  'disable a webhook': {
+    writes: ['change-webhook'],
+    make: async () => {
+      const place = await aPlace()
+      return { ...place, ...(await aWebhookAt(`/repositories/${place.path}`)) }
+    },
+    api: [`PATCH ${R}/webhooks/:id`, { enabled: false }],
+    command: 'webhook disable :id',
+  },
+  'disable a webhook of a group': {
+    writes: ['change-webhook'],
+    make: async () => ({ group: home.name, ...(await aWebhookAt(`/groups/${home.name}`)) }),
+    api: ['PATCH /groups/:group/webhooks/:id', { enabled: false }],
+  },
+  'disable a webhook of the site': {
+    writes: ['webhook-changed'],
+    make: () => aWebhookAt(''),
+    api: ['PATCH /webhooks/:id', { enabled: false }],
+  },
   'withdraw an invitation': {
     writes: ['invitation-withdrawn'],
     async make() {
@@ -709,15 +755,15 @@ const harmless = {
      /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(
-    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources advisories user
-     restore request check sync confirm reset-link approve
+    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks advisories user
+     restore request check sync confirm reset-link approve rotate ping resend
      POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),
   commands: new Set(
     `list show history find downloads export system completion create add new invite import claim enable approve confirm unabandon
-     refs sync rename set-name set-email reset-link verification-link prefetch retry copy restore
+     refs sync rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
      serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
   ),
 }
@@ -758,7 +804,7 @@ async function eventsOfAct(act: () => Promise<unknown>): Promise<string[]> {
   return written.filter((action) => !action.endsWith('first-used')).toSorted()
 }
 
-const isOnSite = (url: string) => /^\/(?:admin|accounts|applications|invitations)(?:\/|$)/.test(url)
+const isOnSite = (url: string) => /^\/(?:admin|accounts|applications|invitations|webhooks)(?:\/|$)/.test(url)
 
 async function callEndpoint([endpoint, body, query = '']: Endpoint, place: Place) {
   const [method = '', url = ''] = endpoint.split(' ')
@@ -879,7 +925,8 @@ describe('what is not in the list of these verbs destroys and weakens nothing', 
     const all = [...identityActions, ...Object.keys(registryWords)].filter((action) =>
       destroying.test(action),
     )
-    // A job removes deleted repositories after some days: see the tests of deleted repositories.
-    expect(all.filter((action) => !written.has(action))).toEqual(['purge-repository'])
+    // Jobs write these: see the tests of webhooks and of deleted repositories.
+    const ofJobs = ['webhook-disabled', 'purge-repository', 'disable-webhook']
+    expect(all.filter((action) => !written.has(action))).toEqual(ofJobs)
   })
 })

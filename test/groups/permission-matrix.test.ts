@@ -68,6 +68,7 @@ const rules: Record<
   manage: { scopes: ['registry-manage:rw'], least: 'admin' },
   appointAdmin: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   trustPublisher: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  addWebhook: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   addSource: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   limitPublishers: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },

@@ -3,7 +3,7 @@ import { describeAttested, describePublishedBy } from '../describe-version.ts'
 import type { ListedStage } from '../tables/staged-versions.ts'
 
 /** Returns the URL of the page where a stage is reviewed. `path` is that of its repository. */
-function reviewUrl(baseUrl: string, path: string, { id }: Pick<ListedStage, 'id'>): string {
+export function reviewUrl(baseUrl: string, path: string, { id }: Pick<ListedStage, 'id'>): string {
   return `${baseUrl}/${path}/-/stages/${id}`
 }
 

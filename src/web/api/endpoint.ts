@@ -26,6 +26,7 @@ export const tags = {
   Upstreams: 'Other Composer repositories whose packages a repository offers',
   'Trusted publishers': 'CI jobs that publish or read without a stored secret',
   Sources: 'Git repositories whose tags and branches become versions',
+  Webhooks: 'Servers that get a message when something happens',
   Security: 'Quarantine and security advisories',
   Registry:
     'What Composer and curl call. Credentials: HTTP Basic with the username `svc` and a token as password',

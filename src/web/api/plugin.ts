@@ -27,6 +27,7 @@ import { trustedPublisherRoutes } from './trusted-publishers.ts'
 import { upstreamRoutes } from './upstreams.ts'
 import { userRoutes } from './user.ts'
 import { versionRoutes } from './versions.ts'
+import { webhookRoutes } from './webhooks.ts'
 
 const everyRoute = [
   userRoutes,
@@ -49,6 +50,7 @@ const everyRoute = [
   upstreamRoutes,
   trustedPublisherRoutes,
   sourceRoutes,
+  webhookRoutes,
 ]
 
 /** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */

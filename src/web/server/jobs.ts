@@ -64,6 +64,9 @@ import {
   renderDueMirrors,
 } from '../../upstreams/follow-feeds.ts'
 import { deleteExpiredMisses } from '../../upstreams/tables/upstream-documents.ts'
+import { deleteOldDeliveries } from '../../webhooks/deliveries.ts'
+import { webhookDisabledMail } from '../../webhooks/disabled-mail.ts'
+import { sendSlowWebhookJob, sendWebhookJob } from '../../webhooks/send-webhook.ts'
 
 /** Every background job of the server. `jobs/job.ts` describes how to add one. */
 export const jobs: readonly Job[] = [
@@ -95,6 +98,7 @@ export const jobs: readonly Job[] = [
     deleteDecidedStages,
     deleteExpiredPublisherTokens,
     deleteExpiredIdentityTokens,
+    deleteOldDeliveries,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,
@@ -124,6 +128,8 @@ export const jobs: readonly Job[] = [
   noteLapsingReservationsJob,
   readDueSourcesJob,
   readSourceJob as Job,
+  sendWebhookJob as Job,
+  sendSlowWebhookJob as Job,
   sendMailJob([
     verificationMail,
     confirmationMail,
@@ -132,6 +138,7 @@ export const jobs: readonly Job[] = [
     tokenExpiryMail,
     requiredFactorMail,
     reservationMail,
+    webhookDisabledMail,
     invitationMail,
     knownAddressMail,
   ]),

@@ -149,6 +149,12 @@ const twins: Record<Act, Twin> = {
     page: null,
     command: 'source add',
   },
+  addWebhook: {
+    kind: 'opens',
+    api: ['POST', `${R}/webhooks`, {}],
+    page: null,
+    command: 'webhook add',
+  },
   limitPublishers: {
     kind: 'opens',
     api: ['PATCH', `${R}/packages/acme/lib`, { only_trusted_publishers: false }],
@@ -248,6 +254,12 @@ const twins: Record<Act, Twin> = {
     api: ['POST', `${G}/deploy-tokens`, {}],
     page: ['POST', '/{group}/-/deploy-tokens'],
     command: 'deploy-token create',
+  },
+  addGroupWebhook: {
+    kind: 'opens',
+    api: ['POST', `${G}/webhooks`, {}],
+    page: null,
+    command: 'webhook add',
   },
   invite: {
     kind: 'opens',
@@ -352,6 +364,12 @@ const twins: Record<Act, Twin> = {
     api: ['POST', '/invitations', { email: 'nobody' }],
     page: ['POST', '/admin/invitations', { email: 'nobody' }],
     command: 'account invite',
+  },
+  manageWebhooks: {
+    kind: 'site',
+    api: ['POST', '/webhooks', {}],
+    page: null,
+    command: 'webhook add',
   },
   renameGroup: {
     kind: 'site',

@@ -1,0 +1,62 @@
+import type { Queryable } from '../../src/database/database.ts'
+
+/** Returns in how many seconds the deliveries of a webhook that wait are due, the oldest first. */
+export async function dueSeconds(db: Queryable, webhookId: string): Promise<number[]> {
+  const { rows } = await db.query<{ seconds: number }>(
+    `select extract(epoch from due_at - now())::float8 as seconds from webhook_delivery
+      where webhook_id = $1 and due_at is not null order by id`,
+    [webhookId],
+  )
+  return rows.map(({ seconds }) => seconds)
+}
+
+/** Lets the time until the next attempts of a webhook be over. */
+export async function passDelays(db: Queryable, webhookId: string): Promise<void> {
+  await db.query('update webhook_delivery set due_at = now() where webhook_id = $1 and due_at is not null', [
+    webhookId,
+  ])
+  await db.query('update webhook set held_until = null where id = $1', [webhookId])
+  await db.query('update job set run_at = now() where key = $1 and not is_running', [webhookId])
+}
+
+/** Lets a webhook have a slow receiver. */
+export async function makeSlow(db: Queryable, webhookId: string): Promise<void> {
+  await db.query('update webhook set is_slow = true where id = $1', [webhookId])
+}
+
+/** Returns whether a webhook counts as slow. */
+export async function isSlow(db: Queryable, webhookId: string): Promise<boolean | undefined> {
+  const { rows } = await db.query<{ slow: boolean }>('select is_slow as slow from webhook where id = $1', [
+    webhookId,
+  ])
+  return rows[0]?.slow
+}
+
+/** Ages the deliveries of a webhook by days. */
+export async function ageDeliveries(db: Queryable, webhookId: string, days: number): Promise<void> {
+  await db.query(
+    'update webhook_delivery set created_at = created_at - make_interval(days => $2) where webhook_id = $1',
+    [webhookId, days],
+  )
+}
+
+/** Lets the time be over in which the former secret of a webhook signs, too. */
+export async function passRotation(db: Queryable, webhookId: string): Promise<void> {
+  await db.query('update webhook set former_secret_until = now() where id = $1', [webhookId])
+}
+
+/** Returns the types that webhooks get about these actions. */
+export async function typesOfActions(db: Queryable, actions: readonly string[]): Promise<string[]> {
+  const { rows } = await db.query<{ type: string }>(
+    'select distinct webhook_type_of(a) as type from unnest($1::text[]) as a where webhook_type_of(a) is not null',
+    [actions],
+  )
+  return rows.map(({ type }) => type)
+}
+
+/** Returns everything that is stored about webhooks, as text. */
+export async function storedAboutWebhooks(db: Queryable): Promise<string> {
+  const tables = ['webhook', 'webhook_delivery', 'event', 'job']
+  const read = tables.map((table) => db.query(`select * from ${table}`))
+  return JSON.stringify((await Promise.all(read)).map(({ rows }) => rows))
+}
