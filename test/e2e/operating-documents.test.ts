@@ -64,6 +64,9 @@ const streamBackup = block('docs/operations.md', 'set -o pipefail')
 const backupBucket = block('docs/object-storage.md', 'npx svc backup --database-only svc-2026-01-31.tar')
 const repair = block('docs/operations.md', 'npx svc verify-archives --repair --from svc-2026-01-31.tar')
 const restore = block('docs/operations.md', 'DATA_DIR=/srv/svc-new npx svc restore svc-2026-01-31.tar')
+const startRestored = block('docs/operations.md', 'DATA_DIR=/srv/svc-new npm start')
+const backupBefore = block('docs/operations.md', 'npx svc backup svc-before-upgrade.tar')
+const plan = block('docs/operations.md', 'npx svc migrate --plan')
 const endAfterRestore = block(
   'docs/operations.md',
   'npx svc account set-password alice --end-everything --force',
@@ -93,6 +96,13 @@ const notRun: Record<string, string> = {
     'npm ci downloads all packages. The restored installation below is started with npm start',
   'README.md: npm ci && npm test': 'this is the test run itself',
   'docs/operations.md: docker compose up --detach': 'needs a Docker daemon, and downloads images',
+  'docs/operations.md: docker compose build': 'needs a Docker daemon, and downloads images',
+  'docs/operations.md: cd /opt/svc-new && npm ci && npm run build':
+    'downloads all packages. The first test below builds a checkout',
+  'docs/operations.md: mv /opt/svc /opt/svc-old && mv /opt/svc-new /opt/svc && systemctl restart svc':
+    'needs systemd. test/e2e/upgrade.test.ts restarts a server with another release',
+  'docs/operations.md: cd /opt/svc-old && npx svc restore svc-before-upgrade.tar':
+    'needs an earlier release. A test below restores a backup with the same command',
   'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$TOKEN" \\':
     'needs a bundle that a CI job has signed. test/publishers/attestations.test.ts sends such a form',
   'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$SVC_TOKEN" \\':
@@ -290,11 +300,13 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     expect(await printed(`${streamBackup}gunzip --test svc-2026-01-31.tar.gz && echo whole\n`)).toBe(
       'whole\n',
     )
-    const [restoring = '', start = ''] = restore.trimEnd().split('\n')
     // An empty variable counts as unset, so this installation has the embedded PostgreSQL.
-    expect(await printed(restoring, { DATABASE_URL: '' })).toContain('3 archives')
+    expect(await printed(restore, { DATABASE_URL: '' })).toContain('3 archives')
     const more = { DATABASE_URL: '', PORT: String(ports[1]) }
-    const restored = await startLine(translate(start), checkout, { ...environment(), ...more })
+    const restored = await startLine(translate(startRestored.trimEnd()), checkout, {
+      ...environment(),
+      ...more,
+    })
     try {
       const auth = JSON.parse(await readFile(join(checkout, 'project/auth.json'), 'utf8'))
       const { username, password } = auth['http-basic'][`localhost:${ports[0]}`]
@@ -305,6 +317,11 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     } finally {
       await restored.stop()
     }
+  })
+
+  it('back up before an upgrade, and show what it would do', async () => {
+    expect(await printed(backupBefore)).toContain('Wrote svc-before-upgrade.tar')
+    expect(await printed(plan)).toBe('Nothing to apply.\n')
   })
 
   it('end the sessions and tokens of an account, and a deploy token', async () => {

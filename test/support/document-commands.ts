@@ -25,13 +25,12 @@ export async function readBlocks(): Promise<Block[]> {
   const read = files.map(async (file) => {
     const text = await readFile(join(root, file), 'utf8')
     return Array.from(
-      text.matchAll(/^ *```(\w*)[^\n]*\n(.*?)^ *```$/gms),
-      ([, language = '', code = '']) => ({
-        file,
-        language,
-        first: code.split('\n')[0] ?? '',
-        text: code,
-      }),
+      text.matchAll(/^( *)```(\w*)[^\n]*\n(.*?)^ *```$/gms),
+      ([, indent = '', language = '', indented = '']) => {
+        // A block of a list is indented as its item.
+        const code = indented.replaceAll(new RegExp(`^${indent}`, 'gm'), '')
+        return { file, language, first: code.split('\n')[0] ?? '', text: code }
+      },
     )
   })
   return (await Promise.all(read)).flat()
