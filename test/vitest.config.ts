@@ -3,18 +3,20 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { builtFiles, useBuiltSources } from './support/built-sources.ts'
 import { rareOptimization } from './support/rare-optimization.ts'
 import { summaryReporter } from './support/summary-reporter.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
 const settings = {
-  pool: 'forks',
+  pool: 'forks' as const,
   // Long enough for a machine that runs ten times as much. Only a test that hangs reaches them.
   testTimeout: 240_000,
   hookTimeout: 240_000,
   expect: { poll: { timeout: 60_000 } },
-} as const
+  server: { deps: { external: [builtFiles] } },
+}
 
 /** These replace functions of the whole process. A spy does, too, but its test restores the function. */
 const replacesFunctions = /\bvi\.(?:mock|doMock|useFakeTimers|setSystemTime|stub\w+)\(/
@@ -43,8 +45,11 @@ function fitsWithOthers(test: string): boolean {
 /** A larger heap is collected less often. */
 const flags = [...rareOptimization, '--max-semi-space-size=64']
 
+const plugins = [useBuiltSources(root)]
+
 export default defineConfig({
   root,
+  plugins,
   test: {
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', summaryReporter()],
@@ -52,8 +57,16 @@ export default defineConfig({
     maxWorkers: Math.max(3, availableParallelism()),
     // They start in the order of their names: the long tests first, so that no process is idle at the end.
     projects: [
-      { root, test: { ...settings, name: 'alone', include: ['test/**/*.test.ts'], exclude: together } },
-      { root, test: { ...settings, name: 'together', include: together, isolate: false, execArgv: flags } },
+      {
+        root,
+        plugins,
+        test: { ...settings, name: 'alone', include: ['test/**/*.test.ts'], exclude: together },
+      },
+      {
+        root,
+        plugins,
+        test: { ...settings, name: 'together', include: together, isolate: false, execArgv: flags },
+      },
     ],
   },
 })

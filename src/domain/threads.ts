@@ -113,7 +113,7 @@ async function ask<Task>(thread: Worker, task: Task, milliseconds: number): Prom
 }
 
 /**
- * Starts a thread. When svc runs from source (tests, `npm run dev`), the thread first registers tsx, to read TypeScript.
+ * Starts a thread. When svc runs from source (`npm run dev`), the thread first registers tsx, to read TypeScript.
  * What `node --import` loads, such as OpenTelemetry, is for the main thread only: it would take most of the memory of a
  * thread, and seconds of its start.
  */
