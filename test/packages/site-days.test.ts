@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { saveDownloads } from '../../src/packages/tables/recorded-downloads.ts'
 import { countSiteDays, listSiteDays } from '../../src/packages/tables/site-days.ts'
+import { makeDemo } from '../../src/web/server/demo.ts'
+import { fillDemo } from '../../src/web/server/demo-content.ts'
+import { openLog } from '../../src/web/server/log.ts'
 import { aRepository } from '../support/actors.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -47,6 +50,15 @@ describe('the figures of the site by day', () => {
     expect(archiveBytes).toBeGreaterThan(0)
     expect(days.at(-2)).toMatchObject({ pushes: 2, pulls: 0, archiveBytes: null })
     expect(days[0]).toMatchObject({ pushes: 1, pulls: 7, archiveBytes: null })
+  })
+
+  it('have the pushes and pulls of the demo as soon as it is there', async () => {
+    const before = (await listSiteDays(t.db)).at(-1)
+    const { repository } = await makeDemo(t.db)
+    await fillDemo({ config: t.config, db: t.db }, repository, openLog('silent'))
+    const after = (await listSiteDays(t.db)).at(-1)
+    expect((after?.pushes ?? 0) - (before?.pushes ?? 0)).toBe(6)
+    expect((after?.pulls ?? 0) - (before?.pulls ?? 0)).toBe(40)
   })
 
   it('are charts of the administration, each with a table', async () => {

@@ -14,6 +14,7 @@ import { publishAdvisory } from '../../packages/lifecycle/warn.ts'
 import { prefetchLock } from '../../packages/prefetch.ts'
 import { openReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import { addDownloads } from '../../packages/tables/downloads.ts'
+import { countSiteDays } from '../../packages/tables/site-days.ts'
 import { openArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { UpstreamClient, UpstreamRequests } from '../../upstreams/client/fetch.ts'
 import { addUpstream } from '../../upstreams/configure.ts'
@@ -70,6 +71,8 @@ export async function fillDemo({ config, db }: AppContext, path: string, log: Lo
     )
   }
   await fillUpstream({ config, db }, repositoryId, log)
+  // Otherwise, the charts of the administration would be empty for the first hour.
+  await countSiteDays(db)
 }
 
 async function fillUpstream({ config, db }: AppContext, repositoryId: string, log: Log): Promise<void> {
