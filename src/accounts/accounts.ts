@@ -24,7 +24,10 @@ export interface NewAccount {
   passwordHash: string
 }
 
-/** Adds an account, writes the event, and returns its id. Throws the database's error when the username or email is taken or malformed. */
+/**
+ * Adds an account, writes the event, and returns its id. Throws the database's error when the username or email is
+ * taken or malformed.
+ */
 export async function insertAccount(db: Queryable, by: Principal, account: NewAccount): Promise<string> {
   const { rows } = await db.query<{ id: string }>(
     `insert into account (username, display_name, email, is_admin, password_hash)

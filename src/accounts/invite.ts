@@ -32,7 +32,8 @@ export function explainNoNewAccounts({
 }
 
 /**
- * Creates an invitation. `by` must be an administrator, an admin of the group, or the operator. Throws the database's error for a malformed email.
+ * Creates an invitation. `by` must be an administrator, an admin of the group, or the operator. Throws the database's
+ * error for a malformed email.
  */
 export async function invite(
   db: pg.Pool,

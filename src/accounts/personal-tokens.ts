@@ -260,8 +260,8 @@ async function noteRevoked(
 }
 
 /**
- * Revokes all personal access tokens of an account and withdraws all its applications. Writes the events, and returns how many. Authorizations
- * are locked by id, as `redeem_codes` describes.
+ * Revokes all personal access tokens of an account and withdraws all its applications. Writes the events, and returns how
+ * many. Authorizations are locked by id, as `redeem_codes` describes.
  */
 export async function revokeAllOf(
   tx: pg.PoolClient,

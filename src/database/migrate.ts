@@ -65,8 +65,9 @@ export const builtInMigrations = resolve(projectRoot, 'migrations')
  * a newer one, or the operator may keep a file elsewhere.
  *
  * A transaction takes all its locks before it changes anything, and waits only a moment for them (`takeTableLocks`). If
- * others hold one, such as a backup, which locks every table weakly, it lets them pass and starts again later.
- * Throws when the database is older than the baseline, and when an applied migration was changed. Throws an Error that names the file when a file fails.
+ * others hold one, such as a backup, which locks every table weakly, it lets them pass and starts again later. Throws
+ * when the database is older than the baseline, and when an applied migration was changed. Throws an Error that names the
+ * file when a file fails.
  */
 export async function migrate(
   pool: pg.Pool,
@@ -298,9 +299,9 @@ async function withPatience<T>(client: pg.Client, onWait: () => void, work: () =
 }
 
 /**
- * Creates the schema of a backup inside the caller's transaction: the baseline, the built-in migrations, the functions of the backup,
- * and the operator's migrations. A failing migration of the operator is skipped, because it may need rows that do not
- * exist yet. The rows of the backup replace all rows later.
+ * Creates the schema of a backup inside the caller's transaction: the baseline, the built-in migrations, the functions of
+ * the backup, and the operator's migrations. A failing migration of the operator is skipped, because it may need rows
+ * that do not exist yet. The rows of the backup replace all rows later.
  */
 export async function buildSchema(
   client: pg.Client,

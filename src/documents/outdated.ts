@@ -1,11 +1,12 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
+import { enqueue } from '../jobs/job.ts'
 import { hasOldFormat } from './stored-documents.ts'
 
-/** The job that renders outdated documents again. packages/documents/rerender.ts does the work. */
-export const renderOutdated = { name: 'render-outdated-documents', singleton: true } as const
+/** The job that renders outdated documents again, as its row in the queue needs it: packages/documents/rerender.ts does the work. */
+export const outdatedDocuments = { name: 'render-outdated-documents', singleton: true } as const
 
-/** Marks all documents of repositories as outdated, so that they are rendered again with their new URLs. */
+/** Marks all documents of repositories as outdated, and queues the job that renders them again with their new URLs. */
 export async function markDocumentsOutdated(
   tx: pg.PoolClient,
   repositoryIds: readonly string[],
@@ -20,6 +21,7 @@ export async function markDocumentsOutdated(
      update package_document set base_url = '' where repository_id = any($1)`,
     [repositoryIds],
   )
+  await enqueue(tx, outdatedDocuments, {})
 }
 
 /** SQL: whether the document `d` has links of another base URL, the first parameter, or an older format. */

@@ -68,7 +68,7 @@ const acts = {
   makePublic: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   forgetArchives: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   decideContest: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
-  releaseVersion: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  liftQuarantine: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   withdrawAdvisory: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   deleteRepository: { on: 'repository', scope: 'registry-delete:rw', role: 'admin', risk: 'deletes' },
 

@@ -2,12 +2,12 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { retriedTransaction } from '../database/retried-transaction.ts'
-import { markDocumentsOutdated, renderOutdated } from '../documents/outdated.ts'
+import { markDocumentsOutdated } from '../documents/outdated.ts'
 import { background, type Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import type { RegistryAction } from '../events/actions.ts'
 import { detailsOfChange, insertEvent } from '../events/events.ts'
-import { enqueue, type Job } from '../jobs/job.ts'
+import type { Job } from '../jobs/job.ts'
 import {
   hideRepository,
   listExpiredRepositories,
@@ -110,7 +110,6 @@ export async function changeRepositoryName(
     if (oldName === newName) return true
     await markDocumentsOutdated(tx, [repositoryId])
     await note(tx, by, { repositoryId }, 'rename-repository', { from: oldName, to: newName })
-    await enqueue(tx, renderOutdated, {})
     return true
   })
 }
@@ -148,7 +147,6 @@ export async function restoreRepository(
     }
     // The group may have been renamed in the meantime.
     await markDocumentsOutdated(tx, [id])
-    await enqueue(tx, renderOutdated, undefined)
     const path = `${group.name}/${name}`
     await note(tx, by, { repositoryId: id }, 'restore-repository', { path })
     return path
@@ -174,7 +172,8 @@ export const removeExpiredRepositoriesJob: Job = {
 
 /**
  * Renames a group. The URLs of its repositories change too, so their stored documents are outdated until a job has
- * rendered them again. Its old URLs keep working. With `force` the new name may be reserved for another group. Throws with the constraint `group_name_is_taken` or another rule of group names.
+ * rendered them again. Its old URLs keep working. With `force` the new name may be reserved for another group. Throws
+ * with the constraint `group_name_is_taken` or another rule of group names.
  */
 export async function changeGroupName(
   db: pg.Pool,
@@ -192,7 +191,6 @@ export async function changeGroupName(
       tx,
       repositories.map(({ id }) => id),
     )
-    await enqueue(tx, renderOutdated, undefined)
     await note(tx, by, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
 }

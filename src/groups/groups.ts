@@ -63,8 +63,9 @@ export async function findVisibleGroup(
 }
 
 /**
- * Creates a group. Its owner becomes its first admin. The creator is null for a command. Throws with the constraint `group_name_is_taken`,
- * `group_name_is_reserved`, `group_name_is_well_formed` or `group_name_is_not_the_first_segment_of_another_url`.
+ * Creates a group. Its owner becomes its first admin. The creator is null for a command. Throws with the constraint
+ * `group_name_is_taken`, `group_name_is_reserved`, `group_name_is_well_formed` or
+ * `group_name_is_not_the_first_segment_of_another_url`.
  */
 export async function insertGroup(
   db: Queryable,

@@ -28,9 +28,9 @@ export interface MemberChange {
 }
 
 /**
- * Grants, changes or removes a role, and writes the event if the role is another one. Returns `unchanged` when there was no membership to remove
- * or to change. Returns `last-admin` when the group would lose its last admin. `force` allows this, because site administrators can
- * still manage the group.
+ * Grants, changes or removes a role, and writes the event if the role is another one. Returns `unchanged` when there was
+ * no membership to remove or to change. Returns `last-admin` when the group would lose its last admin. `force` allows
+ * this, because site administrators can still manage the group.
  */
 export async function changeMember(
   db: pg.Pool,

@@ -170,7 +170,7 @@ export interface RepeatedRequest {
  * scopes and the resource scope with a chosen repository that still exists. It uses the newest such grant, so the
  * access never becomes wider.
  */
-export async function issueCodeAgain(
+export async function issueCodeForGrant(
   db: Queryable,
   request: RepeatedRequest,
   code: { hash: SecretHash; lifetimeSeconds: number },

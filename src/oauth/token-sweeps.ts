@@ -97,8 +97,8 @@ const usedCodeSeconds = 211 * 86_400
 
 /**
  * Deletes codes and returns how many: unused ones a day after they expired, used ones after 211 days, or later if tokens
- * live longer with the present configuration. By then the pair that a code made has been dead for 30 days unless it was refreshed. A second use until
- * then ends all pairs that came from the code (OAUTH 85).
+ * live longer with the present configuration. By then the pair that a code made has been dead for 30 days unless it was
+ * refreshed. A second use until then ends all pairs that came from the code (OAUTH 85).
  */
 export async function deleteExpiredCodes(
   db: Queryable,

@@ -161,9 +161,9 @@ export interface Publication extends CheckedUpload {
 }
 
 /**
- * Publishes a version, or stages it where releases are reviewed. Every upload, import and
- * Git source comes here. If several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error
- * (see `settleRepeat`).
+ * Publishes a version, or stages it where releases are reviewed. Every upload, import and Git source comes here. If
+ * several uploads of one version race, one is first, and the others get 'repeated', the same stage, or an error (see
+ * `settleRepeat`).
  */
 async function publishVersion(
   pool: pg.Pool,

@@ -57,11 +57,12 @@ export interface ExchangeContext extends AppContext {
  * Exchanges the identity token of a CI job for a token of a repository (RFC 8693). Throws ExchangeRefusal. `inTurn` runs the
  * work on the database and the signature, but not the requests to the issuer.
  *
- * Anybody can get an identity token of a public CI. So the signature and the times are checked before the repository decides
- * anything, and one text stands for an unknown repository, one without trusted publishers, and publishers of other issuers and
- * other projects. Every signed token learns what is wrong with its own audience and times, but only one of the named project
- * learns what a publisher expects, and is noted there: anybody can write one that cannot be verified. An issuer that no publisher of the whole site names is never asked
- * for its keys: otherwise everybody could make svc send requests.
+ * Anybody can get an identity token of a public CI. So the signature and the times are checked before the repository
+ * decides anything, and one text stands for an unknown repository, one without trusted publishers, and publishers of
+ * other issuers and other projects. Every signed token learns what is wrong with its own audience and times, but only one
+ * of the named project learns what a publisher expects, and is noted there: anybody can write one that cannot be
+ * verified. An issuer that no publisher of the whole site names is never asked for its keys: otherwise everybody could
+ * make svc send requests.
  */
 export async function exchangeIdentityToken(
   context: ExchangeContext,

@@ -9,7 +9,10 @@ import { reservedDays, reservedNames } from '../packages/tables/reserved-names.t
 /** The admins of a repository get a mail this many days before a reservation of names lapses. */
 const noticeDays = 7
 
-/** Queues a mail to each admin of a repository where a reservation of names lapses within 7 days, once for each trusted publisher. */
+/**
+ * Queues a mail to each admin of a repository where a reservation of names lapses within 7 days, once for each trusted
+ * publisher.
+ */
 export const noteLapsingReservationsJob = dailyNotices({
   name: 'note-lapsing-reservations',
   limit: 100,

@@ -46,8 +46,8 @@ export type ServedArchive =
 export interface ArchiveMirror {
   /**
    * Returns the archive of a registry URL. Null when no document of an upstream has contained it. Throws errcode 9 with
-   * 410 when it is denied, 8 with 413 when it is too large, 14 when the upstream fails, and 15 when the upstream serves other bytes than before. `found`
-   * is the archive, if the request has read it.
+   * 410 when it is denied, 8 with 413 when it is too large, 14 when the upstream fails, and 15 when the upstream serves
+   * other bytes than before. `found` is the archive, if the request has read it.
    */
   serve: (wanted: WantedArchive, found?: MirroredArchive) => Promise<ServedArchive | null>
   /**

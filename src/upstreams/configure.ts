@@ -128,8 +128,8 @@ export async function addUpstream(
 }
 
 /**
- * Changes the given settings of an upstream, and writes an event if something is another value then. Throws errcode 3 for invalid settings, and 5 when there is no such
- * upstream.
+ * Changes the given settings of an upstream, and writes an event if something is another value then. Throws errcode 3 for
+ * invalid settings, and 5 when there is no such upstream.
  */
 export async function setUpstream(
   pool: pg.Pool,

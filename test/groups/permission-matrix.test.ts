@@ -76,7 +76,7 @@ const rules: Record<
   makePublic: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   forgetArchives: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   decideContest: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
-  releaseVersion: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  liftQuarantine: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   withdrawAdvisory: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   deleteRepository: { scopes: ['registry-delete:rw'], least: 'admin' },
 }

@@ -3,9 +3,9 @@ import type pg from 'pg'
 type Id = { id: string }
 
 /**
- * Adds thousands of accounts, applications, tokens, repositories, trusted publishers and packages. One application is used by everyone, one
- * account uses every application, the trusted publishers name one issuer, and the repository has thousands of packages and members.
- * Its package acme/lib has a version and a document.
+ * Adds thousands of accounts, applications, tokens, repositories, trusted publishers and packages. One application is
+ * used by everyone, one account uses every application, the trusted publishers name one issuer, and the repository has
+ * thousands of packages and members. Its package acme/lib has a version and a document.
  */
 export async function addCrowd(
   db: pg.Pool,

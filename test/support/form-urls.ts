@@ -2,7 +2,8 @@ import type { FastifyInstance } from 'fastify'
 
 /**
  * Lists the URL patterns of all forms of pages, such as `/:group/-/members`. The cookie is an administrator's, for the
- * forms below /admin. The form of the consent page is not in the list: its URL is among the endpoints of OAuth. Git servers send the hooks.
+ * forms below /admin. The form of the consent page is not in the list: its URL is among the endpoints of OAuth. Git
+ * servers send the hooks.
  */
 export async function listForms(app: FastifyInstance, cookie: string): Promise<string[]> {
   const segments: string[] = []

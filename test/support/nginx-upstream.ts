@@ -30,8 +30,9 @@ export interface NginxUpstream {
 }
 
 /**
- * Starts nginx with an empty repository. It has a search, advisories, a change feed, and URLs that return errors: see
- * the configuration. The advisories of all packages are the file `advisories.json`. The feed of a timestamp is the file `changes/<timestamp>.json`.
+ * Starts nginx with an empty repository. It has a search, advisories, a change feed, and URLs that return errors: see the
+ * configuration. The advisories of all packages are the file `advisories.json`. The feed of a timestamp is the file
+ * `changes/<timestamp>.json`.
  */
 export async function startNginxUpstream(): Promise<NginxUpstream> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-nginx-'))

@@ -105,8 +105,8 @@ export async function notePasskeyUse(
 }
 
 /**
- * Removes a passkey of an account, unless it is the last factor and one is required, and writes the event. False when it was not removed.
- * `siteRequiresIt` is null for an operator, who may also remove a required factor.
+ * Removes a passkey of an account, unless it is the last factor and one is required, and writes the event. False when it
+ * was not removed. `siteRequiresIt` is null for an operator, who may also remove a required factor.
  */
 export async function deletePasskey(
   tx: pg.PoolClient,

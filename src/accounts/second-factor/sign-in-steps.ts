@@ -26,8 +26,8 @@ export async function insertSignInStep(
 }
 
 /**
- * SQL: the hash of the checked password, also of an account without one. A link has another one than a sign-in, because the previous release does not know
- * links, and would sign in a person who may not use a password.
+ * SQL: the hash of the checked password, also of an account without one. The step of a link has another one than that of a
+ * sign-in, so neither continues as the other.
  */
 function credentialHash(passwordHash: string, proofHash: string): string {
   return `sha256(convert_to(case when ${proofHash} is null then '' else 'link ' end || coalesce(${passwordHash}, ''), 'UTF8'))`

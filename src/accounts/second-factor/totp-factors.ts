@@ -40,7 +40,10 @@ export async function startTotpFactor(
   return rowCount === 1
 }
 
-/** Confirms the app with the secret that was checked, and writes the event. False when it was confirmed or replaced in the meantime. */
+/**
+ * Confirms the app with the secret that was checked, and writes the event. False when it was confirmed or replaced in
+ * the meantime.
+ */
 export async function confirmTotpFactor(
   tx: pg.PoolClient,
   by: Principal,

@@ -51,8 +51,8 @@ export async function findAccountsOfPerson(
 }
 
 /**
- * Creates an account without a password, and writes the event. Its email counts as verified, because the provider says so. Throws with the
- * broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
+ * Creates an account without a password, and writes the event. Its email counts as verified, because the provider says
+ * so. Throws with the broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
  */
 export async function insertAccountOfPerson(
   tx: pg.PoolClient,
@@ -77,9 +77,9 @@ export interface IdentityOwner {
 }
 
 /**
- * Links a person to an account, and writes the event. False when the password was changed after its check, or the account was disabled. Throws
- * with `identity_is_linked` when the person is linked already, and with `account_has_an_identity_of_the_issuer` when the
- * account has another identity there.
+ * Links a person to an account, and writes the event. False when the password was changed after its check, or the account
+ * was disabled. Throws with `identity_is_linked` when the person is linked already, and with
+ * `account_has_an_identity_of_the_issuer` when the account has another identity there.
  */
 export async function insertIdentity(
   tx: pg.PoolClient,

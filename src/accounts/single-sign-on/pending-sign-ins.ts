@@ -50,8 +50,8 @@ export async function insertSignIn(
 }
 
 /**
- * Returns a sign-in of this browser at this provider, and deletes it. `ageSeconds` is the time since it began. Null when it is unknown,
- * expired or was used.
+ * Returns a sign-in of this browser at this provider, and deletes it. `ageSeconds` is the time since it began. Null when
+ * it is unknown, expired or was used.
  */
 export async function takeSignIn(
   db: Queryable,

@@ -5,7 +5,7 @@ import {
   listOutdatedDocuments,
   listOutdatedPackages,
   listOutdatedRoots,
-  renderOutdated,
+  outdatedDocuments,
 } from '../../documents/outdated.ts'
 import type { Job } from '../../jobs/job.ts'
 import { lockPackage } from '../tables/packages.ts'
@@ -55,7 +55,7 @@ export async function rerenderDocuments(
 
 /** Renders the documents again that a rename has made outdated. */
 export const renderOutdatedJob: Job = {
-  ...renderOutdated,
+  ...outdatedDocuments,
   async run({ db, config }, _data, signal) {
     await rerenderDocuments(db, config.baseUrl, signal)
     signal.throwIfAborted()

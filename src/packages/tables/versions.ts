@@ -265,8 +265,8 @@ export interface FoundDownload extends WithAccess {
 }
 
 /**
- * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included, and staged ones. Returns one result
- * for each wanted archive, in their order.
+ * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included, and staged ones.
+ * Returns one result for each wanted archive, in their order.
  */
 export function listDownloads(
   db: Queryable,

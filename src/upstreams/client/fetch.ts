@@ -16,8 +16,9 @@ const maxDumpedBytes = 64 * 1024
 const maxLargeDocuments = 8
 
 /**
- * A response to a request for a document. `content` is what the caller has made of its bytes. `next` is the link to the next part as sent: `Link` with `rel="next"`
- * (RFC 8288). It can be relative, invalid, or of another origin. It is null when there is no next part.
+ * A response to a request for a document. `content` is what the caller has made of its bytes. `next` is the link to the
+ * next part as sent: `Link` with `rel="next"` (RFC 8288). It can be relative, invalid, or of another origin. It is null
+ * when there is no next part.
  */
 export type FetchedDocument<T> =
   | { kind: 'found'; content: T; lastModified: string | null; next: string | null }

@@ -79,7 +79,8 @@ const withAllFlags = `(select coalesce(jsonb_agg(distinct flag), '[]')
                          from jsonb_array_elements(m.released_flags || ${allFlags}) flag)`
 
 /**
- * Unbinds all names of removed upstreams. Their malware flags then apply only to stored archives. Returns how many. The transaction has locked the upstreams.
+ * Unbinds all names of removed upstreams. Their malware flags then apply only to stored archives. Returns how many. The
+ * transaction has locked the upstreams.
  */
 export function unbindNames(
   tx: pg.PoolClient,

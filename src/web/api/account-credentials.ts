@@ -76,9 +76,9 @@ const Revoked = z
   .meta({ id: 'Revoked', description: 'How many were revoked' })
 
 /**
- * The credentials of an account: second factors, password, tokens and applications; and its export. `/api/user/…` is for the account of
- * the token, `/api/accounts/<username>/…` is for site administrators. People can remove their own factors only in the
- * browser, because this needs the factor.
+ * The credentials of an account: second factors, password, tokens and applications; and its export. `/api/user/…` is for
+ * the account of the token, `/api/accounts/<username>/…` is for site administrators. People can remove their own factors
+ * only in the browser, because this needs the factor.
  */
 export async function accountCredentialEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context

@@ -66,7 +66,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
   const mayPull = guardRepository('pull', context)
   const mayPush = guardRepository('push', context)
   const mayWithdraw = guardRepository('withdrawAdvisory', context)
-  const mayRelease = guardRepository('releaseVersion', context)
+  const mayRelease = guardRepository('liftQuarantine', context)
 
   app.get(
     url,

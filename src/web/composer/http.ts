@@ -81,8 +81,8 @@ const username = 'svc'
 
 /**
  * Returns the token of a request. It is the password of HTTP Basic with the username `svc` (SPEC 5.5), or a bearer token
- * (Composer's `bearer` credentials). With a token that has no account any username is valid. Throws errcode 16, without a query, when
- * the credentials cannot contain a token.
+ * (Composer's `bearer` credentials). With a token that has no account any username is valid. Throws errcode 16, without a
+ * query, when the credentials cannot contain a token.
  */
 function readCredentials(request: FastifyRequest): RequestToken | null {
   const { authorization } = request.headers

@@ -20,9 +20,9 @@ export interface AuthorizeRequest {
   prompt: 'none' | 'ask' | null
 }
 
-/** The first phase of an authorization request: until it succeeds, nothing is redirected. Throws LinkError. */
+/** The first phase of an authorization request: until it succeeds, nothing is redirected. Throws AuthorizationPageError. */
 export async function proveLink(db: Queryable, url: string): Promise<ProvenLink> {
-  const refuse = (reason: string) => new LinkError(reason)
+  const refuse = (reason: string) => new AuthorizationPageError(reason)
   if (url.length > maxLinkCharacters) throw refuse(`The link is longer than ${maxLinkCharacters} characters.`)
   const query = readLinkQuery(url)
   const clientId = readParameter(query, 'client_id', refuse)
@@ -99,7 +99,7 @@ function readPrompt(query: LinkQuery, invalid: (reason: string) => Error): Autho
  * The authorization request is wrong and its redirect URI is not verified: a page shows the error and nothing is redirected
  * (SPEC 4.1, OAUTH 8–26). The message is for the application's author.
  */
-export class LinkError extends Error {
+export class AuthorizationPageError extends Error {
   /** Path and query of the request, to try again. Null when trying again would not help. */
   readonly again: string | null
 

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
-import { insertAuthorizationRequest, issueCodeAgain } from '../../oauth/authorization-requests.ts'
+import { insertAuthorizationRequest, issueCodeForGrant } from '../../oauth/authorization-requests.ts'
 import { readSession, redirectLinkToSignIn } from '../visit.ts'
 import {
   AuthorizationError,
@@ -57,7 +57,8 @@ async function redirectOrAsk(
   if (prompt !== 'ask' && target.redirectUri === application.redirectUri) {
     const code = makeSecret('code')
     const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
-    if (await issueCodeAgain(db, asked, codeToStore)) return sendBack(reply, target, config.authUrl, { code })
+    if (await issueCodeForGrant(db, asked, codeToStore))
+      return sendBack(reply, target, config.authUrl, { code })
   }
   if (prompt === 'none') {
     throw new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')

@@ -24,7 +24,7 @@ import { readForm, text, textList } from '../forms.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
 import { redirectLinkToSignIn, signedIn, type Visit } from '../visit.ts'
-import { LinkError, sendBack } from './authorize-request.ts'
+import { AuthorizationPageError, sendBack } from './authorize-request.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
 const maxChosen = 500
@@ -216,16 +216,18 @@ async function findOpenRequest(
 
 /** Returns a request that this account can still decide. Throws a page with the reason for any other. */
 function refuseClosed(pending: AuthorizationRequest | null, session: Session): AuthorizationRequest {
-  if (!pending) throw new LinkError('The request has expired. Start again from the application.')
+  if (!pending) throw new AuthorizationPageError('The request has expired. Start again from the application.')
   if (pending.accountId !== session.account.id) {
     throw new PageError(403, 'This request belongs to another account. Start again from the application.')
   }
   if (pending.isDecided) {
     // After a double click the browser ignores the response to the first click. The page links to the request again.
-    throw new LinkError('A decision was already made on this request.', pending.link)
+    throw new AuthorizationPageError('A decision was already made on this request.', pending.link)
   }
   if (!isStillRegistered(pending)) {
-    throw new LinkError('The application was changed in the meantime. Start again from the application.')
+    throw new AuthorizationPageError(
+      'The application was changed in the meantime. Start again from the application.',
+    )
   }
   return pending
 }
@@ -255,7 +257,7 @@ async function redirectToSignInAgain(
 ): Promise<FastifyReply> {
   const { request: id } = readForm(ConsentForm, request)
   const pending = await findAuthorizationRequest(context.db, hashSecret(id))
-  if (!pending) throw new LinkError('The request has expired. Start again from the application.')
+  if (!pending) throw new AuthorizationPageError('The request has expired. Start again from the application.')
   return redirectLinkToSignIn(context, reply, pending.link)
 }
 

@@ -1,7 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { refusalOf } from '../refusal-of.ts'
 
-/** The status of each error of RFC 6749 §5.2 and RFC 8693 §2.2.2, and of the errors of RFC 6749 §4.1.2.1 that these endpoints use. */
+/**
+ * The status of each error of RFC 6749 §5.2 and RFC 8693 §2.2.2, and of the errors of RFC 6749 §4.1.2.1 that these
+ * endpoints use.
+ */
 const statuses = {
   invalid_request: 400,
   invalid_client: 401,

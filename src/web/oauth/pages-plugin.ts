@@ -6,7 +6,7 @@ import { authorizationsPage } from '../pages/account/authorizations-page.ts'
 import { page } from '../pages.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { authorizeRoute } from './authorize.ts'
-import { AuthorizationError, LinkError, sendBack } from './authorize-request.ts'
+import { AuthorizationError, AuthorizationPageError, sendBack } from './authorize-request.ts'
 import { consentRoutes } from './consent.ts'
 import { logoRoute } from './logo.ts'
 
@@ -37,7 +37,7 @@ function sendAuthorizeError(issuer: string) {
     if (error instanceof AuthorizationError) {
       return sendBack(reply, error.target, issuer, { error: error.code, error_description: error.message })
     }
-    if (error instanceof LinkError) {
+    if (error instanceof AuthorizationPageError) {
       return linkErrorPage(reply.code(400), null, { reason: error.message, again: error.again })
     }
     return showError(error, request, reply)

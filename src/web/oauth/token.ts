@@ -37,11 +37,11 @@ export interface OAuthContext extends AppContext {
   tokenExchange: TokenExchange
 }
 
-type GrantType = (client: PresentedClient, form: Form, request: FastifyRequest) => Promise<TokenResponse>
+type GrantHandler = (client: PresentedClient, form: Form, request: FastifyRequest) => Promise<TokenResponse>
 
 /** Token endpoint: SPEC 4.2, RFC 6749 §3.2, RFC 8693 §2.1. */
 export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
-  const grantTypes = new Map<string, GrantType>([
+  const grantHandlers = new Map<string, GrantHandler>([
     ['authorization_code', exchangeCode(context)],
     ['refresh_token', refresh(context)],
   ])
@@ -51,19 +51,19 @@ export async function tokenRoute(app: FastifyInstance, context: OAuthContext): P
     if (form.grant_type === exchangeGrantType)
       return sendJson(reply, await context.tokenExchange.exchange(request, form))
     const client = readClient(request, form)
-    const grantType = grantTypes.get(readRequired(form, 'grant_type'))
-    if (!grantType) {
+    const handler = grantHandlers.get(readRequired(form, 'grant_type'))
+    if (!handler) {
       throw new OAuthError(
         'unsupported_grant_type',
         `The grant_type must be authorization_code, refresh_token or ${exchangeGrantType}.`,
       )
     }
-    return sendJson(reply, await grantType(client, form, request))
+    return sendJson(reply, await handler(client, form, request))
   })
 }
 
 /** Grant type `authorization_code` (SPEC 4.2, RFC 6749 §4.1.3, RFC 7636 §4.5). It ignores a `scope` parameter. */
-function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
+function exchangeCode({ db, config, lastUse }: OAuthContext): GrantHandler {
   const lifetimes = lifetimesOf(config)
   const exchange = shareStatements((calls: CodeExchange[]) => exchangeCodes(db, lifetimes, calls))
 
@@ -99,7 +99,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
 /**
  * Grant type `refresh_token` (SPEC 3, 4.2, RFC 6749 §6). In the grace period, repeated requests return the same pair.
  */
-function refresh({ db, config, lastUse }: OAuthContext): GrantType {
+function refresh({ db, config, lastUse }: OAuthContext): GrantHandler {
   const lifetimes = lifetimesOf(config)
   const refreshOne = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
 

@@ -33,7 +33,10 @@ const RepositoryForm = z.object({
   description: text.transform((description) => description.trim()),
 })
 
-/** `/new/group` and `/new/repository`: everyone may create groups, unless GROUP_CREATION forbids it, and admins of a group create repositories in it. */
+/**
+ * `/new/group` and `/new/repository`: everyone may create groups, unless GROUP_CREATION forbids it, and admins of a
+ * group create repositories in it.
+ */
 export async function newRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 

@@ -42,7 +42,7 @@ export async function runServer(
       log.error({ err: error }, 'the demo lacks its packages: run svc demo --reset'),
     )
   const stopping = new AbortController()
-  const rendering = renderOutdated(database, config, log, stopping.signal)
+  const rendering = renderDocumentsAgain(database, config, log, stopping.signal)
   void lookForArchives(database, config, log, stopping.signal)
   const failure = await Promise.race([stopRequested, database.gone])
   log.info('stopping')
@@ -113,7 +113,7 @@ async function lookForArchives(
  * Renders documents again after BASE_URL or the document format changed. A document that a request needs before is
  * rendered for it.
  */
-async function renderOutdated(
+async function renderDocumentsAgain(
   { db }: ChosenDatabase,
   config: Config,
   log: FastifyBaseLogger,

@@ -44,7 +44,10 @@ async function aDataDir(): Promise<string> {
   return dataDir
 }
 
-/** Creates a DATA_DIR with a cluster that was started and stopped. To create one with initdb takes ten times as long as this copy. */
+/**
+ * Creates a DATA_DIR with a cluster that was started and stopped. To create one with initdb takes ten times as long as
+ * this copy.
+ */
 async function aDataDirWithCluster(): Promise<string> {
   const dataDir = await aDataDir()
   copyCluster(stopped, dataDir)

@@ -189,7 +189,7 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/upstreams/decide', { package: 'acme/none', upstream: 'public' }],
     command: 'upstream decide',
   },
-  releaseVersion: {
+  liftQuarantine: {
     kind: 'opens',
     api: ['DELETE', `${R}/packages/acme/none/1.0.0/quarantine`],
     page: ['POST', `${P}/versions/release`, { version: '9.9.9' }],

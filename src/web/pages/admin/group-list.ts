@@ -56,7 +56,8 @@ const deletePage = page<GroupForm>('admin/delete-group')
 
 /**
  * `/admin/groups` lists all groups. With `?group=` it shows one with its repositories, and `rename` and `delete` below it
- * have a form each. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it on its pages.
+ * have a form each. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it
+ * on its pages.
  */
 export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, byOf, sessionOf } = context

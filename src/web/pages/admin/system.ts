@@ -33,7 +33,10 @@ const systemPage = page<
   }
 >('admin/system')
 
-/** `/admin` shows what needs attention, the last 30 days, and counts of everything. `/admin/system` shows the state of the installation. */
+/**
+ * `/admin` shows what needs attention, the last 30 days, and counts of everything. `/admin/system` shows the state of
+ * the installation.
+ */
 export async function systemRoutes(
   app: FastifyInstance,
   { config, db, sessionOf }: AdminContext,

@@ -107,7 +107,7 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
     run: quarantineVersion,
   },
   release: {
-    act: 'releaseVersion',
+    act: 'liftQuarantine',
     title: (version) => `Release version ${version} from quarantine?`,
     explanation: 'Clients can install the version again.',
     button: 'Release',

@@ -1,6 +1,6 @@
 import type { AppContext } from '../../../context.ts'
 import { isNameOfSite } from '../../../domain/site.ts'
-import { LinkError, proveLink } from '../../oauth/authorize-request.ts'
+import { AuthorizationPageError, proveLink } from '../../oauth/authorize-request.ts'
 import { findReturn } from './return-path.ts'
 
 /** The application that a sign-in leads to. */
@@ -28,7 +28,7 @@ export async function findDestination(
     const { clientId, name } = application
     return { clientId, name: isNameOfSite(name, config) ? host : name, host }
   } catch (error) {
-    if (error instanceof LinkError) return null
+    if (error instanceof AuthorizationPageError) return null
     throw error
   }
 }

@@ -47,9 +47,9 @@ export async function completeSignIn(
 }
 
 /**
- * Starts a session after the check of the password, and stores the browser and its network. Returns the session's
- * cookie. Null when the password was changed or the account disabled in the meantime: then there is no session. Without a proof, the session goes
- * on after a change of the password.
+ * Starts a session after the check of the password, and stores the browser and its network. Returns the session's cookie.
+ * Null when the password was changed or the account disabled in the meantime: then there is no session. Without a proof,
+ * the session goes on after a change of the password.
  */
 export async function startSession(
   { config, db }: AppContext,
