@@ -136,7 +136,7 @@ function warnOfRepeatedKey(key: string): string {
 function listWarnings(manifest: JsonObject, metadata: JsonObject, name: string): string[] {
   return [
     ...(saysSomething(manifest['version'])
-      ? ['version can be left out: the URL of the upload contains it']
+      ? ['version can be left out: the upload or the tag says it']
       : []),
     ...listLosses(manifest, metadata),
     ...unknownAutoload(manifest).map(

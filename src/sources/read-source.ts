@@ -7,6 +7,7 @@ import type { Manifest } from '../composer/composer-json.ts'
 import {
   compareNormalized,
   isSemver,
+  normalizeVersion,
   type PublishedVersion,
   readBranch,
   readVersion,
@@ -216,8 +217,7 @@ function judge(
   }
   const version = name.length > maxRefName ? null : kind === 'tag' ? versionOfTag(name) : readBranch(name)
   if (version === null) {
-    const reason =
-      kind === 'tag' ? 'its name is no version such as 1.0.0' : 'its name cannot be part of a version'
+    const reason = kind === 'tag' ? reasonAgainstTag(name) : 'its name cannot be part of a version'
     return { outcome: { ...outcome, state: 'skipped', reason } }
   }
   if (kind === 'branch' || !known?.commit) return { version }
@@ -230,8 +230,22 @@ function judge(
 
 /** Returns the version of a tag, without `release-` and `v`. Null when it is no strict SemVer. */
 function versionOfTag(name: string): PublishedVersion | null {
-  const version = name.replace(/^release-/, '').replace(/^v/i, '')
+  const version = withoutPrefix(name)
   return isSemver(version) ? readVersion(version) : null
+}
+
+function withoutPrefix(tag: string): string {
+  return tag.replace(/^release-/, '').replace(/^v/i, '')
+}
+
+/** Returns why a tag is no version, with the Semantic Version that Composer reads in the same way, such as 1.2.0 for 1.2. */
+function reasonAgainstTag(name: string): string {
+  const normalized = name.length > maxRefName ? null : normalizeVersion(withoutPrefix(name))
+  const [, release, prerelease = ''] = /^(\d+\.\d+\.\d+)\.0(-.+)?$/.exec(normalized ?? '') ?? []
+  const same = `${release}${prerelease}`
+  return isSemver(same)
+    ? `its name is no Semantic Version: tag the commit as ${same}, too`
+    : 'its name is no version such as 1.0.0'
 }
 
 /** Publishes tags in the order of their versions, and then branches. What it has done stays when it is aborted. */

@@ -177,6 +177,25 @@ describe('reading a source', () => {
     ])
   })
 
+  it('keeps the older versions of a renamed package under its older name, and publishes what it replaces', async () => {
+    const git = server.repository('renamed')
+    git.commit(packageFiles('acme/former'), { tag: '1.0.0' })
+    const source = await aSource(t, { url: git.url, branches: '' })
+    await source.read()
+    const before = await source.entries('acme/former')
+    git.commit(packageFiles('acme/renamed', { replace: { 'acme/former': 'self.version', old: '*' } }), {
+      tag: '2.0.0',
+    })
+    await source.readAgain()
+    expect(before).toMatchObject([{ name: 'acme/former', version: '1.0.0' }])
+    expect(await source.entries('acme/former')).toEqual(before)
+    const [entry] = await source.entries('acme/renamed')
+    expect(entry).toMatchObject({ version: '2.0.0', replace: { 'acme/former': 'self.version' } })
+    expect((await source.refs())['2.0.0']?.warnings).toEqual([
+      'replace.old is left out: the name of a package is vendor/package',
+    ])
+  })
+
   it('lists what is no version, with the reason, and publishes the others', async () => {
     const git = server.repository('odd')
     git.commit({ 'README.md': 'no manifest' }, { tag: '0.1.0' })
@@ -187,7 +206,7 @@ describe('reading a source', () => {
     git.commit({ 'large.bin': lfsPointer }, { tag: '0.4.0' })
     git.commit({ '.gitattributes': 'large.bin export-ignore\n' }, { tag: '0.5.0' })
     git.commit(packageFiles('acme/odd'), { tag: 'nightly' })
-    git.git('tag', 'v1.0')
+    for (const tag of ['v1.0', '1.1.0RC1', '1.2.3.4']) git.git('tag', tag)
     git.git('tag', 'of-a-file', 'HEAD:composer.json')
     git.git('tag', '9.0.0', 'HEAD:composer.json')
     git.git('branch', 'töpic')
@@ -208,7 +227,9 @@ describe('reading a source', () => {
       nightly: 'its name is no version such as 1.0.0',
       'of-a-file': 'its name is no version such as 1.0.0',
       '9.0.0': 'it is no commit',
-      'v1.0': 'its name is no version such as 1.0.0',
+      'v1.0': 'its name is no Semantic Version: tag the commit as 1.0.0, too',
+      '1.1.0RC1': 'its name is no Semantic Version: tag the commit as 1.1.0-RC1, too',
+      '1.2.3.4': 'its name is no version such as 1.0.0',
       töpic: 'its name cannot be part of a version',
       main: null,
     })

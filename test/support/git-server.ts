@@ -65,38 +65,7 @@ export function useGitServer(): GitServer {
       response.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end()
       return
     }
-    const { pathname, searchParams } = new URL(request.url ?? '', git.url)
-    const child = spawn('git', ['http-backend'], {
-      env: {
-        PATH: process.env['PATH'],
-        GIT_PROJECT_ROOT: folder,
-        GIT_HTTP_EXPORT_ALL: '1',
-        PATH_INFO: pathname,
-        QUERY_STRING: String(searchParams),
-        REQUEST_METHOD: request.method,
-        CONTENT_TYPE: request.headers['content-type'] ?? '',
-        HTTP_CONTENT_ENCODING: request.headers['content-encoding'] ?? '',
-        GIT_PROTOCOL: String(request.headers['git-protocol'] ?? ''),
-      },
-      stdio: ['pipe', 'pipe', 'ignore'],
-    })
-    request.pipe(child.stdin)
-    child.stdin.on('error', () => {})
-    let head = Buffer.alloc(0)
-    let isHead = true
-    child.stdout.on('data', (chunk: Buffer) => {
-      if (!isHead) return void response.write(chunk)
-      head = Buffer.concat([head, chunk])
-      const end = head.indexOf('\r\n\r\n')
-      if (end < 0) return
-      isHead = false
-      const lines = head.subarray(0, end).toString().split('\r\n')
-      const headers = lines.map((line) => line.split(': ') as [string, string])
-      const status = headers.find(([field]) => field.toLowerCase() === 'status')?.[1]
-      response.writeHead(Number(status?.slice(0, 3) ?? 200), Object.fromEntries(headers))
-      response.write(head.subarray(end + 4))
-    })
-    child.stdout.on('end', () => response.end())
+    runBackend(folder, request, response)
   }
   return git
 }
@@ -110,6 +79,42 @@ const person = {
 
 const pushAll =
   "git push --quiet --force --prune origin 'refs/heads/*:refs/heads/*' 'refs/tags/*:refs/tags/*'"
+
+/** Answers a request with git http-backend, from the Git repositories of a folder. */
+export function runBackend(folder: string, request: IncomingMessage, response: ServerResponse): void {
+  const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost')
+  const child = spawn('git', ['http-backend'], {
+    env: {
+      PATH: process.env['PATH'],
+      GIT_PROJECT_ROOT: folder,
+      GIT_HTTP_EXPORT_ALL: '1',
+      PATH_INFO: pathname,
+      QUERY_STRING: String(searchParams),
+      REQUEST_METHOD: request.method,
+      CONTENT_TYPE: request.headers['content-type'] ?? '',
+      HTTP_CONTENT_ENCODING: request.headers['content-encoding'] ?? '',
+      GIT_PROTOCOL: String(request.headers['git-protocol'] ?? ''),
+    },
+    stdio: ['pipe', 'pipe', 'ignore'],
+  })
+  request.pipe(child.stdin)
+  child.stdin.on('error', () => {})
+  let head = Buffer.alloc(0)
+  let isHead = true
+  child.stdout.on('data', (chunk: Buffer) => {
+    if (!isHead) return void response.write(chunk)
+    head = Buffer.concat([head, chunk])
+    const end = head.indexOf('\r\n\r\n')
+    if (end < 0) return
+    isHead = false
+    const lines = head.subarray(0, end).toString().split('\r\n')
+    const headers = lines.map((line) => line.split(': ') as [string, string])
+    const status = headers.find(([field]) => field.toLowerCase() === 'status')?.[1]
+    response.writeHead(Number(status?.slice(0, 3) ?? 200), Object.fromEntries(headers))
+    response.write(head.subarray(end + 4))
+  })
+  child.stdout.on('end', () => response.end())
+}
 
 /** Makes a bare repository `<name>.git` in a folder, with a clone. */
 export function makeRepository(folder: string, name: string): Omit<GitRepository, 'url'> {
