@@ -8,7 +8,14 @@ import { type ArchiveStore, isArchiveIntact } from '../../src/archives/archive-s
 import { openLocalStore, receiveArchive } from '../../src/archives/local-store.ts'
 import { openS3Store } from '../../src/archives/s3-store.ts'
 import { has } from '../support/requires.ts'
-import { credentials, type FaultyStore, type Swift, startFaultyStore, startSwift } from '../support/swift.ts'
+import {
+  credentials,
+  type FaultyStore,
+  type Swift,
+  slowMilliseconds,
+  startFaultyStore,
+  startSwift,
+} from '../support/swift.ts'
 
 const sha256Of = (content: string) => createHash('sha256').update(content).digest('hex')
 const past = new Date(0)
@@ -28,7 +35,11 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-async function aBucket(prefix: string): Promise<ArchiveStore> {
+/** Longer than a busy machine takes. */
+const patience = 60_000
+
+/** Opens a new bucket. Returns a function that opens it again, with another patience in milliseconds. */
+async function aBucket(prefix: string): Promise<(silentMilliseconds?: number) => Promise<ArchiveStore>> {
   swift ??= await startSwift()
   faulty ??= await startFaultyStore(swift.endpoint)
   faulty.fail('none')
@@ -37,17 +48,19 @@ async function aBucket(prefix: string): Promise<ArchiveStore> {
   await swift.makeBucket(name)
   const location = { name, prefix, endpoint: faulty.endpoint, region: 'us-east-1', isPathStyle: true }
   const directory = await mkdtemp(join(folder, 'data-'))
-  return openS3Store(
-    directory,
-    { ...location, credentials: { kind: 'keys', keys: { ...credentials, sessionToken: null } } },
-    { isLinked: true, pageSize: 5, silentMilliseconds: 1000 },
-  )
+  const keys = { ...credentials, sessionToken: null }
+  return (silentMilliseconds = patience) =>
+    openS3Store(
+      directory,
+      { ...location, credentials: { kind: 'keys', keys } },
+      { isLinked: true, pageSize: 5, silentMilliseconds },
+    )
 }
 
 const kinds: [string, boolean, () => Promise<ArchiveStore>][] = [
   ['a folder', true, async () => openLocalStore(await mkdtemp(join(folder, 'data-')))],
-  ['a bucket', has('swift-proxy-server'), () => aBucket('')],
-  ['a prefix of a bucket', has('swift-proxy-server'), () => aBucket('some/where/')],
+  ['a bucket', has('swift-proxy-server'), async () => (await aBucket(''))()],
+  ['a prefix of a bucket', has('swift-proxy-server'), async () => (await aBucket('some/where/'))()],
 ]
 
 describe.each(kinds)('a store in %s', (_kind, isAvailable, open) => {
@@ -139,8 +152,10 @@ describe.each(kinds)('a store in %s', (_kind, isAvailable, open) => {
 
 describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
   let store: ArchiveStore
+  let open: Awaited<ReturnType<typeof aBucket>>
   beforeEach(async () => {
-    store = await aBucket('')
+    open = await aBucket('')
+    store = await open()
   })
   const received = () => receiveArchive(store, Readable.from([Buffer.from('an archive')]), { maxBytes: 100 })
   const sha256 = sha256Of('an archive')
@@ -150,12 +165,14 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
     '(%s) is tried as long as it may be silent, at most three times, and then unavailable',
     async (fault) => {
       const [first, second, third] = [await received(), await received(), await received()]
+      // Nothing but the time ends the wait for a silent store. The others have time for all attempts.
+      const failing = fault === 'silent' ? await open(1000) : store
       fail(fault)
-      await expect(store.stat(sha256)).rejects.toMatchObject({ errcode: 14, status: 503 })
+      await expect(failing.stat(sha256)).rejects.toMatchObject({ errcode: 14, status: 503 })
       expect(faulty?.count()).toBe(fault === 'silent' ? 1 : 3)
-      await expect(store.keep(first)).rejects.toMatchObject({ errcode: 14, status: 503 })
+      await expect(failing.keep(first)).rejects.toMatchObject({ errcode: 14, status: 503 })
       fail(fault, 'PUT')
-      await expect(store.keep(second)).rejects.toMatchObject({ errcode: 14, status: 503 })
+      await expect(failing.keep(second)).rejects.toMatchObject({ errcode: 14, status: 503 })
       fail('none')
       expect(await store.stat(sha256)).toBeNull()
       expect(await store.keep(third)).toBe('new')
@@ -164,11 +181,12 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
 
   it('(slow) is unavailable when all requests of an upload together wait too long', async () => {
     const archive = await received()
+    const hasty = await open(2 * slowMilliseconds)
     fail('slow')
     // Each request alone succeeds. Whether the second one is in time depends on the timers.
-    expect(await store.stat(sha256)).toBeNull()
-    await store.keep(archive).catch(() => {})
-    await expect(store.has(archive)).rejects.toMatchObject({ errcode: 14, status: 503 })
+    expect(await hasty.stat(sha256)).toBeNull()
+    await hasty.keep(archive).catch(() => {})
+    await expect(hasty.has(archive)).rejects.toMatchObject({ errcode: 14, status: 503 })
     fail('none')
     expect(['new', 'known']).toContain(await store.keep(await received()))
   })
@@ -176,8 +194,11 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
   it('keeps an archive after an attempt that failed', async () => {
     const archive = await received()
     fail('503', 'PUT')
-    setTimeout(() => fail('none'), 50)
-    expect(await store.keep(archive)).toBe('new')
+    const kept = store.keep(archive)
+    const isRefused = () => faulty?.heads().some((head) => head.startsWith('PUT '))
+    await expect.poll(isRefused, { interval: 5 }).toBe(true)
+    fail('none')
+    expect(await kept).toBe('new')
     expect(await isArchiveIntact(store, sha256)).toBe(true)
   })
 

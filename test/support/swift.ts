@@ -179,8 +179,8 @@ ${Object.entries(filters)
 /** The fault that a store shows. */
 export type BucketFault = 'none' | 'down' | 'silent' | 'slow' | '500' | '503' | 'full' | 'cut'
 
-/** How long a slow store waits before each response. The tests of stores are patient for one second. */
-const slowMilliseconds = 700
+/** How long a slow store waits before each response. */
+export const slowMilliseconds = 2000
 
 /** A proxy in front of a store. Tests can make it fail. */
 export interface FaultyStore {
