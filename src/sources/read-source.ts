@@ -165,7 +165,7 @@ async function readAll(reading: Reading, git: Git): Promise<void> {
     matchesGlob(kind === 'tag' ? source.tags : source.branches, name),
   )
   if (chosen.length > maxRefs) {
-    const message = `it has more than ${maxRefs} tags and branches: choose some with --tags and --branches`
+    const message = `it has more than ${maxRefs} tags and branches: choose some with patterns`
     throw new GitError('remote', message)
   }
   const wanted: WantedRef[] = []
@@ -398,7 +398,10 @@ async function publishOnce(
 async function checkFiles(git: Git, tree: string, zip: CheckedZip): Promise<string[]> {
   const files = await git.listFiles(tree)
   if (zip.manifestPath !== 'composer.json')
-    throw refusal('there is no composer.json in the root', 'Name the folder of the package with --path.')
+    throw refusal(
+      'there is no composer.json in the root',
+      'If the package is in a folder, the source must name it.',
+    )
   const small = new Set(
     files.flatMap(({ path, size }) => (size !== null && size <= maxPointerBytes ? [path] : [])),
   )

@@ -44,9 +44,7 @@ export function readSourceUrl(text: string, { allowsHttp }: { allowsHttp: boolea
     authority.includes('@') &&
     (scheme !== 'ssh' || authority.slice(0, authority.lastIndexOf('@')).includes(':'))
   )
-    throw invalid(
-      'the URL must not contain credentials: put a token into a file, and name it with --secret-file',
-    )
+    throw invalid('the URL must not contain credentials: give a token by itself')
   const [, , , host = '', port] = shape.exec(text) ?? []
   const protocol = `${scheme}:` as SourceUrl['protocol']
   const number = port === undefined ? defaultPorts[protocol] : Number(port)

@@ -101,6 +101,16 @@ export const sourceJob = {
   singleton: ({ sourceId }: { sourceId: string }) => sourceId,
 }
 
+/** A setting of a new source that is not allowed. */
+export class SourceRefusal extends Refusal {
+  readonly setting: keyof NewSource
+
+  constructor(setting: keyof NewSource, errmsg: string) {
+    super(errcode.invalidArgument, errmsg)
+    this.setting = setting
+  }
+}
+
 type SourceContext = AppContext & { outbound: Outbound }
 
 /**
@@ -367,6 +377,38 @@ export async function findSource(db: Queryable, id: string): Promise<Source | nu
   return rows[0] ?? null
 }
 
+/** The sources of a repository that need its admins. */
+export interface TroubledSources {
+  path: string
+  /** How many cannot be read. */
+  failing: number
+  /** How many wait for somebody to confirm the key of their SSH server. */
+  unconfirmed: number
+}
+
+/** Lists the repositories that an account administers and whose sources need somebody, by path. */
+export async function listTroubledSources(
+  db: Queryable,
+  accountId: string,
+  limit: number,
+): Promise<TroubledSources[]> {
+  const { rows } = await db.query<TroubledSources>(
+    `select g.name || '/' || r.name as path,
+            (count(*) filter (where s.is_confirmed))::int as failing,
+            (count(*) filter (where not s.is_confirmed))::int as unconfirmed
+       from source s
+       join repository r on r.id = s.repository_id
+       join repository_group g on g.id = r.group_id
+      where s.removed_at is null and (s.failing_since is not null or not s.is_confirmed)
+        and (r.id in (select repository_id from counted_repository_member where account_id = $1 and role = 'admin')
+             or g.id in (select group_id from counted_group_member where account_id = $1 and role = 'admin'))
+      group by g.name, r.name
+      order by path limit $2`,
+    [accountId, limit],
+  )
+  return rows
+}
+
 /** Finds the secrets of a source. Null when there is none, or the server has lost its key. */
 export async function findSourceSecrets(context: AppContext, id: string): Promise<SourceSecrets | null> {
   const sealed = await findSealed(context.db, id)
@@ -411,8 +453,8 @@ export function hookUrlOf({ baseUrl }: Pick<Config, 'baseUrl'>, id: string): str
 function requireHostKey(source: Pick<Source, 'hostKeys'>, hostKey: string): void {
   const shown = fingerprintsOf(source)
   if (shown.includes(hostKey)) return
-  if (shown.length === 0) throw invalid('only an SSH server has a key with a fingerprint')
-  throw invalid(`the SSH server has shown a key with the fingerprint ${shown.join(', ')}`)
+  if (shown.length === 0) throw invalid('hostKey', 'only an SSH server has a key with a fingerprint')
+  throw invalid('hostKey', `the SSH server has shown a key with the fingerprint ${shown.join(', ')}`)
 }
 
 /** Returns the fingerprints of pinned keys, as `ssh-keygen -l` prints them. */
@@ -500,25 +542,24 @@ function readSettings(wanted: NewSource, { url, protocol }: SourceUrl): Settings
   const isPath =
     path === '' || path.split('/').every((part) => /^(?!-)[\w.+@ -]+$/.test(part) && !/^\.+$/.test(part))
   if (!isPath || path.length > 300)
-    throw invalid('path must be a folder of the Git repository, such as packages/lib')
+    throw invalid('path', 'the path must be a folder of the Git repository, such as packages/lib')
   const [tags, branches] = [wanted.tags ?? '*', wanted.branches ?? '*']
-  for (const pattern of [tags, branches])
+  for (const [setting, pattern] of Object.entries({ tags, branches }) as ['tags' | 'branches', string][])
     if (pattern.length > 200 || !isPlainText(pattern))
-      throw invalid('a pattern must have at most 200 characters')
+      throw invalid(setting, 'a pattern must have at most 200 characters')
   const everyMinutes = wanted.everyMinutes ?? defaultEveryMinutes
   if (!Number.isInteger(everyMinutes) || everyMinutes < 1 || everyMinutes > maxEveryMinutes)
-    throw invalid(`every must be 1 to ${maxEveryMinutes} minutes`)
-  if (protocol === 'ssh:' && sshKey === null)
-    throw invalid('a URL with ssh:// needs a private key: name its file with --ssh-key-file')
+    throw invalid('everyMinutes', `the interval must be 1 to ${maxEveryMinutes} minutes`)
+  if (protocol === 'ssh:' && sshKey === null) throw invalid('sshKey', 'a URL with ssh:// needs a private key')
   if (protocol === 'ssh:' && secret !== null)
-    throw invalid('a token is for https:// only: SSH needs a private key')
+    throw invalid('secret', 'a token is for https:// only: SSH needs a private key')
   if (protocol !== 'ssh:' && sshKey !== null)
-    throw invalid('a private key is for ssh:// only: https needs a token')
+    throw invalid('sshKey', 'a private key is for ssh:// only: https needs a token')
   if (
     sshKey !== null &&
     (sshKey.length > maxKeyLength || !/^-----BEGIN [A-Z ]*PRIVATE KEY-----\s/.test(sshKey))
   )
-    throw invalid('the SSH key must be a private key without a passphrase')
+    throw invalid('sshKey', 'the SSH key must be a private key without a passphrase')
   return { url, path, tags, branches, everyMinutes, hidesSource }
 }
 
@@ -527,7 +568,7 @@ function readLogin(secret: string | null): string | null {
   if (secret === null) return null
   const login = secret.trim()
   if (login === '' || login.length > maxSecretLength || !isPlainText(login))
-    throw invalid('the secret must be a token, or user:password, in one line')
+    throw invalid('secret', 'the secret must be a token, or user:password, in one line')
   return login.includes(':') ? login : `x-access-token:${login}`
 }
 
@@ -543,7 +584,10 @@ function makeHookSecret(): string {
 function readHookSecret(text: string): string {
   const secret = text.trim()
   if (!/^[!-~]{16,200}$/.test(secret))
-    throw invalid('the secret of hooks must have 16 to 200 ASCII characters, without spaces')
+    throw new Refusal(
+      errcode.invalidArgument,
+      'the secret of hooks must have 16 to 200 ASCII characters, without spaces',
+    )
   return secret
 }
 
@@ -634,6 +678,6 @@ async function insertSource(
   }
 }
 
-function invalid(errmsg: string): Refusal {
-  return new Refusal(errcode.invalidArgument, errmsg)
+function invalid(setting: keyof NewSource, errmsg: string): SourceRefusal {
+  return new SourceRefusal(setting, errmsg)
 }

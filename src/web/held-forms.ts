@@ -11,7 +11,7 @@ import type { AppContext } from '../context.ts'
 import { parseForm, type SentForm } from './forms.ts'
 import { PageError } from './page-error.ts'
 
-/** Fields that no form leaves in the database: passwords, codes, and responses of passkeys. */
+/** Fields that no form leaves in the database: passwords, codes, responses of passkeys, and secrets of Git servers. */
 export const secretFields: ReadonlySet<string> = new Set([
   'password',
   'current_password',
@@ -20,6 +20,9 @@ export const secretFields: ReadonlySet<string> = new Set([
   'code',
   'recovery_code',
   'credential',
+  'secret',
+  'ssh_key',
+  'hook_secret',
 ])
 
 /** The page that sends a held form after the confirmation. */

@@ -123,7 +123,8 @@ async function aSource() {
   const url = `/api/repositories/${place.path}/sources`
   const response = await callApi(t, tokens.owner, 'POST', url, { url: 'https://1.1.1.1/acme/lib' })
   if (response.statusCode !== 201) throw new Error(response.body)
-  return { ...place, id: String(response.json().id) }
+  const id = String(response.json().id)
+  return { ...place, id, source: id }
 }
 
 async function aMemberOf(what: 'group' | 'repository', role: Role = 'developer') {
@@ -456,12 +457,14 @@ const verbs: Record<string, Verb> = {
     writes: ['remove-source'],
     make: aSource,
     api: [`DELETE ${R}/sources/:id`],
+    pages: [['/:group/:name/-/sources/:source/remove']],
     command: 'source remove :id --force',
   },
   'replace the secret of hooks': {
     writes: ['change-hook-secret'],
     make: aSource,
     api: [`POST ${R}/sources/:id/hook-secret`, {}],
+    pages: [['/:group/:name/-/sources/:source/hook-secret']],
     command: 'source hook-secret :id',
   },
   'remove a webhook': {
@@ -749,7 +752,7 @@ const verbs: Record<string, Verb> = {
 /** What destroys and weakens nothing, by its whole name or its last word. Who replaces an app keeps a second factor. */
 const harmless = {
   forms: new Set(
-    `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch review
+    `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch sync review
      maintain only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
      confirm-access send-link link confirm totp login passkey account sign-up password-reset group repository
      /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { queuePushed } from '../../src/sources/sources.ts'
+import { csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
@@ -22,7 +23,7 @@ describe.runIf(has('sshd', 'ssh-keygen'))('a source over SSH', () => {
   it('is not read before a person has confirmed the key that the server shows', async () => {
     const git = server.repository('lib')
     git.commit(packageFiles('acme/lib'), { tag: '1.0.0' })
-    const { call, repository } = await aCaller(t, { visibility: 'public' })
+    const { account, call, repository } = await aCaller(t, { visibility: 'public' })
     const source = await aSource(t, { url: git.url, sshKey: server.key }, { place: repository })
     expect(source).toMatchObject({ hostKeys: [server.fingerprint], isConfirmed: false })
     await passSourceIntervals(t.db, Number(source.id))
@@ -38,6 +39,14 @@ describe.runIf(has('sshd', 'ssh-keygen'))('a source over SSH', () => {
     expect(await svc.fail('source', 'confirm', source.id, 'SHA256:another')).toContain(shown)
     await source.read()
     expect(await source.find()).toMatchObject({ isConfirmed: false, lookedAt: null })
+    const cookie = await signIn(t.app, account)
+    const url = `/${repository.path}/-/sources/${source.id}`
+    const page = await t.app.inject({ url, headers: { cookie } })
+    expect(page.body).toContain(`<p><code>${server.fingerprint}</code></p>`)
+    const [, host_key = ''] = /name="host_key" value="([^"]+)"/.exec(page.body) ?? []
+    const form = { csrf_token: csrfTokenIn(page), host_key }
+    const confirmed = await post(t.app, `${url}/confirm`, cookie, form)
+    expect([confirmed.statusCode, confirmed.headers.location]).toEqual([303, url])
     expect(await svc.json('source', 'confirm', source.id, server.fingerprint)).toEqual({
       id: Number(source.id),
     })

@@ -30,6 +30,8 @@ export interface TourData {
   invitation: string
   /** The ids of staged versions: one with changes, the first of a package, and a released one. */
   stages: { waiting: string; first: string; released: string }
+  /** The ids of Git sources: one with many tags, one that fails, and one whose SSH server nobody has confirmed. */
+  sources: { healthy: string; failing: string; unconfirmed: string }
 }
 
 /** The settings of a server whose pages have all parts: another way to sign in, and open sign-up. */
@@ -108,6 +110,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     baseUrl,
   )
   await addPublishers(db, repository)
+  const sources = await addSources(db, repository.id, { stage: stages.waiting, madeBy: ann.id })
   await addAttestations(db, repository, stages.waiting)
   await age(db)
   await addDownloads(db, repository.id, [
@@ -136,7 +139,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     token: invitation,
     target: { groupId: group.id, role: 'developer' },
   })
-  return { application, pending, invitation, stages }
+  return { application, pending, invitation, stages, sources }
 }
 
 function pusher(baseUrl: string, token: string) {
@@ -335,6 +338,63 @@ async function addPublishers(db: pg.Pool, repository: { id: string }): Promise<v
     { claim: 'environment', expected: 'production', given: null },
   ]
   await noteRefusal(db, operator, repository.id, [{ id, exchange: { differs, run } }])
+}
+
+/** Adds Git sources that no job reads during a tour. Nobody can open their secrets. */
+async function addSources(
+  db: pg.Pool,
+  repositoryId: string,
+  { stage, madeBy }: { stage: string; madeBy: string },
+): Promise<TourData['sources']> {
+  const add = async (url: string, more: Record<string, unknown> = {}) => {
+    const { rows } = await db.query<{ id: string }>(
+      `insert into source (repository_id, url, path, tags, branches, every_minutes, hides_source, reaches_private_hosts, key_id,
+                           sealed_secrets, host_keys, is_confirmed, made_by, next_look_at, looked_at, failure, failing_since)
+       values ($1, $2, $3, '*', 'main', 15, false, false, '\\x0000000000000000', '', $4, $5, $6, now() + interval '14 minutes',
+               $7, $8, case when $8::text is not null then now() - interval '2 hours' end)
+       returning id`,
+      [
+        repositoryId,
+        url,
+        more['path'] ?? '',
+        more['hostKeys'] ?? '',
+        more['isConfirmed'] ?? true,
+        madeBy,
+        'lookedAt' in more ? more['lookedAt'] : new Date(Date.now() - 240_000),
+        more['failure'] ?? null,
+      ],
+    )
+    return rows[0]?.id ?? ''
+  }
+  const healthy = await add('https://git.example.com/acme/billing.git')
+  const failure = 'the server does not accept the credentials, or needs some'
+  const failing = await add('https://gitlab.example.com/acme/tools/cli.git', {
+    path: 'packages/cli',
+    failure,
+  })
+  const key = 'AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl'
+  const unconfirmed = await add('ssh://git@git.example.com/acme/private.git', {
+    hostKeys: `git.example.com ssh-ed25519 ${key}\n`,
+    isConfirmed: false,
+    lookedAt: null,
+  })
+  await db.query(
+    `insert into source_ref (source_id, kind, name, state, reason, warnings, commit_id, seen_commit, package_name, version, stage_id)
+     select $1, 'tag', 'v0.' || i || '.0', 'published', null, '{}', repeat('a', 40), repeat('a', 40), 'acme/billing',
+            '0.' || i || '.0', null::bigint
+       from generate_series(1, 200) i
+      union all
+     values ($1::bigint, 'branch', 'main', 'published', null, array['the submodule lib/other is not in the archive'],
+             repeat('b', 40), repeat('b', 40), 'acme/billing', 'dev-main', null),
+            ($1, 'tag', 'v2.2.0', 'staged', null, '{}', repeat('c', 40), repeat('c', 40), 'acme/billing', '2.2.0', $2::bigint),
+            ($1, 'tag', 'v2.0.0', 'moved', 'it was moved from commit aaaaaaaaaa to bbbbbbbbbb: a published version never changes, so make a new tag',
+             '{}', repeat('a', 40), repeat('b', 40), 'acme/billing', '2.0.0', null),
+            ($1, 'tag', 'v1.3.0', 'refused', 'composer.json: name must be the name of a package, such as acme/lib', '{}', null,
+             repeat('d', 40), null, null, null),
+            ($1, 'tag', 'nightly', 'skipped', 'its name is no version such as 1.0.0', '{}', null, repeat('e', 40), null, null, null)`,
+    [healthy, stage],
+  )
+  return { healthy, failing, unconfirmed }
 }
 
 /** Adds attestations to a version and a stage. */

@@ -61,7 +61,7 @@ function signedOut({ application, invitation }: TourData): Stop[] {
   })
 }
 
-function registries({ stages }: TourData): Stop[] {
+function registries({ stages, sources }: TourData): Stop[] {
   const own = '/acme/php/-'
   const broken = { name: 'notes.zip', mimeType: 'application/zip', buffer: Buffer.from('hello') }
   const version = tourZip('acme/billing', '3.0.0')
@@ -160,6 +160,23 @@ function registries({ stages }: TourData): Stop[] {
         `${own}/trusted-publishers/new`,
         (page) => submit(page, { Project: 'billing', 'Workflow file': 'release.yml' }),
       ],
+      sources: `${own}/sources`,
+      'sources-empty': '/acme/empty/-/sources',
+      'source-new': `${own}/sources/new`,
+      'source-new-refused': [
+        `${own}/sources/new`,
+        (page) => submit(page, { URL: 'ssh://git@git.example.com/acme/lib.git' }),
+      ],
+      'source-made': [
+        '/acme/empty/-/sources/new',
+        (page) => submit(page, { URL: 'https://1.1.1.1/acme/lib.git' }, 'Add Git source'),
+      ],
+      source: `${own}/sources/${sources.healthy}`,
+      'source-refused-refs': `${own}/sources/${sources.healthy}?state=refused`,
+      'source-failing': `${own}/sources/${sources.failing}`,
+      'source-unconfirmed': `${own}/sources/${sources.unconfirmed}`,
+      'source-hook-secret': `${own}/sources/${sources.healthy}/hook-secret`,
+      'source-remove': `${own}/sources/${sources.healthy}/remove`,
       stages: `${own}/stages`,
       'stages-empty': '/acme/empty/-/stages',
       stage: `${own}/stages/${stages.waiting}`,

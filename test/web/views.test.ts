@@ -26,7 +26,7 @@ function findMisplaced(text: string): number[] {
   const blank = (part: string) => part.replaceAll(/[^\n]+/g, '')
   const keep = (part: string) => blank(part).replaceAll('\n', '\n\0')
   const visible = text
-    .replace(/(?<=<(pre|textarea)\b(?:[^>]|%>)*>)[\s\S]*?(?=<\/\1>)/g, keep)
+    .replace(/(?<=<(pre|textarea)\b(?:[^<>]|<%(?:(?!%>)[\s\S])*%>)*>)[\s\S]*?(?=<\/\1>)/g, keep)
     .replace(/<%[=~][\s\S]*?%>|(?<=<%\s*)\/\*[\s\S]*?\*\//g, blank)
   const blocks = findPairs(visible, /<%\s*(\}?)(?:(?!%>)[\s\S])*?(\{?)\s*%>/g, ([, ends, begins]) => ({
     ends: ends !== '',

@@ -25,12 +25,13 @@ import {
   type RepositoryContent,
 } from '../../packages/tables/dashboard.ts'
 import { listWaitingStages, type WaitingStages } from '../../packages/tables/staged-versions.ts'
+import { listTroubledSources } from '../../sources/sources.ts'
 import { listWaitingDecisions } from '../../upstreams/tables/waiting-decisions.ts'
 import { readQuery, text } from '../forms.ts'
 import { page } from '../pages.ts'
 import { findDemo, isOfDemo } from '../server/demo.ts'
 import { anybody } from '../visit.ts'
-import { type Need, needsOf, needsOfApplications } from './needs.ts'
+import { type Need, needsOf, needsOfApplications, needsOfSources } from './needs.ts'
 
 const repositoriesPerPage = 50
 const maxGroups = 12
@@ -126,6 +127,7 @@ async function showDashboard(
     decisions,
     unprotected,
     staged,
+    sources,
     expiring,
     expiringDeployTokens,
     hasToken,
@@ -142,6 +144,7 @@ async function showDashboard(
     listWaitingDecisions(db, id, maxNeeds),
     listGroupsOfUnprotected(db, id, maxNeeds),
     listWaitingStages(db, id, maxNeeds),
+    listTroubledSources(db, id, maxNeeds),
     listExpiringTokens(db, id, expiryDays, maxTokens),
     listExpiringDeployTokens(db, id, expiryDays, maxTokens),
     hasLiveToken(db, id),
@@ -160,6 +163,7 @@ async function showDashboard(
     needs: [
       ...needsOfApplications(applications?.pending ?? 0),
       ...staged.map(needOfStages),
+      ...sources.flatMap(needsOfSources),
       ...decisions.flatMap(needsOf),
       ...unprotected.map(needOf),
     ].slice(0, maxNeeds),

@@ -1,4 +1,5 @@
 import { formatCount, formatSize } from '../../domain/formats.ts'
+import type { TroubledSources } from '../../sources/sources.ts'
 import type { WaitingDecisions } from '../../upstreams/tables/waiting-decisions.ts'
 import type { SystemState } from '../server/system-state.ts'
 
@@ -22,6 +23,18 @@ export function needsOf({ path, requests, changed, contested }: WaitingDecisions
     },
     contested > 0 && {
       words: `${formatCount(contested, 'package')} of ${path} ${contested === 1 ? 'is' : 'are'} in two upstreams: choose one`,
+      url,
+    },
+  ].filter((need) => need !== false)
+}
+
+/** Returns what the Git sources of a repository need. */
+export function needsOfSources({ path, failing, unconfirmed }: TroubledSources): Need[] {
+  const url = `/${path}/-/sources`
+  return [
+    failing > 0 && { words: `${formatCount(failing, 'Git source')} of ${path} cannot be read`, url },
+    unconfirmed > 0 && {
+      words: `${formatCount(unconfirmed, 'Git source')} of ${path} ${unconfirmed === 1 ? 'waits' : 'wait'} until somebody confirms the key of the SSH server`,
       url,
     },
   ].filter((need) => need !== false)

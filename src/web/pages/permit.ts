@@ -14,6 +14,7 @@ import {
 import { findVisibleGroup, type VisibleGroup } from '../../groups/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../../groups/repositories.ts'
 import type { StorageRoom } from '../../groups/storage-room.ts'
+import type { Outbound } from '../../outbound/outbound.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
 import type { ArchiveMirror } from '../../upstreams/archive-mirror.ts'
@@ -28,6 +29,7 @@ export interface PagesContext extends AppContext {
   changes: pg.Pool
   /** The OpenAPI document of the API. */
   describeApi: () => Promise<Record<string, unknown>>
+  outbound: Outbound
   upstreamClient: UpstreamClient
   archiveMirror: ArchiveMirror
   upstreamQueries: UpstreamQueries

@@ -19,6 +19,7 @@ import { leaveGroupRoutes } from './group/leave.ts'
 import { memberPageRoutes } from './group/members.ts'
 import { repositoryPageRoutes } from './group/repository.ts'
 import { repositorySettingsRoutes } from './group/repository-settings.ts'
+import { sourcePageRoutes } from './group/sources.ts'
 import { trustedPublisherPageRoutes } from './group/trusted-publishers.ts'
 import { upstreamPageRoutes } from './group/upstreams.ts'
 import { homeRoutes } from './home.ts'
@@ -73,6 +74,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await activityRoutes(app, context)
     await groupActivityRoutes(app, context)
     await trustedPublisherPageRoutes(app, context)
+    await sourcePageRoutes(app, context)
     await upstreamPageRoutes(app, context)
     await repositoryPageRoutes(app, context)
     await packagePageRoutes(app, { ...context, mirrors })

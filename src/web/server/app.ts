@@ -186,6 +186,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     downloads,
     readmes,
     room,
+    outbound,
     upstreamClient,
     archiveMirror,
     upstreamQueries,

@@ -146,7 +146,7 @@ const twins: Record<Act, Twin> = {
   addSource: {
     kind: 'opens',
     api: ['POST', `${R}/sources`, {}],
-    page: null,
+    page: ['POST', '/{group}/{name}/-/sources/new'],
     command: 'source add',
   },
   addWebhook: {

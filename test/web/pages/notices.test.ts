@@ -112,6 +112,14 @@ async function aStage(person: Person): Promise<string> {
 
 const trusted = { provider: 'github', project: 'acme/lib', workflow: 'release.yml' }
 
+const aPublicSource = { url: 'https://1.1.1.1/acme/lib', tags: '*', branches: '*', every: '15' }
+
+/** Adds a Git source. Returns the URL of its page. */
+async function aSource({ send, ofRepository }: Person): Promise<string> {
+  await send(`${ofRepository}/sources/new`, aPublicSource)
+  return `${ofRepository}/sources/${await newest('source')}`
+}
+
 async function anUpload({ sendFile, ofRepository }: Person): Promise<string> {
   const file = aPackageZip('acme/lib', { version: '1.0.0' })
   return String((await sendFile(`${ofRepository}/upload`, 'package', file)).headers.location)
@@ -269,6 +277,32 @@ const forms: Record<string, Case[] | string> = {
         return send(`${ofRepository}/trusted-publishers/remove`, { id: await newest('trusted_publisher') })
       }),
     ],
+    'sources/new': [
+      showsNotice('Copy the secret now', ({ send, ofRepository }) =>
+        send(`${ofRepository}/sources/new`, aPublicSource),
+      ),
+    ],
+    ...below('sources/:source/', {
+      confirm: 'needs an SSH server: see the test of sources over SSH',
+      'hook-secret': [
+        showsNotice('Copy the secret now', async (person) =>
+          person.send(`${await aSource(person)}/hook-secret`),
+        ),
+        leavesNotice('Hooks now need the secret', async (person) =>
+          person.send(`${await aSource(person)}/hook-secret`, { hook_secret: 'of-the-git-server' }),
+        ),
+      ],
+      sync: [
+        leavesNotice('svc looks at the Git repository now', async (person) =>
+          person.send(`${await aSource(person)}/sync`),
+        ),
+      ],
+      remove: [
+        leavesNotice('The Git source was removed', async (person) =>
+          person.send(`${await aSource(person)}/remove`),
+        ),
+      ],
+    }),
     ...below('upstreams/', {
       new: [
         leavesNotice('The upstream public was added', ({ send, ofRepository }) =>

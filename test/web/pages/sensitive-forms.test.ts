@@ -52,6 +52,9 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/deploy-tokens',
     '/:group/:name/-/deploy-tokens/new',
     '/:group/:name/-/trusted-publishers/new',
+    '/:group/:name/-/sources/new',
+    '/:group/:name/-/sources/:source/confirm',
+    '/:group/:name/-/sources/:source/hook-secret',
   ],
   own: [
     '/settings/account/password',
@@ -76,6 +79,8 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/restore',
     '/:group/:name/-/deploy-tokens/revoke',
     '/:group/:name/-/trusted-publishers/remove',
+    '/:group/:name/-/sources/:source/remove',
+    '/:group/:name/-/sources/:source/sync',
     '/:group/:name/-/members',
     '/:group/:name/-/members/new',
     '/:group/:name/-/members/remove',
