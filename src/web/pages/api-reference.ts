@@ -27,6 +27,12 @@ export interface ResponseType {
   fields: DescribedField[]
 }
 
+/** A parameter of an endpoint. */
+export interface DescribedParameter extends DescribedField {
+  /** `path`, `query` or `header`. */
+  place: string
+}
+
 /** An endpoint of the API. */
 export interface Operation {
   id: string
@@ -34,7 +40,7 @@ export interface Operation {
   path: string
   summary: string
   description: string
-  parameters: (DescribedField & { place: string })[]
+  parameters: DescribedParameter[]
   body: DescribedField[]
   responses: { status: string; type: DescribedType | null }[]
 }
@@ -88,6 +94,32 @@ function describeOperation(document: Node, path: string, method: string, operati
       return { status, type: schema && describeType(schema) }
     }),
   }
+}
+
+/** A parameter that is described once has more endpoints than this. */
+const fewEndpoints = 4
+
+/**
+ * Returns the parameters that many endpoints have in the same way, by their names. They are most of the reference, so it
+ * describes them once.
+ */
+export function listSharedParameters(groups: readonly OperationGroup[]): Map<string, DescribedParameter> {
+  const uses = new Map<string, { parameter: DescribedParameter; count: number }>()
+  for (const parameter of groups.flatMap(({ operations }) => operations.flatMap((one) => one.parameters))) {
+    const key = JSON.stringify(parameter)
+    uses.set(key, { parameter, count: (uses.get(key)?.count ?? 0) + 1 })
+  }
+  const frequent = [...uses.values()].filter(({ count }) => count > fewEndpoints)
+  const rising = frequent.toSorted((one, two) => one.count - two.count)
+  return new Map(rising.map(({ parameter }) => [parameter.name, parameter]))
+}
+
+/** Returns whether a parameter is one of those that are described once. */
+export function isShared(
+  shared: ReadonlyMap<string, DescribedParameter>,
+  parameter: DescribedParameter,
+): boolean {
+  return JSON.stringify(shared.get(parameter.name)) === JSON.stringify(parameter)
 }
 
 /** Returns the objects that the responses of an OpenAPI document contain, also those within others, by name. */

@@ -9,7 +9,13 @@ import { readQuery, text } from '../forms.ts'
 import { pageNotFound } from '../page-error.ts'
 import { nobody, page } from '../pages.ts'
 import { anybody } from '../visit.ts'
-import { describeOperations, describeResponseTypes } from './api-reference.ts'
+import {
+  type DescribedParameter,
+  describeOperations,
+  describeResponseTypes,
+  isShared,
+  listSharedParameters,
+} from './api-reference.ts'
 import type { PagesContext } from './permit.ts'
 
 /** A part of a document below a heading. */
@@ -102,9 +108,15 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     )
   }
 
-  showReference('/docs/api', referencePage, (description) =>
-    app.view('pages/api-endpoints', { groups: describeOperations(description) }),
-  )
+  showReference('/docs/api', referencePage, (description) => {
+    const groups = describeOperations(description)
+    const shared = listSharedParameters(groups)
+    return app.view('pages/api-endpoints', {
+      groups,
+      shared,
+      isShared: (parameter: DescribedParameter) => isShared(shared, parameter),
+    })
+  })
   showReference('/docs/api/types', typesPage, (description) =>
     app.view('pages/api-type-list', { types: describeResponseTypes(description) }),
   )

@@ -115,19 +115,26 @@ describe('/docs', () => {
 describe('/docs/api', () => {
   it('shows every operation of the OpenAPI document with its scope', async () => {
     const description = (await t.app.inject('/api/openapi.json')).json() as {
-      paths: Record<string, Record<string, { operationId?: string; summary?: string }>>
+      paths: Record<string, Record<string, { operationId?: string; parameters?: { name: string }[] }>>
     }
     const { body, statusCode } = await t.app.inject('/docs/api')
+    const [shared = '', ...sections] = body.split('<details id="')
     expect(statusCode).toBe(200)
     expect(Buffer.byteLength(body)).toBeLessThan(100_000)
     for (const [path, operations] of Object.entries(description.paths)) {
       expect(body).toContain(`<code>${path}</code>`)
-      for (const { operationId } of Object.values(operations)) {
-        if (operationId) expect(body).toContain(`id="${operationId}"`)
+      for (const { operationId = '', parameters = [] } of Object.values(operations)) {
+        const section = sections.find((one) => one.startsWith(`${operationId}"`))
+        for (const { name } of parameters) {
+          expect([shared, section].some((one) => one?.includes(`<code>${name}</code>: `))).toBe(true)
+          expect(section).toMatch(new RegExp(`<code>${name}</code>|\\{${name}\\}`))
+        }
       }
     }
     expect(body).toContain('Requires the scope registry-manage:rw.')
     expect(body).toContain('affected_versions')
+    // What many endpoints have in the same way is described once.
+    expect(body.split('<code>cursor</code>: ')).toHaveLength(2)
   })
 })
 
