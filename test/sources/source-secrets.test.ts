@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
@@ -9,7 +10,7 @@ import { packageFiles, sourcesHere, useGitServer } from '../support/git-server.t
 import { recordPrograms } from '../support/recorded-programs.ts'
 import { has } from '../support/requires.ts'
 import { runCommand } from '../support/run-command.ts'
-import { aSource } from '../support/source-actors.ts'
+import { aSource, readSources } from '../support/source-actors.ts'
 import { type SshServer, startSshServer } from '../support/ssh-server.ts'
 
 const unpack = `cat "$1"; tar -xOf "$1" --wildcards 'tables/*.gz' | gzip -dc`
@@ -37,12 +38,18 @@ describe.runIf(has('sshd', 'ssh-keygen'))('the secrets of sources', () => {
     bySsh.commit(packageFiles('acme/ssh'), { tag: '1.0.0' })
     const sources = [
       await aSource(t, { url: byHttp.url, secret: `${token}\n`, path: '' }, { place }),
-      await aSource(t, { url: bySsh.url, sshKey: ssh.key }, { place }),
+      await aSource(t, { url: bySsh.url, sshKey: ssh.key, hostKey: ssh.fingerprint }, { place }),
       await aSource(t, { url: `${http.url}/missing.git`, secret: token }, { place }),
-      await aSource(t, { url: `${ssh.repository('gone').url}x`, sshKey: ssh.key }, { place }),
+      await aSource(
+        t,
+        { url: `${ssh.repository('gone').url}x`, sshKey: ssh.key, hostKey: ssh.fingerprint },
+        { place },
+      ),
       await aSource(t, { url: byHttp.url.replace('.git', '.git/'), secret: 'another-token' }, { place }),
     ] as const
-    await sources[0].read()
+    const jobLog: string[] = []
+    await readSources(t, openLog('trace', { write: (line) => void jobLog.push(line) }))
+    expect(await sources[0].refs()).toMatchObject({ '1.0.0': { state: 'published' } })
     const found = await Promise.all(sources.map((source) => source.find()))
     expect(found.map((source) => source?.failure ?? null)).toEqual([
       null,
@@ -81,7 +88,7 @@ describe.runIf(has('sshd', 'ssh-keygen'))('the secrets of sources', () => {
     const shown = {
       lines,
       rows: await dumpRows(t.db),
-      log: t.log(),
+      log: t.log() + jobLog.join(''),
       failures: JSON.stringify(found),
       api: JSON.stringify(api),
       events: events.body,

@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify'
 import { operator, type Principal } from '../../src/domain/principal.ts'
 import type { Repository } from '../../src/groups/repositories.ts'
 import { enqueue, type Job } from '../../src/jobs/job.ts'
@@ -10,8 +11,6 @@ import { openLog } from '../../src/web/server/log.ts'
 import { aRepository } from './actors.ts'
 import type { TestApp } from './app.ts'
 import { expand } from './registry-actors.ts'
-
-const log = openLog('silent')
 
 /** A source of a public repository. */
 export async function aSource(
@@ -54,7 +53,7 @@ export async function aSource(
 }
 
 /** Runs the jobs that read sources, until none is left. */
-export async function readSources(t: TestApp): Promise<void> {
+export async function readSources(t: TestApp, log: FastifyBaseLogger = openLog('silent')): Promise<void> {
   await enqueue(t.db, readDueSourcesJob, null)
   await runDueJobs({ config: t.config, db: t.db }, [readDueSourcesJob, readSourceJob as Job], log)
 }
