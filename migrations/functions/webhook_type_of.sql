@@ -17,6 +17,7 @@ create or replace function webhook_type_of(the_action text) returns text languag
            when 'contest-package' then 'upstream.alarm'
            when 'fail-source' then 'source.failed'
            when 'refuse-tag' then 'source.failed'
+           when 'affect-project' then 'project.affected'
            when 'set-member' then 'member.changed'
            when 'remove-member' then 'member.changed'
            when 'set-group-member' then 'member.changed'

@@ -33,7 +33,10 @@ function createCommand(): Command {
     .argument('<group>', 'the group that it belongs to')
     .requiredOption('--name <name>', 'what it is for')
     .addOption(
-      new Option('--right <right>', 'read installs packages; publish also publishes them')
+      new Option(
+        '--right <right>',
+        'read installs packages; publish also publishes them; report also sends lock files of projects',
+      )
         .choices(Object.keys(deployRights))
         .default('read'),
     )

@@ -19,6 +19,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['token', async () => (await import('./token.ts')).tokenCommand()],
   ['invitation', async () => (await import('./invitation.ts')).invitationCommand()],
   ['deploy-token', async () => (await import('./deploy-token.ts')).deployTokenCommand()],
+  ['project', async () => (await import('./project.ts')).projectCommand()],
   ['source', async () => (await import('./source.ts')).sourceCommand()],
   ['webhook', async () => (await import('./webhook.ts')).webhookCommand()],
   ['trusted-publisher', async () => (await import('./trusted-publisher.ts')).trustedPublisherCommand()],

@@ -82,6 +82,10 @@ const acts = {
     moreScopes: ['registry-manage:r'],
     role: 'admin',
   },
+  readProjects: { on: 'group', scope: 'registry-package:r', role: 'guest' },
+  // A lock file says what somebody installs: who may read packages and develops here may say it.
+  reportLock: { on: 'group', scope: 'registry-package:r', role: 'developer' },
+  deleteProject: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'deletes' },
   manageGroup: { on: 'group', scope: 'group-manage:rw', role: 'admin' },
   appointGroupAdmin: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   releaseVendor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
@@ -149,6 +153,8 @@ export const enforcedScopes: readonly string[] = [...new Set(allActs.map((act) =
 export const deployRights = {
   read: { role: 'guest', scopes: ['registry-package:r', 'repo-basic-info:r'] },
   publish: { role: 'developer', scopes: ['registry-package:rw', 'repo-basic-info:r'] },
+  // Reads packages, and reports the lock files of projects.
+  report: { role: 'developer', scopes: ['registry-package:r', 'repo-basic-info:r'] },
 } as const satisfies Record<string, { role: Role; scopes: readonly string[] }>
 
 export type DeployRight = keyof typeof deployRights

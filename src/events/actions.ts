@@ -132,6 +132,10 @@ export const registryWords = {
   'rotate-webhook': 'rotated the secret of a webhook',
   'remove-webhook': 'removed a webhook',
   'disable-webhook': 'disabled a webhook, because its receiver fails',
+  'create-project': 'created a project',
+  'delete-project': 'deleted a project',
+  'affect-project': 'found a problem in a project',
+  'resolve-project': 'resolved a problem of a project',
 } as const
 
 export type RegistryAction = keyof typeof registryWords
@@ -211,6 +215,10 @@ export const areas = {
       'webhook-removed',
       'webhook-disabled',
     ],
+  },
+  projects: {
+    words: 'Projects',
+    actions: ['create-project', 'delete-project', 'affect-project', 'resolve-project'],
   },
   settings: {
     words: 'Groups and repositories',

@@ -27,6 +27,7 @@ export function describeSubject({
     details['group'],
     details['role'],
     kindOf(details),
+    details['project'],
     details['name'],
     proofOf(details) || details['provider'],
     rangeOf(details),

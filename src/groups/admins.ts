@@ -33,6 +33,17 @@ export async function listAdminsToTell(
   return rows.map(({ id }) => id)
 }
 
+/** Lists the ids of the admins of a group who can get a mail. */
+export async function listGroupAdminsToTell(db: Queryable, groupId: string): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `select a.id from counted_group_member m join account a on a.id = m.account_id
+      where m.group_id = $1 and m.role = 'admin' and a.email_verified_at is not null and a.disabled_at is null
+      order by a.id`,
+    [groupId],
+  )
+  return rows.map(({ id }) => id)
+}
+
 /**
  * Describes who the admins of a group, or of a repository, are: `ann, bob and 2 others`. Only members may see it. Admins
  * of the group are admins of its repositories. Leaves out disabled accounts, and those without a second factor while the

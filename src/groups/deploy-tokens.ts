@@ -181,7 +181,8 @@ async function insertDeployToken(
   return rows[0] as { id: string; expiresAt: Date | null }
 }
 
-const columns = `d.id, g.name as "group", d.name, case d.role when 'guest' then 'read' else 'publish' end as "right",
+const columns = `d.id, g.name as "group", d.name, case when d.role = 'guest' then 'read' when 'registry-package:rw' = any(d.scopes) then 'publish' else 'report' end
+              as "right",
             d.resource_scope = 'all' as "isForAll",
             array(select g.name || '/' || r.name
                     from deploy_token_repository p join repository r on r.id = p.repository_id

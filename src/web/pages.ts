@@ -4,7 +4,7 @@ import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
 import { type Config, projectRoot } from '../config.ts'
-import { formatDay, formatSize, formatTime } from '../domain/formats.ts'
+import { formatCount, formatDay, formatSize, formatTime } from '../domain/formats.ts'
 import { mayCreateGroups } from '../domain/permissions.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
 import { predicateName } from '../domain/provenance.ts'
@@ -90,6 +90,7 @@ export async function registerViews(
       administrator: linkContact(anAdministrator(site), site.contact),
       mayCreateGroups: (account: { isAdmin: boolean }) => mayCreateGroups(config, account),
       isSignUpOpen: config.signUp === 'open' && config.passwordSignIn === 'on',
+      formatCount,
       formatDay,
       formatTime,
       formatSize,

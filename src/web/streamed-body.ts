@@ -24,3 +24,15 @@ export function endWithConnection<Body extends Readable>(
   body.once('close', () => socket.off('close', end))
   return body
 }
+
+/** Reads a body into memory. Null when it has more than `maxBytes`: the rest is not read. */
+export async function readBody(body: Readable, maxBytes: number): Promise<Buffer | null> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.byteLength
+    if (bytes > maxBytes) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}

@@ -39,6 +39,7 @@ import { listForms } from '../support/form-urls.ts'
 import { aMirroredArchive, aMirroredPackage, holdBack } from '../support/mirrored-rows.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { databaseUrl } from '../support/program.ts'
+import { aProject } from '../support/project-rows.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { aStoredFactor, setProofAges } from '../support/session-rows.ts'
 import { listDeployTokenIds, listPersonalTokenIds } from '../support/token-rows.ts'
@@ -505,6 +506,17 @@ const verbs: Record<string, Verb> = {
     make: () => aWebhookAt(''),
     api: ['PATCH /webhooks/:id', { enabled: false }],
   },
+  'delete a project': {
+    writes: ['delete-project'],
+    async make() {
+      const project = aName('shop')
+      await aProject(t.db, home, project)
+      return { group: home.name, project }
+    },
+    api: ['DELETE /groups/:group/projects/:project'],
+    pages: [['/:group/-/projects/:project/delete']],
+    command: 'project delete :group/:project --force',
+  },
   'withdraw an invitation': {
     writes: ['invitation-withdrawn'],
     async make() {
@@ -759,14 +771,14 @@ const harmless = {
   ),
   endpoints: new Set(
     `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks advisories user
-     restore request check sync confirm reset-link approve rotate ping resend
+     restore request check sync confirm reset-link approve rotate ping resend lock
      POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),
   commands: new Set(
     `list show history find downloads export system completion create add new invite import claim enable approve confirm unabandon
-     refs sync rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
+     refs sync report sbom rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
      serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
   ),
 }

@@ -61,6 +61,28 @@ const manifests: Record<string, { description: string } & Record<string, unknown
   'acme/mailer': { description: 'Sends mails from templates, in the background', require: { php: '>=8.1' } },
 }
 
+/** Sends lock files of two projects, as their CI does. */
+async function addLocks(baseUrl: string, token: string): Promise<void> {
+  const packages = (version: string) => [
+    { name: 'acme/money', version, license: ['MIT'] },
+    { name: 'psr/log', version: '3.0.0', license: ['MIT'] },
+    { name: 'old/library', version: '1.4.0', abandoned: 'acme/money' },
+  ]
+  const locks = {
+    'shop/lock?environment=production&commit=9fceb02d': '1.0.0',
+    'shop/lock?environment=staging': '2.0.0',
+    'blog/lock': '1.1.0',
+  }
+  for (const [place, version] of Object.entries(locks)) {
+    const response = await fetch(`${baseUrl}/api/groups/acme/projects/${place}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}` },
+      body: JSON.stringify({ packages: packages(version) }),
+    })
+    if (response.status !== 201) throw new Error(await response.text())
+  }
+}
+
 /** Fills a server with the data of a small team, through its database and its registry. */
 export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: string }): Promise<TourData> {
   const ann = await anAccount(db, { username: 'ann', displayName: 'Ann Berger', email: 'ann@example.com' })
@@ -111,6 +133,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   )
   await addPublishers(db, repository)
   const sources = await addSources(db, repository.id, { stage: stages.waiting, madeBy: ann.id })
+  await addLocks(baseUrl, token)
   await addAttestations(db, repository, stages.waiting)
   await age(db)
   await addDownloads(db, repository.id, [

@@ -4,6 +4,7 @@ import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import type { RegistryAction } from '../../events/actions.ts'
 import { insertEvent } from '../../events/events.ts'
+import { queueProjectCheck } from '../../projects/check-projects.ts'
 import { type LockedPackage, lockNamedPackage } from '../tables/packages.ts'
 
 /** A change of a published package: the package, who makes it, and the base URL of links. */
@@ -28,6 +29,16 @@ export interface ChangeRecord {
   details?: Record<string, unknown>
 }
 
+/** The changes that people who have the package in a lock file must know. */
+const warnings: readonly RegistryAction[] = [
+  'advise',
+  'withdraw',
+  'quarantine',
+  'release',
+  'abandon',
+  'unabandon',
+]
+
 /**
  * Runs a change in one transaction, and holds the lock that every change of the package takes. The rows, the documents
  * and the event become visible together. There is no event for null. Throws errcode 5 for an unknown package.
@@ -41,7 +52,10 @@ export async function changePackage<D extends ChangeRecord | null>(
     const held = await lockNamedPackage(tx, repositoryId, packageName)
     if (!held) throw noPackage()
     const record = await alter(tx, held)
-    if (record) await insertEvent(tx, by, { repositoryId, packageName, ...record })
+    if (record) {
+      await insertEvent(tx, by, { repositoryId, packageName, ...record })
+      if (warnings.includes(record.action)) await queueProjectCheck(tx, repositoryId)
+    }
     return record
   })
 }

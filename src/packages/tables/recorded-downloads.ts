@@ -87,6 +87,15 @@ export interface DownloadFilter {
   until: string | null
 }
 
+/** SQL: who downloaded, of the rows `d` and their accounts `a`. */
+const downloaderColumns = `${accountName('d.account_id', 'a.username')} as username,
+            case when d.kind in ('personal', 'deploy', 'publisher') then d.holder_id end as "tokenId",
+            case d.kind when 'personal' then (select name from personal_token where id = d.holder_id)
+                        when 'deploy' then (select name from deploy_token where id = d.holder_id)
+                        when 'publisher' then (select coalesce(project, issuer) from trusted_publisher where id = d.holder_id)
+                        end as "tokenName",
+            (select client_id from application where id = d.application_id) as "clientId"`
+
 /** Lists downloads, the latest first. `after` is the id of one of them. */
 export async function listRecordedDownloads(
   db: Queryable,
@@ -110,13 +119,7 @@ export async function listRecordedDownloads(
   const { rows } = await db.query<ListedDownload>(
     `select d.id, d.day::text as day, g.name || '/' || r.name as repository, d.package as "packageName", d.version, d.kind,
             ${asCount('d.count')} as count,
-            ${accountName('d.account_id', 'a.username')} as username,
-            case when d.kind in ('personal', 'deploy', 'publisher') then d.holder_id end as "tokenId",
-            case d.kind when 'personal' then (select name from personal_token where id = d.holder_id)
-                        when 'deploy' then (select name from deploy_token where id = d.holder_id)
-                        when 'publisher' then (select coalesce(project, issuer) from trusted_publisher where id = d.holder_id)
-                        end as "tokenName",
-            (select client_id from application where id = d.application_id) as "clientId"
+            ${downloaderColumns}
        from (select * from recorded_download where ${conditions.join(' and ')} order by id desc limit $2) d
        left join repository r on r.id = d.repository_id
        left join repository_group g on g.id = r.group_id
@@ -176,8 +179,52 @@ export async function findFirstRecordedDay(db: Queryable): Promise<string | null
   return rows[0]?.day ?? null
 }
 
+/** Somebody who downloaded a version of a package. */
+export interface Installer extends Omit<ListedDownload, 'id' | 'day' | 'repository' | 'packageName'> {
+  /** The position in the list. */
+  key: string
+  /** The first and the last day, in UTC. */
+  first: string
+  last: string
+}
+
+/**
+ * Lists who downloaded which version of a package, with the first and the last day, by version and then by the last day.
+ * Only as long as downloads are recorded.
+ */
+export async function listInstallers(
+  db: Queryable,
+  { repositoryId, packageName }: RecordedPackage,
+  { after, limit }: ListPart,
+): Promise<Installer[]> {
+  const { rows } = await db.query<Installer>(
+    `with d as (
+       select version, kind, holder_id, account_id, application_id, min(day) as first, max(day) as last,
+              sum(count) as count,
+              concat_ws(' ', version, to_char(date '9999-01-01' - max(day), 'FM0000000'), kind, holder_id, account_id)
+                collate "C" as key
+         from recorded_download
+        where repository_id = $1 and package = $2 and kind <> 'anonymous'
+        group by version, kind, holder_id, account_id, application_id
+     )
+     select d.key, d.version, d.kind, d.first::text as first, d.last::text as last, ${asCount('d.count')} as count,
+            ${downloaderColumns}
+       from d left join account a on a.id = d.account_id
+      where $3::text is null or d.key > $3
+      order by d.key limit $4`,
+    [repositoryId, packageName, after, limit],
+  )
+  return rows
+}
+
 /** Returns who downloaded, in words. */
-export function describeDownloader({ kind, username, tokenId, tokenName, clientId }: ListedDownload): string {
+export function describeDownloader({
+  kind,
+  username,
+  tokenId,
+  tokenName,
+  clientId,
+}: Pick<ListedDownload, 'kind' | 'username' | 'tokenId' | 'tokenName' | 'clientId'>): string {
   switch (kind) {
     case 'anonymous':
       return 'anonymous'

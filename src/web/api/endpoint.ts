@@ -27,6 +27,7 @@ export const tags = {
   'Trusted publishers': 'CI jobs that publish or read without a stored secret',
   Sources: 'Git repositories whose tags and branches become versions',
   Webhooks: 'Servers that get a message when something happens',
+  Projects: 'Lock files of projects: which project has which version of a package',
   Security: 'Quarantine and security advisories',
   Registry:
     'What Composer and curl call. Credentials: HTTP Basic with the username `svc` and a token as password',

@@ -31,12 +31,13 @@ import {
   usedTokenOf,
 } from '../../groups/access.ts'
 import { lacksRequiredFactor } from '../../groups/factor-requirement.ts'
-import { findVisibleGroup } from '../../groups/groups.ts'
+import { findGroup, findVisibleGroup } from '../../groups/groups.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
 import type { Outbound } from '../../outbound/outbound.ts'
 import type { StageWatch } from '../../packages/stages/watch.ts'
 import type { IssuerKeys } from '../../publishers/issuer-keys.ts'
 import type { UpstreamClient } from '../../upstreams/client/fetch.ts'
+import type { UpstreamQueries } from '../../upstreams/queries.ts'
 import { tokenPrincipalOf } from '../principal.ts'
 import type { ServerPools } from '../server/pools.ts'
 import { insufficientScope, invalidToken, noCredentials, notFound, unreadableCredentials } from './errors.ts'
@@ -52,6 +53,7 @@ export interface ApiContext extends AppContext {
   upstreamClient: UpstreamClient
   issuerKeys: IssuerKeys
   outbound: Outbound
+  upstreamQueries: UpstreamQueries
 }
 
 /** Decides whether a request may use an endpoint, and keeps its result for the handler. */
@@ -140,6 +142,33 @@ export function guardGroup(act: GroupAct, context: ApiContext): Guard<GroupGrant
       credential: holder,
       by,
     }
+  })
+}
+
+/** A group about whose projects a request reports. */
+export interface ReportGrant {
+  groupId: string
+  by: Principal
+}
+
+/** Requires a token of a developer of the group of the URL, or a deploy token of the group that may report. */
+export function guardReport(context: ApiContext): Guard<ReportGrant> {
+  const act = 'reportLock'
+  const ofPeople = guardGroup(act, context)
+  const findHolder = holderFinder(context)
+  return makeGuard(act, async (request) => {
+    const { holder, by } = await findHolder(request)
+    if (holder.deploy === null) {
+      await ofPeople.preValidation(request)
+      return ofPeople.granted(request)
+    }
+    requireScopes(holder.scopes, act)
+    const { group = '' } = request.params as Record<string, string | undefined>
+    const found = await findGroup(context.db, group)
+    if (found?.id !== holder.deploy.groupId) throw notFound('group not found')
+    // A report is about a project, and not about the repositories of the token.
+    requireAllowed(decideOnGroup({ ...holder, resourceScope: 'all' }, holder.deploy.role, act), holder, act)
+    return { groupId: found.id, by }
   })
 }
 

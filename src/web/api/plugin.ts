@@ -20,6 +20,7 @@ import type { ApiContext } from './guards.ts'
 import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
+import { projectRoutes } from './projects.ts'
 import { repositoryRoutes } from './repositories.ts'
 import { sourceRoutes } from './sources.ts'
 import { stageRoutes } from './stages.ts'
@@ -51,6 +52,7 @@ const everyRoute = [
   trustedPublisherRoutes,
   sourceRoutes,
   webhookRoutes,
+  projectRoutes,
 ]
 
 /** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */

@@ -60,6 +60,11 @@ export async function permittedRepository(
   return repository
 }
 
+/** Returns whether the account of a session may do something in a group. */
+export function mayInGroup({ role }: VisibleGroup, session: Session, act: GroupAct): boolean {
+  return decideOnGroup(credentialOf(session), role, act) === 'allowed'
+}
+
 /** Returns the group of a URL. Throws 404 when the account may not see it, and 403 when its role is too weak. */
 export async function managedGroup(
   db: Queryable,
@@ -69,7 +74,7 @@ export async function managedGroup(
 ): Promise<VisibleGroup> {
   const group = await findVisibleGroup(db, name, session.account.id)
   if (!group) throw pageNotFound()
-  if (decideOnGroup(credentialOf(session), group.role, act) !== 'allowed') throw forbidden()
+  if (!mayInGroup(group, session, act)) throw forbidden()
   return group
 }
 

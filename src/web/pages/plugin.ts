@@ -17,6 +17,7 @@ import { groupSettingsRoutes } from './group/group-settings.ts'
 import { groupInvitationRoutes } from './group/invitations.ts'
 import { leaveGroupRoutes } from './group/leave.ts'
 import { memberPageRoutes } from './group/members.ts'
+import { projectPageRoutes } from './group/projects.ts'
 import { repositoryPageRoutes } from './group/repository.ts'
 import { repositorySettingsRoutes } from './group/repository-settings.ts'
 import { sourcePageRoutes } from './group/sources.ts'
@@ -38,6 +39,7 @@ import { fileRoutes } from './package/package-files.ts'
 import { provenancePageRoute } from './package/package-provenance.ts'
 import { stagePageRoutes } from './package/stages.ts'
 import { uploadPageRoutes } from './package/upload.ts'
+import { usedByRoutes } from './package/used-by.ts'
 import type { PagesContext } from './permit.ts'
 import { searchPageRoutes } from './search.ts'
 import { statusRoutes } from './status.ts'
@@ -70,6 +72,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await groupSettingsRoutes(app, context)
     await leaveGroupRoutes(app, context)
     await deployTokenPageRoutes(app, context)
+    await projectPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)
     await groupActivityRoutes(app, context)
@@ -86,6 +89,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await stagePageRoutes(app, { ...context, archives, comparer, heavy })
     await packageActivityRoutes(app, context)
     await packageDownloadsRoutes(app, context)
+    await usedByRoutes(app, context)
     await mirrorFetchRoute(app, context)
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })

@@ -178,6 +178,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     upstreamClient,
     issuerKeys,
     outbound,
+    upstreamQueries,
   })
   await app.register(administration, context)
   await app.register(peoplesPages, {

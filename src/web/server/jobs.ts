@@ -48,6 +48,12 @@ import { countSiteDaysJob } from '../../packages/tables/site-days.ts'
 import { deleteDecidedStages } from '../../packages/tables/staged-versions.ts'
 import { deleteFormerArchives } from '../../packages/tables/versions.ts'
 import {
+  checkAllProjectsJob,
+  checkProjectsJob,
+  deleteUnusedLockedPackages,
+} from '../../projects/check-projects.ts'
+import { affectedProjectsMail, deleteFormerFindings } from '../../projects/findings.ts'
+import {
   deleteExpiredIdentityTokens,
   deleteExpiredPublisherTokens,
 } from '../../publishers/publisher-tokens.ts'
@@ -99,6 +105,8 @@ export const jobs: readonly Job[] = [
     deleteExpiredPublisherTokens,
     deleteExpiredIdentityTokens,
     deleteOldDeliveries,
+    deleteUnusedLockedPackages,
+    deleteFormerFindings,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,
@@ -130,6 +138,8 @@ export const jobs: readonly Job[] = [
   readSourceJob as Job,
   sendWebhookJob as Job,
   sendSlowWebhookJob as Job,
+  checkAllProjectsJob,
+  checkProjectsJob as Job,
   sendMailJob([
     verificationMail,
     confirmationMail,
@@ -141,5 +151,6 @@ export const jobs: readonly Job[] = [
     webhookDisabledMail,
     invitationMail,
     knownAddressMail,
+    affectedProjectsMail,
   ]),
 ]

@@ -29,6 +29,7 @@ import {
 import { callApi, type Method } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../../support/oauth-actors.ts'
+import { aProject } from '../../support/project-rows.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
 import { aStoredFactor, setProofAges } from '../../support/session-rows.ts'
@@ -249,6 +250,24 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/upstreams/release', { vendor: 'none' }],
     command: 'vendor release',
   },
+  readProjects: {
+    kind: 'anyone',
+    api: ['GET', `${G}/projects`],
+    page: ['GET', '/{group}/-/projects'],
+    command: 'project list',
+  },
+  reportLock: {
+    kind: 'anyone',
+    api: ['POST', `${G}/projects/none/lock`, {}],
+    page: ['GET', '/{group}/-/projects/new'],
+    command: 'project report',
+  },
+  deleteProject: {
+    kind: 'deletes',
+    api: ['DELETE', `${G}/projects/none`],
+    page: ['POST', '/{group}/-/projects/{project}/delete'],
+    command: 'project delete',
+  },
   makeDeployToken: {
     kind: 'opens',
     api: ['POST', `${G}/deploy-tokens`, {}],
@@ -414,7 +433,9 @@ beforeAll(async () => {
     application: application.clientId,
     administrator: other.username,
     stage: (await stage('2.0.0')).json().id,
+    project: 'shop',
   }
+  await aProject(t.db, { id: groupId }, 'shop')
   tokens = {
     application: await anAccessToken(t.db, await anAuthorization(t.db, owner, application, { scopes })),
     owner: await aPersonalToken(t.db, owner, { scopes }),

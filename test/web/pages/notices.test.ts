@@ -26,6 +26,7 @@ import { useMailServer } from '../../support/mail-server.ts'
 import { aMirroredArchive, aMirroredPackage, holdBack } from '../../support/mirrored-rows.ts'
 import { anApplication, anAuthorization, pixel } from '../../support/oauth-actors.ts'
 import { freePort } from '../../support/program.ts'
+import { aProject } from '../../support/project-rows.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
 import { latestId } from '../../support/rows.ts'
 import { aConfirmationLink, setProofAges } from '../../support/session-rows.ts'
@@ -207,6 +208,13 @@ const forms: Record<string, Case[] | string> = {
       leavesNotice('You left', async ({ send, group, ofGroup }) => {
         await aGroupMember(t.db, await anAccount(t.db), group, 'admin')
         return send(`${ofGroup}/leave`)
+      }),
+    ],
+    'projects/new': 'the test of projects sends its file',
+    'projects/:project/delete': [
+      leavesNotice('The project was deleted', async ({ send, group, ofGroup }) => {
+        await aProject(t.db, group, 'shop')
+        return send(`${ofGroup}/projects/shop/delete`)
       }),
     ],
     'settings/second-factor': [

@@ -40,7 +40,7 @@ const maxChosen = 500
 
 const DeployTokenForm = z.object({
   name: text,
-  right: z.enum(['read', 'publish']).default('read'),
+  right: z.enum(['read', 'publish', 'report']).default('read'),
   resource_scope: z.enum(['all', 'specified']).default('specified'),
   repository: textList,
   more_repositories: text,

@@ -1,0 +1,349 @@
+import { readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { Ajv } from 'ajv'
+import formats from 'ajv-formats'
+import { describe, expect, it } from 'vitest'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import { jobs } from '../../src/web/server/jobs.ts'
+import { verifyEmail } from '../support/account-rows.ts'
+import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, groupOf } from '../support/actors.ts'
+import { aCaller, callApi } from '../support/api-actors.ts'
+import { useAnotherProcess, useApp } from '../support/app.ts'
+import { eventsOf } from '../support/event-rows.ts'
+import { sendMails, useMailServer } from '../support/mail-server.ts'
+import { ageLockedPackages, countLockedPackages } from '../support/project-rows.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+
+const mails = await useMailServer()
+const t = useApp({ ...upstreamsHere, ...mails.environment })
+const other = useAnotherProcess(t)
+const upstream = useUpstream({ 'security-advisories': { metadata: true, 'api-url': '/advisories' } })
+
+const schemas = resolve('node_modules/@cyclonedx/cyclonedx-library/res/schema')
+const readSchema = (name: string) => JSON.parse(readFileSync(join(schemas, name), 'utf8'))
+const ajv = new Ajv({ strict: false, validateFormats: true })
+// The types of this package do not know that its default export is the function.
+;(formats as unknown as typeof formats.default)(ajv)
+for (const format of ['iri-reference', 'idn-email']) ajv.addFormat(format, true)
+for (const name of ['spdx', 'jsf-0.82', 'cryptography-defs']) {
+  const file = `${name}.SNAPSHOT.schema.json`
+  const { $id: _, ...schema } = readSchema(file)
+  ajv.addSchema(schema, `http://cyclonedx.org/schema/${file}`)
+}
+const validateSbom = ajv.compile(readSchema('bom-1.6.SNAPSHOT.schema.json'))
+
+/** A lock file with these packages. */
+function aLock(packages: Record<string, string>, dev: Record<string, string> = {}): string {
+  const list = (some: Record<string, string>) =>
+    Object.entries(some).map(([name, version]) => ({
+      name,
+      version,
+      type: 'library',
+      license: ['MIT'],
+      dist: {
+        type: 'zip',
+        url: `https://user:secret@dist.example.com/${name}.zip?token=secret`,
+        reference: 'abc',
+        shasum: 'a'.repeat(40),
+      },
+      require: { php: '>=8.1', 'acme/lib': '^1.0' },
+      'unknown-member': { anything: [1, 2, 3] },
+    }))
+  return JSON.stringify({
+    'content-hash': 'x',
+    packages: list(packages),
+    'packages-dev': list(dev),
+    aliases: [],
+  })
+}
+
+/** A group with a repository that has the versions of acme/lib, and its admin. */
+async function aCompany(...versions: string[]) {
+  const caller = await aCaller(t)
+  for (const version of versions) await caller.push(version)
+  const group = await groupOf(t.db, caller.repository)
+  await aGroupMember(t.db, caller.account, group, 'admin')
+  const url = `/api/groups/${group.name}/projects`
+  const post = (
+    project: string,
+    lock: string | Buffer,
+    { query = '', token = caller.token, app = t.app } = {},
+  ) =>
+    app.inject({
+      method: 'POST',
+      url: `${url}/${project}/lock${query}`,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/x-www-form-urlencoded' },
+      payload: lock,
+    })
+  const list = (query = '', token = caller.token) => callApi(t, token, 'GET', `${url}${query}`)
+  return { ...caller, group, url, post, list }
+}
+
+async function checkProjects(): Promise<void> {
+  const due = jobs.filter(({ name }) => name === 'check-projects' || name === 'check-all-projects')
+  await runDueJobs({ config: t.config, db: t.db }, due, t.app.log)
+}
+
+const leak = { title: 'It leaks', affected_versions: '<1.2' }
+
+describe('POST …/projects/<project>/lock', () => {
+  it('stores the lock file of each environment, and names what is wrong with its packages', async () => {
+    const { post, list, call } = await aCompany('1.0.0', '1.2.0')
+    const made = await call('POST', '/packages/acme/lib/advisories', leak)
+    const { advisory_id } = made.json()
+    const first = await post('shop', aLock({ 'acme/lib': '1.0.0', 'other/lib': 'v3.1.0' }), {
+      query: '?commit=abc',
+    })
+    expect(first.statusCode).toBe(201)
+    const finding = {
+      package: 'acme/lib',
+      version: '1.0.0',
+      reason: 'advisory',
+      advisory: advisory_id,
+      title: 'It leaks',
+    }
+    expect(first.json()).toEqual({ project: 'shop', packages: 2, affected: [finding] })
+    const staging = await post('shop', aLock({}, { 'acme/lib': '1.2.0' }), { query: '?environment=staging' })
+    expect(staging.json()).toEqual({ project: 'shop', packages: 1, affected: [] })
+    const [shop] = (await list()).json()
+    expect(shop.locks).toEqual([
+      {
+        environment: 'production',
+        commit: 'abc',
+        posted_at: expect.any(String),
+        posted_by: expect.any(String),
+        packages: 2,
+        version: null,
+        affected: [finding],
+      },
+      expect.objectContaining({ environment: 'staging', commit: null, packages: 1, affected: [] }),
+    ])
+    // The next lock of the environment resolves it.
+    expect((await post('shop', aLock({ 'acme/lib': '1.2.0' }))).json().affected).toEqual([])
+    const actions = await eventsOf(
+      t.db,
+      { action: ['create-project', 'affect-project', 'resolve-project'] },
+      ['action'],
+    )
+    expect(actions.map(({ action }) => action)).toEqual([
+      'create-project',
+      'affect-project',
+      'resolve-project',
+    ])
+  })
+
+  it.each([
+    ['', 'it is no JSON'],
+    ['[]', 'it has no list "packages"'],
+    ['{"packages": {}}', 'it has no list "packages"'],
+    ['{"packages": [1]}', '"packages" must be a list of packages'],
+    [
+      '{"packages": [{"name": "php", "version": "1"}]}',
+      'each package needs a name such as vendor/package, not "php"',
+    ],
+    ['{"packages": [{"name": "acme/lib"}]}', 'acme/lib needs a version, not nothing'],
+    [aLock({ 'acme/lib': '1.0.0' }, { 'acme/lib': '1.0.0' }), 'the lock file names acme/lib twice'],
+    [Buffer.from([0xff, 0xfe]), 'it is no JSON'],
+    [Buffer.alloc(16 * 1024 * 1024 + 1, 'x'), 'at most 16 MiB'],
+    [`{"packages": ${'['.repeat(5_000_000)}`, 'it is no JSON'],
+  ])('refuses %.40s', async (lock, reason) => {
+    const { post } = await aCompany()
+    const refused = await post('shop', lock)
+    expect([400, 413]).toContain(refused.statusCode)
+    expect(refused.json().errmsg).toContain(reason)
+  })
+
+  it.each([
+    ['.hidden', ''],
+    ['a'.repeat(101), ''],
+    ['shop', '?environment=%20'],
+    ['shop', `?commit=${'c'.repeat(101)}`],
+    ['shop', '?commit=%0a'],
+  ])('refuses the place %s %s', async (project, query) => {
+    const { post } = await aCompany()
+    expect((await post(project, aLock({}), { query })).statusCode).toBe(400)
+  })
+
+  it('is for developers of the group, and deploy tokens that may report', async () => {
+    const { post, list, group } = await aCompany()
+    const lock = aLock({ 'acme/lib': '1.0.0' })
+    const statusOf = async (token: string) => (await post('shop', lock, { token })).statusCode
+    const ofMember = async (role: 'guest' | 'developer') => {
+      const account = await anAccount(t.db)
+      await aGroupMember(t.db, account, group, role)
+      return aPersonalToken(t.db, account, { scopes: ['registry-package:r'] })
+    }
+    expect(await statusOf(await ofMember('developer'))).toBe(201)
+    const ofGuest = await ofMember('guest')
+    expect(await statusOf(ofGuest)).toBe(403)
+    expect((await list('', ofGuest)).statusCode).toBe(200)
+    const reporting = await aDeployToken(t.db, group, { right: 'report' })
+    expect(await statusOf(reporting)).toBe(201)
+    expect((await list('', reporting)).statusCode).toBe(404)
+    expect(await statusOf(await aDeployToken(t.db, group, { right: 'read' }))).toBe(403)
+    expect(await statusOf(await aDeployToken(t.db, await aGroup(t.db), { right: 'report' }))).toBe(404)
+    const stranger = await aPersonalToken(t.db, await anAccount(t.db))
+    expect(await statusOf(stranger)).toBe(404)
+    expect((await list('', stranger)).statusCode).toBe(404)
+  })
+
+  it('keeps no secret of the lock file, and one row for each package version', async () => {
+    const { post } = await aCompany()
+    const before = await countLockedPackages(t.db)
+    for (const project of ['one', 'two', 'two'])
+      await post(project, aLock({ 'once/lib': '1.0.0', 'once/other': '2.0.0' }))
+    expect(await countLockedPackages(t.db)).toBe(before + 2)
+    expect(await countLockedPackages(t.db, 'secret')).toBe(0)
+  })
+
+  it('decides one of twenty locks that arrive at once', async () => {
+    const { post, list } = await aCompany()
+    const sent = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => post('race', aLock({ 'race/lib': `1.0.${i}` }))),
+    )
+    expect(sent.map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(201))
+    const [{ locks }] = (await list('?package=race/lib')).json()
+    expect(locks).toEqual([
+      expect.objectContaining({ packages: 1, version: expect.stringMatching(/^1\.0\.\d+$/) }),
+    ])
+  })
+})
+
+describe('GET …/projects', () => {
+  it('answers who has a version of a package, page by page', async () => {
+    const { post, list, url } = await aCompany()
+    for (const [project, version] of [
+      ['a', '1.0.0'],
+      ['b', '1.9.0'],
+      ['c', '2.0.0'],
+    ] as const)
+      await post(project, aLock({ 'who/has': version }))
+    const named = async (query: string) =>
+      (await list(query)).json().map(({ project }: { project: string }) => project)
+    expect(await named('?package=who/has&constraint=<2.0')).toEqual(['a', 'b'])
+    expect(await named('?package=who/has')).toEqual(['a', 'b', 'c'])
+    expect(await named('?package=no/body')).toEqual([])
+    const first = await list('?package=who/has&limit=2')
+    const [, next = ''] = /<[^>]*(\?[^>]*)>; rel="next"/.exec(first.headers['link'] as string) ?? []
+    expect(await named(next)).toEqual(['c'])
+    expect((await list('?constraint=<2')).json().errmsg).toContain('a constraint needs a package')
+    expect((await list('?package=who/has&constraint=%5Enope!')).statusCode).toBe(400)
+    expect(url).toContain('/projects')
+  })
+})
+
+describe('GET …/projects/<project>/sbom', () => {
+  it('is CycloneDX 1.6 that its schema accepts, with licences, hashes and where packages come from', async () => {
+    const { post, url, token } = await aCompany()
+    await post('shop', aLock({ 'acme/lib': '1.0.0', 'other/lib': 'v3.1.0' }, { 'dev/tool': 'dev-main' }), {
+      query: '?environment=staging&commit=abc',
+    })
+    const response = await callApi(t, token, 'GET', `${url}/shop/sbom?environment=staging`)
+    expect(response.headers['content-type']).toBe('application/vnd.cyclonedx+json; version=1.6')
+    const sbom = response.json()
+    expect(validateSbom(sbom), JSON.stringify(validateSbom.errors)).toBe(true)
+    expect(sbom).toMatchObject({ bomFormat: 'CycloneDX', specVersion: '1.6' })
+    expect(sbom.metadata.component).toMatchObject({ name: 'shop', version: 'abc', type: 'application' })
+    expect(sbom.components.map(({ purl, scope }: Record<string, string>) => [purl, scope])).toEqual([
+      ['pkg:composer/acme/lib@1.0.0', 'required'],
+      ['pkg:composer/dev/tool@dev-main', 'optional'],
+      ['pkg:composer/other/lib@v3.1.0', 'required'],
+    ])
+    expect(sbom.components[0]).toMatchObject({
+      licenses: [{ license: { id: 'MIT' } }],
+      hashes: [{ alg: 'SHA-1', content: 'a'.repeat(40) }],
+      externalReferences: [
+        { type: 'distribution', url: 'https://dist.example.com/acme/lib.zip', comment: 'abc' },
+      ],
+    })
+    expect(sbom.dependencies).toContainEqual({ ref: 'other/lib', dependsOn: ['acme/lib'] })
+    expect((await callApi(t, token, 'GET', `${url}/shop/sbom`)).statusCode).toBe(404)
+  })
+})
+
+describe('what is learned later', () => {
+  it('affects locked packages, tells the admins once, and is resolved when it ends', async () => {
+    const { post, list, call, group } = await aCompany('1.0.0', '1.1.0')
+    const admin = await anAccount(t.db, { email: 'admin@acme.example' })
+    await aGroupMember(t.db, admin, group, 'admin')
+    await verifyEmail(t.db, admin)
+    await post('shop', aLock({ 'acme/lib': '1.0.0' }))
+    await post('blog', aLock({ 'acme/lib': '1.1.0' }))
+    await sendMails(t)
+    const sentBefore = mails.received.length
+    const reasons = async () => {
+      await checkProjects()
+      const affected = (await list('?affected=true')).json() as {
+        project: string
+        locks: { affected: { reason: string }[] }[]
+      }[]
+      return affected.map(({ project, locks }) => [
+        project,
+        ...locks.flatMap((lock) => lock.affected.map(({ reason }) => reason)),
+      ])
+    }
+    const { advisory_id } = (await call('POST', '/packages/acme/lib/advisories', leak)).json()
+    await call('POST', '/packages/acme/lib/1.0.0/quarantine', { reason: 'stolen token' })
+    expect(await reasons()).toEqual([
+      ['blog', 'advisory'],
+      ['shop', 'advisory', 'quarantined'],
+    ])
+    await call('PATCH', '/packages/acme/lib', { abandoned: true })
+    expect(await reasons()).toEqual([
+      ['blog', 'abandoned', 'advisory'],
+      ['shop', 'abandoned', 'advisory', 'quarantined'],
+    ])
+    await sendMails(t)
+    const told = mails.received
+      .slice(sentBefore)
+      .filter(({ text }) => text.includes(`/${group.name}/-/projects?affected=1`))
+    expect(told).toHaveLength(2)
+    expect(told[0]?.text).toContain('acme/lib 1.0.0: It leaks')
+    await call('DELETE', `/packages/acme/lib/advisories/${advisory_id}`)
+    await call('DELETE', '/packages/acme/lib/1.0.0/quarantine')
+    await call('PATCH', '/packages/acme/lib', { abandoned: false })
+    expect(await reasons()).toEqual([])
+  })
+
+  it('comes from upstreams, too, and stays while they do not respond', async () => {
+    const { post, call, ask } = await aCompany()
+    await call('POST', '/upstreams', { url: upstream.url, name: 'up' })
+    upstream.offer('pub/lib', ['1.0.0', '2.0.0'])
+    await ask('p2/pub/lib.json')
+    const advisory = {
+      advisoryId: 'PKSA-1',
+      packageName: 'pub/lib',
+      affectedVersions: '<2',
+      title: 'Bad',
+      cve: null,
+    }
+    const told = { ...advisory, link: null, reportedAt: '2026-01-01 00:00:00', sources: [], severity: null }
+    upstream.fail('/advisories', (_request, response) =>
+      response.end(JSON.stringify({ advisories: { 'pub/lib': [told] } })),
+    )
+    const affected = [
+      { package: 'pub/lib', version: '1.0.0', reason: 'advisory', advisory: 'PKSA-1', title: 'Bad' },
+    ]
+    expect((await post('shop', aLock({ 'pub/lib': '1.0.0' }))).json().affected).toEqual(affected)
+    // The other process knows nothing of the upstream.
+    upstream.fail('/advisories', (_request, response) => response.writeHead(500).end())
+    const fromOther = async (project: string, version: string) =>
+      (await post(project, aLock({ 'pub/lib': version }), { app: other.app })).json().affected
+    expect(await fromOther('blog', '1.0.0')).toEqual([])
+    expect(await fromOther('shop', '1.0.0')).toEqual(affected)
+    expect(await fromOther('shop', '2.0.0')).toEqual([])
+  })
+})
+
+describe('the sweep of locked packages', () => {
+  it('deletes a month later those that no lock names', async () => {
+    const { post } = await aCompany()
+    await post('sweep', aLock({ 'sweep/old': '1.0.0' }))
+    await post('sweep', aLock({ 'sweep/new': '1.0.0' }))
+    await ageLockedPackages(t.db, 31)
+    const due = jobs.filter(({ name }) => name === 'delete-expired-rows')
+    await due[0]?.run({ config: t.config, db: t.db, log: t.app.log }, undefined, new AbortController().signal)
+    expect(await countLockedPackages(t.db, 'sweep/old')).toBe(0)
+    expect(await countLockedPackages(t.db, 'sweep/new')).toBe(1)
+  })
+})

@@ -1,0 +1,25 @@
+import type { Queryable } from '../../src/database/database.ts'
+
+/** Counts the packages of all lock files: those whose row contains a text. */
+export async function countLockedPackages(db: Queryable, text = ''): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int as count from locked_package p where strpos(p::text, $1) > 0 or $1 = ''`,
+    [text],
+  )
+  return rows[0]?.count ?? 0
+}
+
+/** Makes the locked packages older: no lock has named them for some days. */
+export async function ageLockedPackages(db: Queryable, days: number): Promise<void> {
+  await db.query('update locked_package set used_on = current_date - $1::integer', [days])
+}
+
+/** A project of a group, with an empty lock file. */
+export async function aProject(db: Queryable, group: { id: string }, name: string): Promise<void> {
+  await db.query(
+    `with made as (insert into project (group_id, name) values ($1, $2) returning id)
+     insert into project_lock (project_id, environment, packages, dev_packages)
+     select id, 'production', '{}', '{}' from made`,
+    [group.id, name],
+  )
+}
