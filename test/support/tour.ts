@@ -179,7 +179,6 @@ function registries({ stages, sources }: TourData): Stop[] {
         (page) => submit(page, { URL: 'https://1.1.1.1/acme/lib.git' }, 'Add Git source'),
       ],
       source: `${own}/sources/${sources.healthy}`,
-      'source-refused-refs': `${own}/sources/${sources.healthy}?state=refused`,
       'source-failing': `${own}/sources/${sources.failing}`,
       'source-unconfirmed': `${own}/sources/${sources.unconfirmed}`,
       'source-hook-secret': `${own}/sources/${sources.healthy}/hook-secret`,
