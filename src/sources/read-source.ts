@@ -258,34 +258,26 @@ async function publishAll(reading: Reading, git: Git, wanted: readonly WantedRef
   )
   for (let start = 0; start < ordered.length; start += fetchedAtOnce) {
     const batch = ordered.slice(start, start + fetchedAtOnce)
-    const refused = await fetchAll(git, batch)
+    const error = await fetchAll(git, batch)
     for (const ref of batch) {
       signal.throwIfAborted()
-      const outcome = await publishRef(reading, git, ref, refused.get(ref) ?? null)
+      // One that Git refuses must not stop the others. A failed fetch leaves nothing of earlier ones.
+      const refused = error && (await fetchAll(git, [ref]))
+      const outcome = await publishRef(reading, git, ref, refused)
       await saveRefs(db, source.id, [outcome])
     }
   }
 }
 
-/** Fetches the commits of tags and branches. Returns the errors of those that Git refuses: one must not stop the others. */
-async function fetchAll(git: Git, batch: readonly WantedRef[]): Promise<Map<WantedRef, GitError>> {
-  const refused = new Map<WantedRef, GitError>()
-  const fetch = (refs: readonly WantedRef[]) =>
-    git.fetch([...new Set(refs.map(({ remote }) => remote.objectId))])
+/** Fetches the commits of tags and branches. Returns the error when Git refuses one of them: then none is there. */
+async function fetchAll(git: Git, refs: readonly WantedRef[]): Promise<GitError | null> {
   try {
-    await fetch(batch)
+    await git.fetch([...new Set(refs.map(({ remote }) => remote.objectId))])
+    return null
   } catch (error) {
-    if (!isOfObjects(error)) throw error
-    for (const ref of batch) {
-      try {
-        await fetch([ref])
-      } catch (own) {
-        if (!isOfObjects(own)) throw own
-        refused.set(ref, own)
-      }
-    }
+    if (isOfObjects(error)) return error
+    throw error
   }
-  return refused
 }
 
 function isOfObjects(error: unknown): error is GitError {

@@ -313,12 +313,14 @@ describe('a Git repository of a stranger', () => {
       'commit',
       `tree ${tree}\nauthor A <a@example.com> 1700000000 +0000\ncommitter A <a@example.com> 1700000000 +0000\n\nx\n`,
     )
+    git.commit({ 'src/New.php': '<?php\n' }, { tag: '1.2.0' })
     execFileSync('git', ['-C', git.path, 'update-ref', 'refs/tags/1.1.0', commit])
     const source = await aSource(t, { url: git.url })
     await source.read()
     expect(await source.refs()).toMatchObject({
       '1.0.0': { state: 'published' },
       '1.1.0': { state: 'refused', reason: 'Git refuses its objects as damaged or malicious' },
+      '1.2.0': { state: 'published' },
     })
   })
 
