@@ -475,17 +475,20 @@ const verbs: Record<string, Verb> = {
       return { ...place, ...(await aWebhookAt(`/repositories/${place.path}`)) }
     },
     api: [`DELETE ${R}/webhooks/:id`],
+    pages: [['/:group/:name/-/webhooks/:id/remove']],
     command: 'webhook remove :id --force',
   },
   'remove a webhook of a group': {
     writes: ['remove-webhook'],
     make: async () => ({ group: home.name, ...(await aWebhookAt(`/groups/${home.name}`)) }),
     api: ['DELETE /groups/:group/webhooks/:id'],
+    pages: [['/:group/-/webhooks/:id/remove']],
   },
   'remove a webhook of the site': {
     writes: ['webhook-removed'],
     make: () => aWebhookAt(''),
     api: ['DELETE /webhooks/:id'],
+    pages: [['/admin/webhooks/:id/remove']],
   },
   'disable a webhook': {
     writes: ['change-webhook'],
@@ -494,17 +497,20 @@ const verbs: Record<string, Verb> = {
       return { ...place, ...(await aWebhookAt(`/repositories/${place.path}`)) }
     },
     api: [`PATCH ${R}/webhooks/:id`, { enabled: false }],
+    pages: [['/:group/:name/-/webhooks/:id/enabled', { enabled: 'no' }]],
     command: 'webhook disable :id',
   },
   'disable a webhook of a group': {
     writes: ['change-webhook'],
     make: async () => ({ group: home.name, ...(await aWebhookAt(`/groups/${home.name}`)) }),
     api: ['PATCH /groups/:group/webhooks/:id', { enabled: false }],
+    pages: [['/:group/-/webhooks/:id/enabled', { enabled: 'no' }]],
   },
   'disable a webhook of the site': {
     writes: ['webhook-changed'],
     make: () => aWebhookAt(''),
     api: ['PATCH /webhooks/:id', { enabled: false }],
+    pages: [['/admin/webhooks/:id/enabled', { enabled: 'no' }]],
   },
   'delete a project': {
     writes: ['delete-project'],
@@ -766,7 +772,7 @@ const harmless = {
   forms: new Set(
     `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch sync review
      maintain only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
-     confirm-access send-link link confirm totp login passkey account sign-up password-reset group repository
+     confirm-access send-link link confirm ping resend rotate totp login passkey account sign-up password-reset group repository
      /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(

@@ -19,6 +19,7 @@ import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aReposit
 import { sumUpDownloads } from './download-rows.ts'
 import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
+import { aStoredWebhook } from './webhook-rows.ts'
 import { aZip } from './zip.ts'
 
 /** The data on the pages of a tour, for their URLs. */
@@ -134,6 +135,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await addPublishers(db, repository)
   const sources = await addSources(db, repository.id, { stage: stages.waiting, madeBy: ann.id })
   await addLocks(baseUrl, token)
+  await aStoredWebhook(db, repository.id)
   await addAttestations(db, repository, stages.waiting)
   await age(db)
   await addDownloads(db, repository.id, [

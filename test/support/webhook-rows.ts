@@ -60,3 +60,26 @@ export async function storedAboutWebhooks(db: Queryable): Promise<string> {
   const read = tables.map((table) => db.query(`select * from ${table}`))
   return JSON.stringify((await Promise.all(read)).map(({ rows }) => rows))
 }
+
+/** Adds a webhook of a repository, with a message that was delivered, one that has failed, and one that waits. */
+export async function aStoredWebhook(db: Queryable, repositoryId: string): Promise<void> {
+  const url = 'https://ci.example.com/hooks/releases'
+  await db.query(
+    `with hook as (
+       insert into webhook (repository_id, url, types, format, reaches_private_hosts, key_id, sealed_secrets)
+       values ($1, $2, array['version.published', 'version.deleted'], 'json', false, decode(repeat('00', 8), 'hex'), '')
+       returning id)
+     insert into webhook_delivery (webhook_id, type, due_at, attempts, attempted_at, body, status, duration_ms, response, failure)
+     select hook.id, d.type, d.due_at, d.attempts, d.attempted_at, d.body, d.status, d.duration_ms, d.response, d.failure
+       from hook cross join (values
+         ('version.published', null::timestamptz, 1, now(), $3, 200, 35, 'ok', null),
+         ('version.deleted', null, 10, now(), $3, 500, 20, 'broken', 'ci.example.com responded with status 500'),
+         ('ping', now() + interval '1 day', 0, null, null, null, null, null, null))
+       as d (type, due_at, attempts, attempted_at, body, status, duration_ms, response, failure)`,
+    [
+      repositoryId,
+      url,
+      '{"type":"version.published","timestamp":"2026-11-21T03:25:00.000Z","data":{"group":"acme"}}',
+    ],
+  )
+}

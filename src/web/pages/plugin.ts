@@ -23,6 +23,7 @@ import { repositorySettingsRoutes } from './group/repository-settings.ts'
 import { sourcePageRoutes } from './group/sources.ts'
 import { trustedPublisherPageRoutes } from './group/trusted-publishers.ts'
 import { upstreamPageRoutes } from './group/upstreams.ts'
+import { webhookPageRoutes } from './group/webhooks.ts'
 import { homeRoutes } from './home.ts'
 import { newRoutes } from './new.ts'
 import { mirrorFetchRoute, openMirrorPages } from './package/mirror-pages.ts'
@@ -79,6 +80,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await trustedPublisherPageRoutes(app, context)
     await sourcePageRoutes(app, context)
     await upstreamPageRoutes(app, context)
+    await webhookPageRoutes(app, context)
     await repositoryPageRoutes(app, context)
     await packagePageRoutes(app, { ...context, mirrors })
     await packageChangeRoutes(app, { ...context, mirrors })

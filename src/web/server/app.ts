@@ -180,7 +180,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     outbound,
     upstreamQueries,
   })
-  await app.register(administration, context)
+  await app.register(administration, { ...context, outbound })
   await app.register(peoplesPages, {
     ...context,
     changes: pools.change,

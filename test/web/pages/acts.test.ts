@@ -153,7 +153,7 @@ const twins: Record<Act, Twin> = {
   addWebhook: {
     kind: 'opens',
     api: ['POST', `${R}/webhooks`, {}],
-    page: null,
+    page: ['POST', '/{group}/{name}/-/webhooks/new'],
     command: 'webhook add',
   },
   limitPublishers: {
@@ -277,7 +277,7 @@ const twins: Record<Act, Twin> = {
   addGroupWebhook: {
     kind: 'opens',
     api: ['POST', `${G}/webhooks`, {}],
-    page: null,
+    page: ['POST', '/{group}/-/webhooks/new'],
     command: 'webhook add',
   },
   invite: {
@@ -387,7 +387,7 @@ const twins: Record<Act, Twin> = {
   manageWebhooks: {
     kind: 'site',
     api: ['POST', '/webhooks', {}],
-    page: null,
+    page: ['POST', '/admin/webhooks/new'],
     command: 'webhook add',
   },
   renameGroup: {

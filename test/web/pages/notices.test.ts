@@ -182,6 +182,32 @@ function membersAndTokens(urlOf: (person: Person) => string): Record<string, Cas
   }
 }
 
+/** The forms about the webhooks of a place. `urlOf` is the URL of its list. */
+function webhooks(urlOf: (person: Person) => string): Record<string, Case[]> {
+  const add = (person: Person) => person.send(`${urlOf(person)}/new`, { url: 'https://1.1.1.1/hook' })
+  const send = async (person: Person, act: string, form: Record<string, string> = {}) => {
+    await add(person)
+    return person.send(`${urlOf(person)}/${await newest('webhook')}/${act}`, form)
+  }
+  return {
+    new: [showsNotice('Copy it now', add)],
+    ':id/ping': [leavesNotice('The test message is on its way', (person) => send(person, 'ping'))],
+    ':id/enabled': [
+      leavesNotice('The webhook is disabled', (person) => send(person, 'enabled', { enabled: 'no' })),
+      leavesNotice('The webhook is enabled', (person) => send(person, 'enabled', { enabled: 'yes' })),
+    ],
+    ':id/rotate': [showsNotice('Copy it now', (person) => send(person, 'rotate'))],
+    ':id/remove': [leavesNotice('The webhook was removed', (person) => send(person, 'remove'))],
+    ':id/resend': [
+      leavesNotice('The message is sent again', async (person) => {
+        await send(person, 'ping')
+        const delivery = await newest('webhook_delivery')
+        return person.send(`${urlOf(person)}/${await newest('webhook')}/resend`, { delivery })
+      }),
+    ],
+  }
+}
+
 const below = (prefix: string, forms: Record<string, Case[] | string>) =>
   Object.fromEntries(Object.entries(forms).map(([path, cases]) => [`${prefix}${path}`, cases]))
 
@@ -196,6 +222,18 @@ const versions = (act: string, notice: string, before: string[] = []): Case[] =>
 
 /** Every form: what it leads to, or the reason why its next page shows no notice. */
 const forms: Record<string, Case[] | string> = {
+  ...below(
+    '/:group/-/webhooks/',
+    webhooks(({ ofGroup }) => `${ofGroup}/webhooks`),
+  ),
+  ...below(
+    '/:group/:name/-/webhooks/',
+    webhooks(({ ofRepository }) => `${ofRepository}/webhooks`),
+  ),
+  ...below(
+    '/admin/webhooks/',
+    webhooks(() => '/admin/webhooks'),
+  ),
   ...below('/:group/-/', {
     ...membersAndTokens(({ ofGroup }) => ofGroup),
     restore: [

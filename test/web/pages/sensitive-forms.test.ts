@@ -56,6 +56,11 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/sources/new',
     '/:group/:name/-/sources/:source/confirm',
     '/:group/:name/-/sources/:source/hook-secret',
+    ...['/:group/-/webhooks', '/:group/:name/-/webhooks'].flatMap((url) => [
+      `${url}/new`,
+      `${url}/:id/enabled`,
+      `${url}/:id/rotate`,
+    ]),
   ],
   own: [
     '/settings/account/password',
@@ -83,6 +88,11 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/trusted-publishers/remove',
     '/:group/:name/-/sources/:source/remove',
     '/:group/:name/-/sources/:source/sync',
+    ...['/:group/-/webhooks', '/:group/:name/-/webhooks'].flatMap((url) => [
+      `${url}/:id/ping`,
+      `${url}/:id/resend`,
+      `${url}/:id/remove`,
+    ]),
     '/:group/:name/-/members',
     '/:group/:name/-/members/new',
     '/:group/:name/-/members/remove',

@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
-import type { AppContext } from '../../../context.ts'
 import { maxLogoBytes } from '../../../oauth/application-rules.ts'
 import { acceptMultipart } from '../../multipart-forms.ts'
 import { wrongMethod } from '../../page-error.ts'
 import { pagePolicy, servePages } from '../../page-scope.ts'
 import { refuseOtherMethods } from '../../unmatched-requests.ts'
 import { siteInvitationRoutes } from '../group/invitations.ts'
+import { siteWebhookRoutes, type WebhookPagesContext } from '../group/webhooks.ts'
 import { accountActRoutes } from './account-acts.ts'
 import { accountEditingRoutes } from './account-editing.ts'
 import { accountSessionRoutes } from './account-sessions.ts'
@@ -18,7 +18,7 @@ import { adminGroupRoutes } from './group-list.ts'
 import { systemRoutes } from './system.ts'
 
 /** `/admin`: administration in the browser, for site administrators. Everybody else gets 404. */
-export async function administration(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function administration(app: FastifyInstance, context: WebhookPagesContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
   acceptMultipart(app, { maxFileBytes: maxLogoBytes })
   const admin = { ...context, ...onlyAdministrators(app, context) }
@@ -33,5 +33,6 @@ export async function administration(app: FastifyInstance, context: AppContext):
     await applicationEditingRoutes(app, admin)
     await adminGroupRoutes(app, admin)
     await adminEventRoutes(app, admin)
+    await siteWebhookRoutes(app, context)
   })
 }
