@@ -7,6 +7,7 @@ import { measureComposer } from './composer.ts'
 import { measureExpensive } from './expensive.ts'
 import { measureLarge } from './large.ts'
 import { measureMemory } from './memory.ts'
+import { measureProjects } from './projects.ts'
 import { measurePulls } from './pulls.ts'
 import { measurePushes } from './pushes.ts'
 import { measureRolling } from './rolling.ts'
@@ -20,11 +21,11 @@ import { measureUpstream } from './upstream.ts'
 /**
  * `npm run bench` measures the built server on this machine and prints Markdown tables. `--quick` sends fewer requests.
  * With names of parts (pulls, composer, tokens, pushes, upstream, memory, expensive, rolling) it runs only those parts. The
- * parts `large`, `upgrade` and `tasks` run only when they are named.
+ * parts `large`, `upgrade`, `tasks` and `projects` run only when they are named.
  */
 const words = process.argv.slice(2)
 /** Parts that run only when they are named. */
-const lonely = ['large', 'upgrade', 'tasks']
+const lonely = ['large', 'upgrade', 'tasks', 'projects']
 const isQuick = words.includes('--quick')
 const parts: Record<string, (server: Server, folder: string) => Promise<string>> = {
   pulls: async (server, folder) =>
@@ -67,6 +68,16 @@ try {
     const tasksFolder = join(folder, 'tasks')
     await mkdir(tasksFolder)
     process.stdout.write(`${await measureTasks(tasksFolder)}\n\n`)
+  }
+  if (words.includes('projects')) {
+    const projectsFolder = join(folder, 'projects')
+    await mkdir(projectsFolder)
+    const server = await startServer(projectsFolder)
+    try {
+      process.stdout.write(`${await measureProjects(server, isQuick ? 5 : 50)}\n\n`)
+    } finally {
+      await server.stop()
+    }
   }
   if (words.includes('large')) {
     const sizes = {
