@@ -8,6 +8,15 @@ import { anAuthorizedApplication, ask } from '../support/token-client.ts'
 import { markTokensUsed } from '../support/token-rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
+/**
+ * Timers write the uses of tokens and the downloads, for all requests of some time together. Their connection may be new.
+ * The connections of requests plan each statement once, and say so when they are new.
+ */
+const isOfTimer = (text = '') =>
+  text === 'touch-last-use' ||
+  text === 'save-downloads' ||
+  (text.startsWith('set statement_timeout') && !text.includes('force_generic_plan'))
+
 /** Returns the statements that the pool sends during an act, also those in transactions. */
 async function statementsOf(act: () => Promise<{ statusCode: number }>) {
   const query = vi.spyOn(pg.Client.prototype, 'query')
@@ -15,9 +24,7 @@ async function statementsOf(act: () => Promise<{ statusCode: number }>) {
     const { statusCode } = await act()
     const statements = query.mock.calls.map(([statement]: unknown[]) => statement as pg.QueryConfig | string)
     const texts = statements.map((one) => (typeof one === 'string' ? one : (one.name ?? one.text)))
-    // Timers write the uses of tokens and the downloads, for all requests of some time together.
-    const ofRequests = texts.filter((text) => text !== 'touch-last-use' && text !== 'save-downloads')
-    return { statusCode, texts: ofRequests }
+    return { statusCode, texts: texts.filter((text) => !isOfTimer(text)) }
   } finally {
     query.mockRestore()
   }
