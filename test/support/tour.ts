@@ -340,7 +340,14 @@ function personal({ application }: TourData): Stop[] {
         },
       ],
       consent,
-      'consent-refused': [consent, (page) => press(page, 'Authorize')],
+      'consent-refused': [
+        consent,
+        async (page) => {
+          // The application has access to some already, which are ticked.
+          for (const ticked of await page.locator('[name=repository]:checked').all()) await ticked.uncheck()
+          await press(page, 'Authorize')
+        },
+      ],
       'link-error': '/oauth2/auth?client_id=unknown',
       'bad-request': '/?q=a&q=b',
     }),
