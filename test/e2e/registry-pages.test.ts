@@ -152,7 +152,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   it('shows the current tab in high contrast', async () => {
     const { page } = await anAdmin()
     await page.emulateMedia({ forcedColors: 'active' })
-    for (const tabs of ['.tab', '.top nav a']) {
+    for (const tabs of ['main .tabs a', '.top .tabs a']) {
       const visible = await page.locator(tabs).evaluateAll((links) => {
         const ground = getComputedStyle(document.body).backgroundColor
         return links
@@ -220,12 +220,18 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
-  it('chooses the chosen repositories when one is ticked, and shows the day when the token expires', async () => {
+  it('offers repositories once some are to be chosen, and shows the day when the token expires', async () => {
     const { page, repository } = await anAdmin()
     await page.goto('/settings/tokens/new')
     await page.getByLabel('Name', { exact: true }).fill('build server')
-    await page.getByLabel(repository.path).check()
-    expect(await page.getByLabel('Only the repositories').isChecked()).toBe(true)
+    const choice = page.getByLabel(repository.path)
+    expect(await choice.isVisible()).toBe(false)
+    await page.getByLabel('Only the repositories').check()
+    await choice.check()
+    // What is chosen stays visible.
+    await page.getByLabel('Public repositories only').check()
+    expect(await choice.isVisible()).toBe(true)
+    await page.getByLabel('Only the repositories').check()
     await page.getByRole('button', { name: 'Create token' }).click()
     await page.getByLabel('The token').waitFor()
     expect(await page.locator('main time').textContent()).toMatch(/^on \d+ \w+ \d{4}, /)

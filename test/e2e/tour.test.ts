@@ -66,6 +66,26 @@ async function checkCommands(page: Page, what: string): Promise<void> {
   expect(broken, `commands of ${what}`).toEqual([])
 }
 
+/** The pages of forms, as they are opened. */
+const forms =
+  /^(?!.*-(?:refused|complete)$)(?:new-|.*-new(?:-single)?$|admin-application-edit|settings$|upstream-(?:change|approve|claim)|group-second-factor)/
+/** About two screens of a phone. Parts that most people leave as they are fold, so forms stay shorter. */
+const maxFormHeight = 1_600
+
+/** Checks that a form is short on a phone, and that the tabs and the main menu show their current link. */
+async function checkPhone(page: Page, what: string, isForm: boolean): Promise<void> {
+  const height = await page.evaluate(() => document.documentElement.scrollHeight)
+  if (isForm) expect(height, `the height of ${what}`).toBeLessThanOrEqual(maxFormHeight)
+  const hidden = await page.locator('.tabs [aria-current]').evaluateAll((links) =>
+    links.flatMap((link) => {
+      const row = link.closest('nav')?.getBoundingClientRect()
+      const { left, right } = link.getBoundingClientRect()
+      return row && left >= row.left - 1 && right <= row.right + 1 ? [] : [link.textContent]
+    }),
+  )
+  expect(hidden, `current links of ${what} that are out of view`).toEqual([])
+}
+
 /** Checks that times in sentences read right: “expires on 3 May”, or “in 7 hours” with scripts. */
 async function checkTimes(page: Page, html: string, what: string): Promise<void> {
   const served = [...html.matchAll(/([\w)“”]+) <time [^>]*>([^<]*)/g)].map(([, before, time]) => [
@@ -131,7 +151,10 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
         await page.emulateMedia({ colorScheme: 'dark' })
         await checkAccess(page, `${name} in dark`, ['color-contrast'])
         await checkCommands(page, name)
-        await checkNarrow(page, name, (where) => checkCommands(page, where))
+        await checkNarrow(page, name, async (where) => {
+          await checkCommands(page, where)
+          await checkPhone(page, where, where.endsWith(' 375 px') && forms.test(name))
+        })
         // After an act, the page differs from the one that was served.
         await checkTimes(page, stop.act ? '' : html, name)
         await checkPlace(page, stop, knownLinks)

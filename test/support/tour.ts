@@ -306,7 +306,7 @@ function personal({ application }: TourData): Stop[] {
       ],
       'token-made': [
         '/settings/tokens/new?preset=pull&repository=acme/php',
-        (page) => submit(page, { Name: 'laptop' }, 'Create token'),
+        (page) => submit(page, { Name: 'workshop' }, 'Create token'),
       ],
       'token-revoke': [
         '/settings/tokens',
@@ -326,17 +326,18 @@ function personal({ application }: TourData): Stop[] {
       'new-application-text': [
         '/settings/applications/new',
         async (page) => {
-          await page.getByLabel('Name', { exact: true }).fill('Build Bot')
-          await page.locator('#description').fill('Builds your packages after each push.')
-          await page.getByLabel('Official website').fill('https://bot.example.com')
-          await page.getByLabel('Redirect URL').fill('https://bot.example.com/callback')
-          await page.locator('summary', { hasText: 'Packages' }).click()
-          await page.getByLabel('See, install and publish packages').check()
-          await page
-            .getByLabel('Logo')
-            .setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: pixel })
-          // No button is pressed: the server checks while the person types.
+          await describeApplication(page)
+          await press(page, 'Check and make the text')
           await page.getByRole('link', { name: 'Write the mail' }).waitFor()
+        },
+      ],
+      'new-application-complete': [
+        '/settings/applications/new',
+        async (page) => {
+          await describeApplication(page)
+          // No button is pressed: the server checks while the person types.
+          await page.getByText('The details are complete').waitFor()
+          await page.locator('summary', { hasText: 'What people will read' }).click()
         },
       ],
       consent,
@@ -521,4 +522,16 @@ async function upload(page: Page, file: { name: string; mimeType: string; buffer
   await page.getByLabel('Zip file').setInputFiles(file)
   await page.getByRole('button', { name: 'Upload', exact: true }).click()
   await page.locator('[role="alert"], h2:has-text("What would be published")').first().waitFor()
+}
+
+/** Fills in the form of “Get an application”. */
+async function describeApplication(page: Page): Promise<void> {
+  await page.getByLabel('Name', { exact: true }).fill('Build Bot')
+  await page.locator('#description').fill('Builds your packages after each push.')
+  await page.getByLabel('Official website').fill('https://bot.example.com')
+  await page.getByLabel('Redirect URL').fill('https://bot.example.com/callback')
+  await page.locator('summary', { hasText: 'Packages' }).click()
+  await page.getByLabel('See, install and publish packages').check()
+  await page.locator('summary', { hasText: 'Packages' }).click()
+  await page.getByLabel('Logo').setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: pixel })
 }

@@ -79,12 +79,11 @@ showTimes(document)
 /* Every command and hash gets a button that copies it. */
 const icon =
   '<svg viewBox="0 0 16 16" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.5"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M3.5 10.5h-1v-8h8v1"/></svg>'
-function addCopyButtons(part) {
-  if (!navigator.clipboard) return
-  for (const source of part.querySelectorAll('pre:not(.readme, .diff) > code, code.copy')) {
+if (navigator.clipboard) {
+  for (const source of document.querySelectorAll('pre:not(.readme, .diff) > code, code.copy')) {
     const button = document.createElement('button')
     button.type = 'button'
-    button.className = 'copy secondary small'
+    button.className = 'copy secondary'
     const show = (words) => {
       if (words === 'Copy') button.innerHTML = icon
       else button.textContent = words
@@ -106,21 +105,18 @@ function addCopyButtons(part) {
       setTimeout(show, 2000, 'Copy')
     })
     const block = source.closest('pre')
-    if (block) {
-      const frame = document.createElement('div')
-      frame.className = 'copyable'
-      block.replaceWith(frame)
-      frame.append(block, button)
-    } else source.after(' ', button)
+    const frame = document.createElement(block ? 'div' : 'span')
+    frame.className = block ? 'copyable' : 'copied'
+    const framed = block ?? source
+    framed.replaceWith(frame)
+    frame.append(framed, button)
   }
 }
-addCopyButtons(document)
 
-/* On a narrow screen, scroll the main menu so that its current link is visible. */
-for (const tab of document.querySelectorAll('.top nav [aria-current]')) {
+/* On a narrow screen, scroll the main menu and the tabs so that their current link is visible. */
+for (const tab of document.querySelectorAll('.tabs [aria-current]')) {
   const row = tab.closest('nav')
-  const hidden = tab.getBoundingClientRect().right - row.getBoundingClientRect().right
-  if (hidden > 0) row.scrollLeft += hidden + 32
+  row.scrollLeft = tab.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2
 }
 
 /* After a confirmation, the form that waited for it is sent without another click. */
@@ -144,6 +140,7 @@ for (const field of document.querySelectorAll('input[data-filters]')) {
     const word = field.value.trim().toLowerCase()
     for (const item of items) item.hidden = !item.textContent.toLowerCase().includes(word)
     none.hidden = items.some((item) => !item.hidden)
+    items[0].parentElement.hidden = !none.hidden
     none.textContent = none.hidden
       ? ''
       : 'Nothing on this page matches. Press Enter to search everything here.'
@@ -168,8 +165,9 @@ for (const form of document.querySelectorAll('form[data-checks]')) {
     try {
       const response = await fetch(form.action, { method: 'POST', body: sent, signal: running.signal })
       const page = new DOMParser().parseFromString(await response.text(), 'text/html')
+      const isOpen = Boolean(shown.querySelector('details')?.open)
       shown.replaceChildren(...page.querySelector('#checked').childNodes)
-      addCopyButtons(shown)
+      shown.querySelector('details')?.toggleAttribute('open', isOpen)
     } catch {
       // Sending the form shows the reason.
     }
@@ -177,14 +175,6 @@ for (const form of document.querySelectorAll('form[data-checks]')) {
   form.addEventListener('input', () => {
     clearTimeout(timer)
     timer = setTimeout(check, 600)
-  })
-}
-
-/* Choosing a repository of a token chooses “only the chosen repositories”. */
-for (const form of document.querySelectorAll('form')) {
-  const choice = form.querySelector('[name="resource_scope"][value="specified"]')
-  form.addEventListener('change', ({ target }) => {
-    if (choice && target.name === 'repository' && target.checked) choice.checked = true
   })
 }
 

@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { type ResourceScope, resourceScopes } from '../../domain/permissions.ts'
-import { describeResourceScopeOfOthers } from '../../domain/scope-descriptions.ts'
 import type { RegistrationForm } from '../../oauth/application-changes.ts'
 import type { ApplicationChanges } from '../../oauth/application-seed.ts'
 import type { Application } from '../../oauth/applications.ts'
@@ -46,10 +45,14 @@ export const emptyApplicationForm: ApplicationForm = {
   logo: null,
 }
 
-/** The labels of the form for each Authorization Resource Scope of SPEC 2.1. */
+/** Each Authorization Resource Scope of SPEC 2.1 in the form, in words that fit a field on a phone. */
 export const resourceScopeWords = resourceScopes.map((value: ResourceScope) => ({
   value,
-  words: describeResourceScopeOfOthers(value),
+  words: {
+    all: 'All, private ones included',
+    public: 'Public ones only',
+    specified: 'Those that the person chooses',
+  }[value],
 }))
 
 /** Reads the form as it was sent. Throws FormError for values that the page does not offer. */

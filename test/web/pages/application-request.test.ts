@@ -34,6 +34,7 @@ describe('Get an application', () => {
       `Developer: ${account.username}\nDescription: Builds\nthings\nEnd of the application`,
     )
     expect(body).toContain('See, install and publish packages')
+    expect(body).toMatch(/Send this text.*<details class="measure">\s*<summary>Change the details.*<form/s)
     const [, mail = ''] = /href="(mailto:[^"]+)">Write the mail/.exec(body) ?? []
     const link = new URL(mail.replaceAll('&amp;', '&'))
     expect(link.pathname).toBe('help@acme.example')
@@ -101,6 +102,9 @@ describe('Get an application', () => {
     expect(body).toContain(`name="name" value="${name}"`)
     expect(body).toContain(`name="developer" value="${account.username}"`)
     expect(body).toMatch(/value="registry-package:rw" checked/)
+    expect(body).toContain('<summary>Packages <code class="chosen">registry-package:rw</code></summary>')
+    expect(body).toMatch(/<details class="measure" name="way">\s*<summary>Paste the text of a developer/)
+    expect(body).toMatch(/<details class="measure" name="way" open>\s*<summary>Review the details/)
     expect(body).toMatch(/name="exact_redirect" value="yes" checked/)
     expect(body).not.toMatch(/name="resource_server" value="yes" checked/)
 

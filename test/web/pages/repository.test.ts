@@ -40,7 +40,7 @@ describe('GET /<group>/<name>', () => {
     await aMirroredPackage(t.db, repository, 'wanted/lib', { requesterId: account.id, isRequested: true })
     const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
     expect(body).toContain('From upstreams')
-    expect(body).toMatch(/psr\/log.*public · first seen.*at least 72 hours old.*Logs &amp; more/s)
+    expect(body).toMatch(/psr\/log.*Logs &amp; more.*public · first seen.*at least 72 hours old/s)
     expect(body).toMatch(/wanted\/lib.*waits for approval/s)
     expect(body).toContain(`requested by ${account.username}`)
   })
@@ -54,9 +54,7 @@ describe('GET /<group>/<name>', () => {
       `composer config repositories.${name} composer ${url}\ncomposer config secure-http false`,
     )
     expect(body.match(/<pre/g)).toHaveLength(1)
-    expect(body).toContain(
-      `This repository is private: <a href="/${repository.path}/-/setup">store a token</a>`,
-    )
+    expect(body).toContain(`after you have <a href="/${repository.path}/-/setup">stored a token</a>`)
     expect(body).toContain(`<a href="/${repository.path}/-/setup">Set up</a>`)
     expect(body).toContain(`href="/${repository.path}/-/setup#publish"`)
     const setUp = await look(`/${repository.path}/-/setup`, await signIn(t.app, account))
@@ -74,7 +72,7 @@ describe('GET /<group>/<name>', () => {
     const repository = await aRepository(t.db, { visibility: 'public' })
     const response = await look(`/${repository.path}`)
     expect(response.statusCode).toBe(200)
-    expect(response.body).not.toContain('store a token')
+    expect(response.body).not.toContain('stored a token')
     expect(response.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
   })
 

@@ -60,7 +60,7 @@ export interface TokenChoice {
 export const presets: Record<string, { title: string; hint: string; scopes: readonly string[] }> = {
   pull: {
     title: 'Install packages',
-    hint: 'For Composer on your machine, and for builds.',
+    hint: 'For Composer, also in builds.',
     scopes: ['registry-package:r'],
   },
   publish: {
@@ -70,12 +70,12 @@ export const presets: Record<string, { title: string; hint: string; scopes: read
   },
   manage: {
     title: 'Manage repositories',
-    hint: 'Publishes and deletes packages, and changes members, settings and upstreams.',
+    hint: 'Also deletes packages, and changes members and settings.',
     scopes: ['registry-package:rw', 'registry-package-delete:rw', 'registry-manage:rw', 'repo-basic-info:r'],
   },
   everything: {
     title: 'Everything',
-    hint: 'All that you may do yourself, also deleting repositories and groups.',
+    hint: 'All that you may do, also deleting groups.',
     scopes: enforcedScopes.filter((scope) => !enforcedScopes.includes(`${scope}w`)),
   },
 }
