@@ -98,7 +98,6 @@ function registries({ stages, sources }: TourData): Stop[] {
       projects: '/acme/-/projects',
       'projects-of-package': '/acme/-/projects?package=acme/money&constraint=<2',
       'projects-refused': '/acme/-/projects?constraint=<2',
-      'projects-empty': '/a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars/-/projects',
       project: '/acme/-/projects/shop',
       'project-delete': '/acme/-/projects/shop/delete',
       'project-lock-new': '/acme/-/projects/new',
@@ -372,6 +371,7 @@ function personal({ application }: TourData): Stop[] {
       'second-factor-on': '/settings/second-factor',
       'totp-remove': '/settings/second-factor/totp/remove',
       'group-second-factor-choice': `${longGroup}/-/settings/second-factor`,
+      'projects-empty': `${longGroup}/-/projects`,
       'passkey-new': '/settings/second-factor/passkeys/new',
     }),
     ...by('visitor', {
