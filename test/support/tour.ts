@@ -344,7 +344,8 @@ function personal({ application }: TourData): Stop[] {
         consent,
         async (page) => {
           // The application has access to some already, which are ticked.
-          for (const ticked of await page.locator('[name=repository]:checked').all()) await ticked.uncheck()
+          const ticked = page.locator('[name=repository]:checked')
+          while ((await ticked.count()) > 0) await ticked.first().uncheck()
           await press(page, 'Authorize')
         },
       ],
