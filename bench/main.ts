@@ -13,6 +13,7 @@ import { measurePushes } from './pushes.ts'
 import { measureRolling } from './rolling.ts'
 import { seedCrowd } from './seed.ts'
 import { type Server, startServer } from './server.ts'
+import { measureSources } from './sources.ts'
 import { measureTasks } from './tasks.ts'
 import { measureTokens } from './tokens.ts'
 import { measureUpgrade } from './upgrade.ts'
@@ -21,11 +22,11 @@ import { measureUpstream } from './upstream.ts'
 /**
  * `npm run bench` measures the built server on this machine and prints Markdown tables. `--quick` sends fewer requests.
  * With names of parts (pulls, composer, tokens, pushes, upstream, memory, expensive, rolling) it runs only those parts. The
- * parts `large`, `upgrade`, `tasks` and `projects` run only when they are named.
+ * parts `large`, `upgrade`, `sources`, `tasks` and `projects` run only when they are named.
  */
 const words = process.argv.slice(2)
 /** Parts that run only when they are named. */
-const lonely = ['large', 'upgrade', 'tasks', 'projects']
+const lonely = ['large', 'upgrade', 'sources', 'tasks', 'projects']
 const isQuick = words.includes('--quick')
 const parts: Record<string, (server: Server, folder: string) => Promise<string>> = {
   pulls: async (server, folder) =>
@@ -78,6 +79,14 @@ try {
     } finally {
       await server.stop()
     }
+  }
+  if (words.includes('sources')) {
+    const sourcesFolder = join(folder, 'sources')
+    await mkdir(sourcesFolder)
+    const repository = words.find((word) => word.startsWith('--repository='))?.replace('--repository=', '')
+    process.stdout.write(
+      `${await measureSources(sourcesFolder, repository ?? null, isQuick ? 500 : 3000)}\n\n`,
+    )
   }
   if (words.includes('large')) {
     const sizes = {

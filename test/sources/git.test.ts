@@ -396,7 +396,7 @@ describe('Git', () => {
       `tree ${tree}\nauthor A <a@example.com> 1700000000 +0000\ncommitter A <a@example.com> 1700000000 +0000\n\nx\n`,
     )
     execFileSync('git', ['-C', path, 'update-ref', 'refs/tags/2.0.0', commit])
-    const bounds = { readBytes: 1024 ** 2, archiveMilliseconds: 500 }
+    const bounds = { readBytes: 1024 ** 2, readMilliseconds: 2 ** 31 - 1, archiveMilliseconds: 500 }
     await run(
       url,
       async (git) => {
