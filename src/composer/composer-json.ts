@@ -135,9 +135,7 @@ function warnOfRepeatedKey(key: string): string {
 /** Returns warnings about fields that are published differently, and about fields that Composer ignores. */
 function listWarnings(manifest: JsonObject, metadata: JsonObject, name: string): string[] {
   return [
-    ...(saysSomething(manifest['version'])
-      ? ['version can be left out: the upload or the tag says it']
-      : []),
+    ...(saysSomething(manifest['version']) ? ['version can be left out: the upload or the tag says it'] : []),
     ...listLosses(manifest, metadata),
     ...unknownAutoload(manifest).map(
       (key) => `autoload.${shown(key)} is left out: Composer does not know it`,

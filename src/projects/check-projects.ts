@@ -38,14 +38,9 @@ export const checkProjectsJob: Job<{ groupId: string }> = {
   ...checkJob,
   hasOwnSlots: true,
   async run({ config, db, log }, { groupId }, signal) {
-    const { rows } = await db.query<{ id: number }>(
-      `select distinct u.id from project j join project_lock l on l.project_id = j.id
-        cross join lateral unnest(l.packages) as u (id) where j.group_id = $1`,
-      [groupId],
-    )
+    const ids = await listLockedPackages(db, groupId)
     const client = openUpstreamClient(config)
     try {
-      const ids = rows.map(({ id }) => id)
       const judgement = await judgeLocked(db, openUpstreamAdvisories({ db, client }, log), {
         groupId,
         ids,
@@ -53,18 +48,36 @@ export const checkProjectsJob: Job<{ groupId: string }> = {
       })
       signal.throwIfAborted()
       await transaction(db, async (tx) => {
+        // Projects first, as when one is deleted.
+        await tx.query('select from project where group_id = $1 order by id for key share', [groupId])
         // A lock that is posted meanwhile comes before or after the comparison.
         await tx.query(
           `select from project_lock l join project j on j.id = l.project_id
             where j.group_id = $1 order by l.project_id, l.environment for no key update of l`,
           [groupId],
         )
-        await settleFindings(tx, config, background, { groupId, lock: null }, judgement)
+        // It was judged when it was posted, with packages that are not in this judgement.
+        const unjudged = await listLockedPackages(tx, groupId, ids)
+        await settleFindings(tx, config, background, { groupId, lock: null, unjudged }, judgement)
       })
     } finally {
       await client.close()
     }
   },
+}
+
+/** Lists the ids of the packages that the locks of a group name, without the known ones. */
+async function listLockedPackages(
+  db: Queryable,
+  groupId: string,
+  known: readonly number[] = [],
+): Promise<number[]> {
+  const { rows } = await db.query<{ id: number }>(
+    `select distinct u.id from project j join project_lock l on l.project_id = j.id
+      cross join lateral unnest(l.packages) as u (id) where j.group_id = $1 and u.id <> all($2::integer[])`,
+    [groupId, known],
+  )
+  return rows.map(({ id }) => id)
 }
 
 /**

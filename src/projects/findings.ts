@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
-import { cleanLine } from '../domain/plain-text.ts'
+import { cleanLine, shortenText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
 import { Refusal } from '../domain/refusal.ts'
 import { makePause } from '../domain/time-slices.ts'
@@ -62,6 +62,10 @@ interface OwnFlags {
 }
 
 const maxTitle = 500
+/** Ids have about 20 characters. An upstream can write anything. */
+const maxAdvisoryId = 200
+/** How many advisories of a version become findings. Upstreams return any number. */
+const maxAdvisories = 100
 
 /**
  * Judges locked packages by what the repositories of a group know: advisories, quarantines and abandonment of their own
@@ -87,9 +91,19 @@ export async function judgeLocked(
     await pause()
     const flags = flagsByName.get(one.name)
     for (const flag of flags ? flagsOf(one, flags, theirs.advisories.get(one.name) ?? []) : abandonedBy(one))
-      flagged.push({ id: one.id, ...flag, title: flag.title && cleanLine(flag.title).slice(0, maxTitle) })
+      flagged.push({
+        id: one.id,
+        reason: flag.reason,
+        advisory: lineOf(flag.advisory, maxAdvisoryId),
+        title: flag.title === null ? null : lineOf(flag.title, maxTitle),
+      })
   }
   return { flagged, unknownNames: theirs.unknownNames }
+}
+
+/** The ellipsis is one of the characters. */
+function lineOf(text: string, maxCharacters: number): string {
+  return shortenText(cleanLine(text), maxCharacters - 1)
 }
 
 type Flag = Omit<Flagged, 'id'>
@@ -97,6 +111,7 @@ type Flag = Omit<Flagged, 'id'>
 function flagsOf(one: Locked, flags: OwnFlags, theirs: OwnFlags['advisories']): Flag[] {
   const advisories = [...flags.advisories, ...theirs]
     .filter(({ constraint }) => one.normalized !== '' && readConstraint(constraint)(one.normalized))
+    .slice(0, maxAdvisories)
     .map(({ id, title }): Flag => ({ reason: 'advisory', advisory: id, title }))
   const quarantined = flags.quarantined
     .filter(({ normalized }) => normalized === one.normalized)
@@ -186,13 +201,19 @@ async function readUpstreamAdvisories(
 
 function readServed(advisory: Record<string, unknown>): OwnFlags['advisories'][number] {
   const { advisoryId, title, affectedVersions } = advisory
-  return { id: String(advisoryId), title: typeof title === 'string' ? title : '', constraint: String(affectedVersions) }
+  return {
+    id: String(advisoryId),
+    title: typeof title === 'string' ? title : '',
+    constraint: String(affectedVersions),
+  }
 }
 
 /** The locks to settle: all of a group, or one. */
 export interface SettledLocks {
   groupId: string
   lock: { projectId: string; environment: string } | null
+  /** Locked packages that the judgement does not know. Locks that contain one are left out. */
+  unjudged?: readonly number[]
 }
 
 /**
@@ -204,7 +225,7 @@ export async function settleFindings(
   tx: pg.PoolClient,
   config: Config,
   by: Principal,
-  { groupId, lock }: SettledLocks,
+  { groupId, lock, unjudged = [] }: SettledLocks,
   { flagged, unknownNames }: Judgement,
 ): Promise<void> {
   const { rows } = await tx.query<{
@@ -221,6 +242,7 @@ export async function settleFindings(
        select l.project_id, l.environment, l.packages, j.name as project
          from project j join project_lock l on l.project_id = j.id
         where j.group_id = $1 and ($2::bigint is null or (l.project_id = $2 and l.environment = $3))
+          and not l.packages && $6::integer[]
      ), present as materialized (
        select s.project_id, s.environment, f.name, f.version, f.reason, f.advisory, f.title
          from settled s
@@ -256,7 +278,14 @@ export async function settleFindings(
        from changed c join settled s using (project_id, environment)
       group by s.project, c.environment
       order by s.project, c.environment`,
-    [groupId, lock?.projectId ?? null, lock?.environment ?? null, JSON.stringify(flagged), unknownNames],
+    [
+      groupId,
+      lock?.projectId ?? null,
+      lock?.environment ?? null,
+      JSON.stringify(flagged),
+      unknownNames,
+      unjudged,
+    ],
   )
   const events = rows.flatMap(({ project, environment, found, resolved }) => [
     ...(found ? [eventOf('affect-project', { project, environment, findings: found })] : []),

@@ -118,7 +118,8 @@ function keep(entry: JsonObject, names: ReadonlySet<string>): LockedEntry {
     source: placeOf(entry['source'], ['type', 'reference']),
     dist: placeOf(entry['dist'], ['type', 'reference', 'shasum']),
     requires: requires.length > 0 ? requires : undefined,
-    abandoned: abandoned === true ? true : textOf(abandoned, 150),
+    // Composer takes an empty text for false.
+    abandoned: abandoned === true ? true : textOf(abandoned, 150) || undefined,
   })
 }
 

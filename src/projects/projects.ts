@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { isConstraint } from '../composer/constraint.ts'
+import { toLowerAscii } from '../composer/package-name.ts'
 import type { AppContext } from '../context.ts'
 import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
@@ -177,7 +178,11 @@ async function findOrMakeProject(
   )
   const [made] = rows
   if (made) {
-    await insertEvent(tx, by, { ...aboutGroup(groupId), action: 'create-project', details: { project: name } })
+    await insertEvent(tx, by, {
+      ...aboutGroup(groupId),
+      action: 'create-project',
+      details: { project: name },
+    })
     return made.id
   }
   const madeByOther = await findProjectId(tx, groupId, name)
@@ -320,7 +325,7 @@ async function findAskedVersions(
     throw invalid('constraint must be one that Composer can read, such as <2.0')
   const { rows } = await db.query<{ id: number; normalized: string }>(
     'select id, normalized from locked_package where name = $1 limit $2',
-    [name, maxAskedVersions],
+    [toLowerAscii((name as string).trim()), maxAskedVersions],
   )
   const isWanted = (constraint ?? null) === null ? () => true : readConstraint(constraint as string)
   return rows
@@ -388,7 +393,11 @@ export async function deleteProject(
       name,
     ])
     if (rowCount !== 1) return false
-    await insertEvent(tx, by, { ...aboutGroup(groupId), action: 'delete-project', details: { project: name } })
+    await insertEvent(tx, by, {
+      ...aboutGroup(groupId),
+      action: 'delete-project',
+      details: { project: name },
+    })
     return true
   })
 }

@@ -79,6 +79,18 @@ async function aCompany(...versions: string[]) {
   return { ...caller, group, url, post, list }
 }
 
+/** A company that mirrors pub/lib from an upstream with these advisories. */
+async function aMirror(advisoriesOf: (name: string) => unknown[] | Promise<unknown[]>) {
+  const company = await aCompany('1.0.0')
+  await company.call('POST', '/upstreams', { url: upstream.url, name: 'up' })
+  upstream.offer('pub/lib', ['1.0.0', '2.0.0'])
+  await company.ask('p2/pub/lib.json')
+  upstream.fail('/advisories', async (_request, response) => {
+    response.end(JSON.stringify({ advisories: { 'pub/lib': await advisoriesOf('pub/lib') } }))
+  })
+  return company
+}
+
 async function checkProjects(): Promise<void> {
   const due = jobs.filter(({ name }) => name === 'check-projects' || name === 'check-all-projects')
   await runDueJobs({ config: t.config, db: t.db }, due, t.app.log)
@@ -196,6 +208,12 @@ describe('POST …/projects/<project>/lock', () => {
     expect(await countLockedPackages(t.db, 'secret')).toBe(0)
   })
 
+  it('takes an empty text for not abandoned, as Composer does', async () => {
+    const { post } = await aCompany()
+    const lock = JSON.stringify({ packages: [{ name: 'a/b', version: '1.0.0', abandoned: '' }] })
+    expect((await post('shop', lock)).json().affected).toEqual([])
+  })
+
   it('decides one of twenty locks that arrive at once', async () => {
     const { post, list } = await aCompany()
     const sent = await Promise.all(
@@ -222,6 +240,7 @@ describe('GET …/projects', () => {
       (await list(query)).json().map(({ project }: { project: string }) => project)
     expect(await named('?package=who/has&constraint=<2.0')).toEqual(['a', 'b'])
     expect(await named('?package=who/has')).toEqual(['a', 'b', 'c'])
+    expect(await named('?package=Who/Has')).toEqual(['a', 'b', 'c'])
     expect(await named('?package=no/body')).toEqual([])
     const first = await list('?package=who/has&limit=2')
     const [, next = ''] = /<[^>]*(\?[^>]*)>; rel="next"/.exec(first.headers['link'] as string) ?? []
@@ -332,6 +351,37 @@ describe('what is learned later', () => {
     expect(await fromOther('blog', '1.0.0')).toEqual([])
     expect(await fromOther('shop', '1.0.0')).toEqual(affected)
     expect(await fromOther('shop', '2.0.0')).toEqual([])
+  })
+
+  it('is stored as text of a bounded length, whatever an upstream writes', async () => {
+    const { post } = await aMirror((name) =>
+      Array.from({ length: 150 }, (_, i) => ({
+        advisoryId: i === 0 ? `0\0${'x'.repeat(5000)}` : `PKSA-${i}`,
+        packageName: name,
+        affectedVersions: '*',
+        title: `${'a'.repeat(498)}😀😀 a\0`,
+      })),
+    )
+    const posted = await post('shop', aLock({ 'pub/lib': '1.0.0' }))
+    expect(posted.statusCode).toBe(201)
+    const { affected } = posted.json()
+    expect(affected).toHaveLength(100)
+    expect(affected[0].title).toBe(`${'a'.repeat(498)}😀…`)
+    expect(affected[0].advisory).toBe(`0${'x'.repeat(198)}…`)
+  })
+
+  it('does not resolve what a lock has that arrives during a comparison', async () => {
+    const bad = JSON.stringify({ packages: [{ name: 'old/lib', version: '1.0.0', abandoned: true }] })
+    let arrive = async () => {}
+    const { post, list, call } = await aMirror(async () => {
+      await arrive()
+      return []
+    })
+    await post('shop', aLock({ 'pub/lib': '1.0.0' }))
+    arrive = async () => void (await post('late', bad))
+    await call('POST', '/packages/acme/lib/1.0.0/quarantine', { reason: 'stolen token' })
+    await checkProjects()
+    expect((await list('?affected=true')).json()).toMatchObject([{ project: 'late' }])
   })
 })
 

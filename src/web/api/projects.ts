@@ -19,8 +19,11 @@ import { GroupPath } from './groups.ts'
 import { type ApiContext, guardGroup, guardReport } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
-/** Lock files are held in memory: this many at once in a process, and one of a group. */
-const lockTurns = { atOnce: 4, atOnceOfOwner: 1, waiting: 200, waitingOfOwner: 50, waitingSeconds: 60 }
+/**
+ * Lock files are held in memory: this many at once in a process, and one of a group. The body of one that waits does not arrive
+ * meanwhile, and a request has 30 seconds to arrive.
+ */
+const lockTurns = { atOnce: 4, atOnceOfOwner: 1, waiting: 200, waitingOfOwner: 50, waitingSeconds: 20 }
 
 const FindingSchema = z
   .object({
