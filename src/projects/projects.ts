@@ -273,7 +273,7 @@ export async function listProjects(
   filter: ProjectFilter,
   { after, limit }: ListPart,
 ): Promise<Project[]> {
-  const asked = await findAskedVersions(db, filter)
+  const asked = await findAskedVersions(db, groupId, filter)
   const { rows } = await db.query<Project>({
     name: 'list-projects',
     text: `with wanted as materialized (
@@ -315,6 +315,7 @@ const isAffected = `exists (select from project_finding f
 /** Returns the ids of the locked packages that a filter wants. Null when it wants all. */
 async function findAskedVersions(
   db: Queryable,
+  groupId: string,
   { package: name, constraint }: ProjectFilter,
 ): Promise<number[] | null> {
   if ((name ?? null) === null) {
@@ -323,12 +324,22 @@ async function findAskedVersions(
   }
   if ((constraint ?? null) !== null && !isConstraint(constraint as string))
     throw invalid('constraint must be one that Composer can read, such as <2.0')
-  const { rows } = await db.query<{ id: number; normalized: string }>(
-    'select id, normalized from locked_package where name = $1 limit $2',
-    [toLowerAscii((name as string).trim()), maxAskedVersions],
-  )
+  const readVersions = async (isOwn: boolean) => {
+    const { rows } = await db.query<{ id: number; normalized: string }>(
+      `select p.id, p.normalized from locked_package p
+        where p.name = $1
+          and (not $2 or exists (select from project_lock l join project j on j.id = l.project_id
+                                  where l.packages @> array[p.id] and j.group_id = $3))
+        limit $4`,
+      [toLowerAscii((name as string).trim()), isOwn, groupId, maxAskedVersions],
+    )
+    return rows
+  }
+  const known = await readVersions(false)
+  // Other groups may have sent any number of versions. Most packages have few, and then this costs nothing.
+  const versions = known.length < maxAskedVersions ? known : await readVersions(true)
   const isWanted = (constraint ?? null) === null ? () => true : readConstraint(constraint as string)
-  return rows
+  return versions
     .filter(({ normalized }) => (normalized === '' ? (constraint ?? null) === null : isWanted(normalized)))
     .map(({ id }) => id)
 }

@@ -11,7 +11,7 @@ import { aCaller, callApi } from '../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { sendMails, useMailServer } from '../support/mail-server.ts'
-import { ageLockedPackages, countLockedPackages } from '../support/project-rows.ts'
+import { addLockedVersions, ageLockedPackages, countLockedPackages } from '../support/project-rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const mails = await useMailServer()
@@ -248,6 +248,15 @@ describe('GET …/projects', () => {
     expect((await list('?constraint=<2')).json().errmsg).toContain('a constraint needs a package')
     expect((await list('?package=who/has&constraint=%5Enope!')).statusCode).toBe(400)
     expect(url).toContain('/projects')
+  })
+})
+
+describe('GET …/projects for a package of which others have sent many versions', () => {
+  it('answers for the projects of the group', async () => {
+    const { post, list } = await aCompany()
+    await addLockedVersions(t.db, 'many/versions', 20_000)
+    await post('shop', aLock({ 'many/versions': '1.0.0' }))
+    expect((await list('?package=many/versions&constraint=<2')).json()).toMatchObject([{ project: 'shop' }])
   })
 })
 

@@ -9,6 +9,15 @@ export async function countLockedPackages(db: Queryable, text = ''): Promise<num
   return rows[0]?.count ?? 0
 }
 
+/** Adds versions of a package that lock files of others have named. */
+export async function addLockedVersions(db: Queryable, name: string, count: number): Promise<void> {
+  await db.query(
+    `insert into locked_package (digest, name, version, normalized, entry)
+     select sha256(convert_to($1 || i, 'UTF8')), $1, '9.0.' || i, '9.0.' || i || '.0', '{}' from generate_series(1, $2::integer) i`,
+    [name, count],
+  )
+}
+
 /** Makes the locked packages older: no lock has named them for some days. */
 export async function ageLockedPackages(db: Queryable, days: number): Promise<void> {
   await db.query('update locked_package set used_on = current_date - $1::integer', [days])
