@@ -116,9 +116,9 @@ function listCommand(): Command {
     )
 }
 
-function describeLock({ environment, version, packages, affected }: ProjectLock): string {
+function describeLock({ environment, version, packages, problems }: ProjectLock): string {
   const what = version ?? `${packages} packages`
-  return `${environment}: ${what}${affected.length === 0 ? '' : `, ${affected.length} wrong`}`
+  return `${environment}: ${what}${problems === 0 ? '' : `, ${problems} wrong`}`
 }
 
 function sbomCommand(): Command {

@@ -24,6 +24,9 @@ export const maxLockBytes = 16 * 1024 * 1024
 const maxProjects = 10_000
 /** Most have one to five. */
 const maxEnvironments = 100
+/** How many findings of a lock a list shows, and the page of one project. A lock can have thousands. */
+const maxListedFindings = 20
+const maxFindings = 500
 const readMilliseconds = 10_000
 /** Thousands of versions of a package are known. A question about more would compare for too long. */
 const maxAskedVersions = 20_000
@@ -241,6 +244,9 @@ export interface ProjectLock {
   packages: number
   /** The version of the package that was asked for. Null when none was. */
   version: string | null
+  /** The number of findings. */
+  problems: number
+  /** The first ones: in a list 20, of a single project 500. */
   affected: Finding[]
 }
 
@@ -294,16 +300,29 @@ export async function listProjects(
                        'postedBy', ${accountName('l.posted_by')}, 'packages', cardinality(l.packages),
                        'version', (select p.version from locked_package p
                                     where p.id = any(l.packages) and p.id = any($4) limit 1),
-                       'affected', (select coalesce(jsonb_agg(${findingJson('f')} order by f.package_name, f.reason, f.advisory), '[]')
-                                      from project_finding f
-                                     where f.project_id = l.project_id and f.environment = l.environment
-                                       and f.resolved_at is null))
+                       'problems', findings.count, 'affected', findings.list)
                      order by l.environment) as list
                 from project_lock l
+               cross join lateral (
+                 select count(*)::int as count,
+                        coalesce(jsonb_agg(f.finding order by f.rank) filter (where f.rank <= $7), '[]') as list
+                   from (select ${findingJson('f')} as finding,
+                                row_number() over (order by f.package_name, f.reason, f.advisory) as rank
+                           from project_finding f
+                          where f.project_id = l.project_id and f.environment = l.environment
+                            and f.resolved_at is null) f) findings
                where l.project_id = w.id and ($4::integer[] is null or l.packages && $4) and (not $5 or ${isAffected})
             ) locks
             order by w.name`,
-    values: [groupId, after ?? '', filter.name ?? null, asked, filter.isAffected ?? false, limit],
+    values: [
+      groupId,
+      after ?? '',
+      filter.name ?? null,
+      asked,
+      filter.isAffected ?? false,
+      limit,
+      filter.name ? maxFindings : maxListedFindings,
+    ],
   })
   for (const { locks } of rows) for (const lock of locks) lock.postedAt = new Date(lock.postedAt)
   return rows
@@ -379,13 +398,14 @@ export function describeProject({ name, createdAt, locks }: Project) {
   return {
     project: name,
     created_at: createdAt.toISOString(),
-    locks: locks.map(({ environment, commit, postedAt, postedBy, packages, version, affected }) => ({
+    locks: locks.map(({ environment, commit, postedAt, postedBy, packages, version, problems, affected }) => ({
       environment,
       commit,
       posted_at: postedAt.toISOString(),
       posted_by: postedBy,
       packages,
       version,
+      problems,
       affected,
     })),
   }
@@ -420,8 +440,8 @@ async function listFindings(
   const { rows } = await db.query<{ finding: Finding }>(
     `select ${findingJson('f')} as finding from project_finding f
       where f.project_id = $1 and f.environment = $2 and f.resolved_at is null
-      order by f.package_name, f.reason, f.advisory`,
-    [projectId, environment],
+      order by f.package_name, f.reason, f.advisory limit $3`,
+    [projectId, environment, maxFindings],
   )
   return rows.map(({ finding }) => finding)
 }

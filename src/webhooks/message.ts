@@ -115,6 +115,8 @@ function urlOf(
 }
 
 function shortened(value: unknown): unknown {
+  // A list, of problems in a lock file, tells the first ones. The body of a message has a maximum.
+  if (Array.isArray(value)) return value.slice(0, 3)
   return typeof value === 'string' ? shortenText(value, maxCharacters) : value
 }
 

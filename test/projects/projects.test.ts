@@ -126,6 +126,7 @@ describe('POST …/projects/<project>/lock', () => {
         posted_by: expect.any(String),
         packages: 2,
         version: null,
+        problems: 1,
         affected: [finding],
       },
       expect.objectContaining({ environment: 'staging', commit: null, packages: 1, affected: [] }),

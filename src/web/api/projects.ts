@@ -58,7 +58,10 @@ const LockSchema = z
       .string()
       .nullable()
       .meta({ description: 'Version of the package that the query asks for', example: '1.0.0' }),
-    affected: z.array(FindingSchema).meta({ description: 'What is wrong with its packages' }),
+    problems: z.int().meta({ description: 'How much is wrong with its packages', example: 1 }),
+    affected: z
+      .array(FindingSchema)
+      .meta({ description: 'What is wrong: in a list the first 20 problems, of one project 500' }),
   })
   .meta({ id: 'ProjectLock' })
 
