@@ -109,7 +109,7 @@ describe('/settings/tokens', () => {
 
   it('hides permissions that only other services check', async () => {
     const { body } = (await anOpenPage()).page
-    const [own = '', others = ''] = body.split('<summary>For other services</summary>')
+    const [own = '', others = ''] = body.split('<summary>For other services ')
     expect(own).toContain('value="registry-package:rw"')
     expect(own).not.toContain('value="repo-code:rw"')
     expect(others).toContain('value="repo-code:rw"')

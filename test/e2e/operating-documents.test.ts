@@ -109,6 +109,24 @@ const notRun: Record<string, string> = {
     'needs attestations, too. test/publishers/attestations.test.ts reads them at this URL',
   'docs/publishing.md: npx svc source add acme/php https://git.example.com/acme/hello.git --secret-file token.txt':
     'needs a Git server. test/commands/source.test.ts runs these commands',
+  'docs/publishing.md: npx svc source confirm 1 SHA256:p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM':
+    'needs an SSH server. test/sources/ssh-sources.test.ts confirms keys',
+  'docs/publishing.md: npx svc source import acme/php --from satis.json --secret-file token.txt --dry-run':
+    'needs a Git server. test/commands/source-import.test.ts runs these commands',
+  "docs/publishing.md: gh repo list acme --limit 1000 --json url --jq 'map(.url)' >repositories.json":
+    'needs an account at GitHub. test/commands/source-import.test.ts reads such a file',
+  [`docs/publishing.md: psql --tuples-only --no-align --command "select json_agg(json_build_object('type', coalesce(repo_type, 'vcs'), 'url', repository)) from package where parent_id is null" \\`]:
+    'needs a database of Packeton. test/commands/source-import.test.ts reads such a file',
+  'docs/projects.md: npx svc deploy-token create acme --name lock-files --right report':
+    'needs the group acme. test/projects/projects.test.ts reports with such a token',
+  'docs/projects.md: curl --fail-with-body -H "Authorization: Bearer $SVC_TOKEN" --data-binary @composer.lock \\':
+    'needs a lock file. test/projects/projects.test.ts sends such a request',
+  'docs/projects.md: npx svc project report acme/shop --lock composer.lock --environment staging --commit 9fceb02d':
+    'needs a lock file. test/commands/project.test.ts runs these commands',
+  'docs/projects.md: npx svc project list acme --package acme/lib --constraint "<2.0"':
+    'needs projects. test/commands/project.test.ts runs these commands',
+  'docs/projects.md: npx svc project sbom acme/shop --environment production > shop.cdx.json':
+    'needs a project. test/commands/project.test.ts runs these commands',
   'docs/webhooks.md: npx svc webhook add acme/php https://ci.example.com/hook --events version.published,version.deleted':
     'needs a receiver. test/commands/webhook.test.ts runs these commands',
   'docs/performance.md: npm run bench': 'takes minutes. A test below compares its words with bench/main.ts',
@@ -358,7 +376,19 @@ describe('the shell blocks of the documents', () => {
     const given = Array.from(performance?.text.matchAll(/bench -- (.*)/g) ?? [], ([, words]) => words ?? '')
     const words = given.flatMap((line) => line.split(' ')).map((word) => word.replace(/=\d+$/, ''))
     expect(words).toEqual(expect.arrayContaining(parts))
-    expect(new Set([...parts, ...sizes, '--quick', 'large', 'upgrade', 'tasks'])).toEqual(new Set(words))
+    expect(
+      new Set([
+        ...parts,
+        ...sizes,
+        '--quick',
+        'large',
+        'upgrade',
+        'tasks',
+        'projects',
+        'sources',
+        '--repository=console.git',
+      ]),
+    ).toEqual(new Set(words))
   })
 
   it('are marked as such, except for the list of all commands', () => {
