@@ -46,7 +46,7 @@ describe('an installation with a name, a logo and a contact', () => {
       const image = await t.app.inject(logo as string)
       expect([image.headers['content-type'], image.rawPayload]).toEqual(['image/png', pixel])
       expect(image.headers['cache-control']).toContain('immutable')
-      expect(body).toContain(`<a class="foot-link" href="mailto:${contact}">Contact</a>`)
+      expect(body).toContain(`<a href="mailto:${contact}">Contact</a>`)
     }
   })
 
