@@ -72,7 +72,8 @@ async function report(path: string, options: ReportOptions): Promise<void> {
     }
   })
   printResult(options, posted, describePosted(posted))
-  if (options.failIfAffected && posted.affected.length > 0) process.exitCode = 1
+  if (options.failIfAffected && posted.affected.length > 0)
+    throw new Error(`${project} has packages with a problem.`)
 }
 
 function describePosted({ project, packages, affected }: PostedLock): string {

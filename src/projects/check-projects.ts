@@ -82,19 +82,22 @@ async function listLockedPackages(
 
 /**
  * Deletes at most `limit` locked packages that no lock names any more. A lock that names one notes it within a week, so
- * that a month later none can be about to do so. Returns how many it deleted.
+ * that a month later none can be about to do so. Returns how many it has looked at: those in use are looked at again in a
+ * month.
  */
 export async function deleteUnusedLockedPackages(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
+  const { rows } = await db.query<{ count: number }>(
     `with old as materialized (
        select p.id, exists (select from project_lock l where l.packages @> array[p.id]) as is_used
          from locked_package p where p.used_on < current_date - 30
         order by p.used_on limit $1 for update skip locked
      ), kept as (
        update locked_package set used_on = current_date where id in (select id from old where is_used)
+     ), deleted as (
+       delete from locked_package where id in (select id from old where not is_used)
      )
-     delete from locked_package where id in (select id from old where not is_used)`,
+     select count(*)::int as count from old`,
     [limit],
   )
-  return rowCount ?? 0
+  return rows[0]?.count ?? 0
 }

@@ -398,16 +398,18 @@ export function describeProject({ name, createdAt, locks }: Project) {
   return {
     project: name,
     created_at: createdAt.toISOString(),
-    locks: locks.map(({ environment, commit, postedAt, postedBy, packages, version, problems, affected }) => ({
-      environment,
-      commit,
-      posted_at: postedAt.toISOString(),
-      posted_by: postedBy,
-      packages,
-      version,
-      problems,
-      affected,
-    })),
+    locks: locks.map(
+      ({ environment, commit, postedAt, postedBy, packages, version, problems, affected }) => ({
+        environment,
+        commit,
+        posted_at: postedAt.toISOString(),
+        posted_by: postedBy,
+        packages,
+        version,
+        problems,
+        affected,
+      }),
+    ),
   }
 }
 

@@ -27,10 +27,11 @@ describe('svc project', () => {
     const report = ['project', 'report', `${group}/shop`, '--lock', lock, '--commit', '9fceb02d']
     expect(await svc.json(...report)).toEqual({ project: 'shop', packages: 2, affected: [affected] })
     const failing = await svc.run(...report, '--fail-if-affected')
-    expect([failing.code, failing.stdout]).toEqual([
-      1,
-      'shop: 2 packages, 1 wrong.\nold/lib 2.0.0  abandoned  acme/lib\n',
-    ])
+    expect(failing).toMatchObject({
+      code: 1,
+      stdout: 'shop: 2 packages, 1 wrong.\nold/lib 2.0.0  abandoned  acme/lib\n',
+      stderr: 'svc: shop has packages with a problem.\n',
+    })
     const list = ['project', 'list', group]
     expect((await svc.run(...list, '--affected')).stdout).toBe('shop  production: 2 packages, 1 wrong\n')
     expect((await svc.run(...list, '--package', 'acme/lib', '--constraint', '<2.0')).stdout).toContain(
