@@ -21,7 +21,7 @@ describe('a list of repositories', () => {
       'composer https://packages.partner.example: it is a Composer registry: add it with svc upstream add, or copy it with svc import',
       'svn https://svn.example.com/acme/reports: a source reads Git only, not "svn"',
       'artifact ./zips: it is a folder of archives: upload them',
-      'path ../shared/ui: it is a folder of one machine: push it to a Git server, or upload its archive',
+      'path ../packages/ui: it is a folder of one machine: push it to a Git server, or upload its archive',
       'mono-repo https://git.example.com/acme/mono.git: it has several packages: add a source for each with svc source add --path',
       'https://git.example.com/acme/untyped.git: it has no type',
       'vcs entry 15: it has no URL',
