@@ -20,7 +20,7 @@ import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
 import { GitError, withGit } from './git.ts'
 import { currentRefs, forgetRefusals } from './source-refs.ts'
-import { openSourceSecrets, type SourceSecrets, sealSourceSecrets } from './source-secrets.ts'
+import { type SourceSecrets, sourceSecrets } from './source-secrets.ts'
 import { readSourceUrl, type SourceUrl } from './source-url.ts'
 
 /** A source to add. */
@@ -135,7 +135,7 @@ export async function addSource(
     await requireLivePrincipal(tx, by)
     await requireRoom(tx, repositoryId)
     const id = await takeId(tx)
-    const { keyId, sealed } = await sealSourceSecrets(config, id, secrets)
+    const { keyId, sealed } = await sourceSecrets.seal(config, id, secrets)
     await insertSource(tx, {
       ...settings,
       id,
@@ -216,9 +216,9 @@ export async function replaceHookSecret(
     )
     const [source] = rows
     if (!source) return null
-    const secrets = await openSourceSecrets(config, id, source)
+    const secrets = await sourceSecrets.open(config, id, source)
     if (secrets === null) throw lostKey(id)
-    const { keyId, sealed } = await sealSourceSecrets(config, id, { ...secrets, hookSecret })
+    const { keyId, sealed } = await sourceSecrets.seal(config, id, { ...secrets, hookSecret })
     await tx.query('update source set key_id = $2, sealed_secrets = $3 where id = $1', [id, keyId, sealed])
     await insertEvent(tx, by, {
       ...about(source.repositoryId),
@@ -412,7 +412,7 @@ export async function listTroubledSources(
 /** Finds the secrets of a source. Null when there is none, or the server has lost its key. */
 export async function findSourceSecrets(context: AppContext, id: string): Promise<SourceSecrets | null> {
   const sealed = await findSealed(context.db, id)
-  return sealed === null ? null : openSourceSecrets(context.config, id, sealed)
+  return sealed === null ? null : sourceSecrets.open(context.config, id, sealed)
 }
 
 /**
@@ -422,7 +422,7 @@ export async function findSourceSecrets(context: AppContext, id: string): Promis
 export async function findHookSecret({ config, db }: AppContext, id: string): Promise<string | null> {
   const sealed = await findSealed(db, id)
   if (sealed === null) return null
-  const secrets = await openSourceSecrets(config, id, sealed)
+  const secrets = await sourceSecrets.open(config, id, sealed)
   if (secrets === null) throw lostKey(id)
   return secrets.hookSecret
 }

@@ -24,7 +24,7 @@ import {
 } from './deliveries.ts'
 import { webhookDisabledMail } from './disabled-mail.ts'
 import { formatMessage, messageAbout, pingMessage } from './message.ts'
-import { openWebhookSecrets, signMessage } from './webhook-secrets.ts'
+import { signMessage, webhookSecrets } from './webhook-secrets.ts'
 import { disableWebhook, type Webhook, webhookColumns, webhookJoins } from './webhooks.ts'
 
 /** The seconds between an attempt that failed and the next one. After the last one the webhook is disabled. */
@@ -139,7 +139,7 @@ async function deliver(
   const body = delivery.body ?? (await renderBody(context, receiver, delivery))
   if (body === null)
     return { ...nothing, body, failure: 'its event was removed before the message could be sent' }
-  const secrets = await openWebhookSecrets(context.config, receiver.id, receiver)
+  const secrets = await webhookSecrets.open(context.config, receiver.id, receiver)
   if (secrets === null)
     return {
       ...nothing,

@@ -15,7 +15,7 @@ import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
 import { dropWaiting } from './deliveries.ts'
 import { choosableTypes, type MessageFormat, messageFormats } from './message-types.ts'
-import { makeWebhookSecret, openWebhookSecrets, sealWebhookSecrets } from './webhook-secrets.ts'
+import { makeWebhookSecret, webhookSecrets } from './webhook-secrets.ts'
 
 /** Whose events a webhook gets: those of a repository, of a group with its repositories, or of the site (both null). */
 export interface WebhookPlace {
@@ -71,7 +71,7 @@ export async function addWebhook(
     await requireLivePrincipal(tx, by)
     await requireRoom(tx, place)
     const id = await takeId(tx)
-    const { keyId, sealed } = await sealWebhookSecrets(config, id, [secret])
+    const { keyId, sealed } = await webhookSecrets.seal(config, id, [secret])
     await tx.query(
       `insert into webhook (id, group_id, repository_id, url, types, format, reaches_private_hosts, key_id, sealed_secrets, made_by)
        overriding system value values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
@@ -169,9 +169,9 @@ export async function rotateSecret(
       'select key_id as "keyId", sealed_secrets as sealed from webhook where id = $1',
       [id],
     )
-    const [current = null] = (rows[0] && (await openWebhookSecrets(config, id, rows[0]))) ?? []
+    const [current = null] = (rows[0] && (await webhookSecrets.open(config, id, rows[0]))) ?? []
     const secrets = current === null ? [secret] : [secret, current]
-    const { keyId, sealed } = await sealWebhookSecrets(config, id, secrets)
+    const { keyId, sealed } = await webhookSecrets.seal(config, id, secrets)
     await tx.query(
       `update webhook set key_id = $2, sealed_secrets = $3,
               former_secret_until = case when $4 then now() + interval '${rotationHours} hours' end
