@@ -1,7 +1,7 @@
 -- Inserts events in the transaction of their change. Nothing else inserts any. An event has the columns of its row; its id
 -- and time are set when they are missing. The actor fills what the event does not tell about who acted: it has the account,
 -- the token, or the members of the setting svc.actor. Identity events are also queued for the log. The webhooks that want a
--- message about an event of a repository or group get a delivery and a job in this transaction.
+-- message about an event get a delivery and a job in this transaction. Those about an account go to the site's webhooks.
 create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$
 begin
   with inserted as (
@@ -25,7 +25,7 @@ begin
       from inserted i
       join webhook w on w.repository_id = i.repository_id or w.group_id = i.in_group_id
                         or (w.repository_id is null and w.group_id is null)
-     where (i.repository_id is not null or i.group_id is not null) and w.disabled_at is null
+     where w.disabled_at is null
        and webhook_type_of(i.action) = any (coalesce(w.types, array[webhook_type_of(i.action)]))
      order by i.id
     returning webhook_id

@@ -1,4 +1,4 @@
--- Returns the type of the message that webhooks get about an action on a repository or group. Null when they get none.
+-- Returns the type of the message that webhooks get about an action. Null when they get none.
 -- The types are described in src/webhooks/message-types.ts.
 create or replace function webhook_type_of(the_action text) returns text language sql immutable parallel safe as $$
   select case the_action
@@ -17,6 +17,8 @@ create or replace function webhook_type_of(the_action text) returns text languag
            when 'contest-package' then 'upstream.alarm'
            when 'fail-source' then 'source.failed'
            when 'refuse-tag' then 'source.failed'
+           when 'token-expiring' then 'token.expiring'
+           when 'deploy-token-expiring' then 'token.expiring'
            when 'affect-project' then 'project.affected'
            when 'set-member' then 'member.changed'
            when 'remove-member' then 'member.changed'

@@ -1,42 +1,58 @@
-import type { Queryable } from '../database/database.ts'
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import { type Queryable, transaction } from '../database/database.ts'
+import { expiryDetails, isExpiryDue } from '../domain/expiry.ts'
 import { formatTime } from '../domain/formats.ts'
-import { dailyNotices } from '../mail/daily-notices.ts'
+import { background } from '../domain/principal.ts'
+import { insertEvents } from '../events/events.ts'
+import { noteExpiringDeployTokens } from '../groups/deploy-tokens.ts'
+import type { Job } from '../jobs/job.ts'
 import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 
-/** The owner of a token gets a mail this many days before it expires. */
-const noticeDays = 7
-
-/** Queues a mail for each personal access token that expires within 7 days, once for each token. */
-export const noteExpiringTokensJob = dailyNotices({
-  name: 'note-expiring-tokens',
-  limit: 500,
-  async note(tx, config, limit) {
-    const tokenIds = await noteExpiringTokens(tx, limit)
-    for (const tokenId of tokenIds) await queueMail(tx, config, tokenExpiryMail, { tokenId })
-    return tokenIds.length
-  },
-})
+/** How many tokens one transaction takes at most. */
+const tokensPerTransaction = 500
 
 /**
- * Marks at most `limit` tokens that expire soon and whose owners can get a mail. Returns their ids. It leaves out
- * tokens with a lifetime below 7 days, because their owners have just chosen the expiry.
+ * Writes an event for each personal access token and deploy token that expires in 7 days, and again in one day. The owner of a
+ * personal access token gets a mail.
  */
-async function noteExpiringTokens(db: Queryable, limit: number): Promise<string[]> {
-  const { rows } = await db.query<{ id: string }>(
-    `update personal_token set expiry_noted_at = now()
+export const noteExpiringTokensJob: Job = {
+  name: 'note-expiring-tokens',
+  everySeconds: 3600,
+  async run({ config, db }, _data, signal) {
+    for (const note of [noteExpiringPersonalTokens, noteExpiringDeployTokens]) {
+      for (let noted = tokensPerTransaction; noted === tokensPerTransaction; ) {
+        signal.throwIfAborted()
+        noted = await transaction(db, (tx) => note(tx, tokensPerTransaction, config))
+      }
+    }
+  },
+}
+
+/** Notes at most `limit` tokens that expire soon, and returns how many. Tokens of disabled accounts are left out. */
+async function noteExpiringPersonalTokens(
+  tx: pg.PoolClient,
+  limit: number,
+  config: Pick<Config, 'mail'>,
+): Promise<number> {
+  const { rows } = await tx.query<{ id: string; accountId: string; name: string; expiresAt: Date }>(
+    `update personal_token t set expiry_noted_at = now()
       where id in (
         select t.id from personal_token t join account a on a.id = t.account_id
-         where t.expires_at between now() and now() + make_interval(days => $1)
-           and t.created_at < t.expires_at - make_interval(days => $1)
-           and t.revoked_at is null and t.expiry_noted_at is null
-           and a.email_verified_at is not null and a.disabled_at is null
-         limit $2
-           for update of t skip locked)
-     returning id`,
-    [noticeDays, limit],
+         where ${isExpiryDue} and a.disabled_at is null
+         limit $1 for update of t skip locked)
+  returning t.id, t.account_id as "accountId", t.name, t.expires_at as "expiresAt"`,
+    [limit],
   )
-  return rows.map(({ id }) => id)
+  const events = rows.map(({ id, accountId, ...token }) => ({
+    action: 'token-expiring' as const,
+    accountId,
+    details: { ...expiryDetails(token), token: Number(id) },
+  }))
+  if (events.length > 0) await insertEvents(tx, background, events)
+  for (const { id } of rows) await queueMail(tx, config, tokenExpiryMail, { tokenId: id })
+  return rows.length
 }
 
 /** The mail that tells the owner of a token that it expires soon. */

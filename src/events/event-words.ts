@@ -29,6 +29,7 @@ export function describeSubject({
     kindOf(details),
     details['project'],
     details['name'],
+    expiryOf(details),
     proofOf(details) || details['provider'],
     rangeOf(details),
     attemptsOf(details),
@@ -66,6 +67,11 @@ function proofOf({ method, provider, second_factor: factor }: Record<string, unk
 function rangeOf({ from, to }: Record<string, unknown>): string {
   if (from === undefined || to === undefined) return ''
   return `${nameOf(from)} → ${nameOf(to)}`
+}
+
+/** When something expires: `expires 31 Jan 2026, 10:05 UTC`. Empty for other events. */
+function expiryOf({ expires_at: at }: Record<string, unknown>): string {
+  return typeof at === 'string' ? `expires ${formatTime(new Date(at))}` : ''
 }
 
 /** The count of an event, such as a failed sign-in: `12 times until 31 Jan 2026, 10:05 UTC`. Empty for one attempt. */
@@ -172,6 +178,7 @@ function describeMore(details: Details): string {
   const { count, attestations } = others
   return [
     name && right ? `${name} (${right})` : name,
+    expiryOf(others),
     publisherOf(others),
     upstream,
     vendor,

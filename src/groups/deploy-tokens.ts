@@ -2,10 +2,10 @@ import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
-import { type Expiry, expiryValues } from '../domain/expiry.ts'
+import { type Expiry, expiryDetails, expiryValues, isExpiryDue } from '../domain/expiry.ts'
 import type { ListPart } from '../domain/paging.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
-import type { Principal } from '../domain/principal.ts'
+import { background, type Principal } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 import { insertEvent, insertEvents } from '../events/events.ts'
@@ -123,6 +123,23 @@ export async function revokeDeployTokensOf(
     details: { name },
   }))
   if (events.length > 0) await insertEvents(tx, by, events)
+  return events.length
+}
+
+/** Writes events about at most `limit` deploy tokens that expire soon. Returns how many. */
+export async function noteExpiringDeployTokens(tx: pg.PoolClient, limit: number): Promise<number> {
+  const { rows } = await tx.query<{ id: string; groupId: string; name: string; expiresAt: Date }>(
+    `update deploy_token t set expiry_noted_at = now()
+      where id in (select id from deploy_token t where ${isExpiryDue} limit $1 for update skip locked)
+  returning t.id, t.group_id as "groupId", t.name, t.expires_at as "expiresAt"`,
+    [limit],
+  )
+  const events = rows.map(({ id, groupId, ...token }) => ({
+    ...aboutGroup(groupId),
+    action: 'deploy-token-expiring' as const,
+    details: { ...expiryDetails(token), deploy_token: Number(id) },
+  }))
+  if (events.length > 0) await insertEvents(tx, background, events)
   return events.length
 }
 

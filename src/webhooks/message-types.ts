@@ -16,6 +16,7 @@ export const messageTypes = {
   'upstream.requested': 'Somebody requested the approval of a package of an upstream',
   'upstream.alarm': 'An archive of an upstream has changed, or another upstream has the same package',
   'source.failed': 'A Git source cannot be read, or a tag was moved',
+  'token.expiring': 'A personal access token or a deploy token expires in 7 days, or in one day',
   'project.affected': 'A lock file of a project contains a package with a problem',
   'member.changed': 'A person got, changed or lost a role',
   ping: 'Somebody sent a test message',

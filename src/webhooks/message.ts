@@ -32,6 +32,8 @@ const toldDetails = [
   'project',
   'environment',
   'findings',
+  'name',
+  'expires_at',
   'username',
   'role',
   'from',
@@ -39,7 +41,7 @@ const toldDetails = [
 
 /** Returns the message about an event. It says what happened and where: the receiver reads more through the API. */
 export function messageAbout(type: string, event: Event, baseUrl: string): Message {
-  const { repositoryPath, packageName, version, happenedAt, details, tokenName } = event
+  const { repositoryPath, packageName, version, happenedAt, details, tokenName, username } = event
   const group = event.groupName ?? repositoryPath?.split('/')[0] ?? null
   const url = urlOf(event, group, baseUrl)
   const told = toldDetails
@@ -49,6 +51,8 @@ export function messageAbout(type: string, event: Event, baseUrl: string): Messa
   const { said, more } = putIntoWords(event)
   const subject = [packageName, version].filter((part) => part !== null).join(' ')
   const words = [by ?? 'svc', said, subject || repositoryPath || group, subject && `in ${repositoryPath}`]
+  // The words about an account have no actor: `Token expires soon`.
+  const start = username === null ? words.filter((word) => word).join(' ') : `${said} for ${username}`
   return {
     type,
     timestamp: happenedAt,
@@ -59,9 +63,10 @@ export function messageAbout(type: string, event: Event, baseUrl: string): Messa
       version,
       by: by ?? null,
       url,
+      ...(username !== null && { username }),
       ...Object.fromEntries(told),
     },
-    text: shortenText(words.filter((word) => word).join(' ') + (more && `: ${more}`), maxCharacters),
+    text: shortenText(start + (more && `: ${more}`), maxCharacters),
     url,
   }
 }
@@ -102,13 +107,17 @@ export function formatMessage(message: Message, format: MessageFormat): string {
   return JSON.stringify(bodies[format](message))
 }
 
-/** The page of a staged version or a package, or that of its repository or group. */
+/** Pages of a group that some actions are about. */
+const pageOf: Record<string, string> = { 'deploy-token-expiring': '/-/deploy-tokens' }
+
+/** The tokens of an account, or the page of a staged version or a package, or that of its repository or group. */
 function urlOf(
-  { repositoryPath, packageName, details }: Event,
+  { action, username, repositoryPath, packageName, details }: Event,
   group: string | null,
   baseUrl: string,
 ): string {
-  if (repositoryPath === null) return group === null ? baseUrl : `${baseUrl}/${group}`
+  if (username !== null) return `${baseUrl}/settings/tokens`
+  if (repositoryPath === null) return group === null ? baseUrl : `${baseUrl}/${group}${pageOf[action] ?? ''}`
   const { stage: id } = details
   if (typeof id === 'string') return reviewUrl(baseUrl, repositoryPath, { id })
   return `${baseUrl}/${repositoryPath}${packageName === null ? '' : `/packages/${packageName}`}`

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { SealedSecret } from '../database/secret-key.ts'
 import { cleanText } from '../domain/plain-text.ts'
+import { findIdentityEvent } from '../events/identity-events.ts'
 import { findRegistryEvent } from '../events/registry-events.ts'
 import { listAdminsToTell } from '../groups/admins.ts'
 import { enqueue, type Job, type JobContext } from '../jobs/job.ts'
@@ -188,7 +189,7 @@ async function renderBody(
 ): Promise<string | null> {
   if (eventId === null)
     return formatMessage(pingMessage(receiver.id, createdAt, config.baseUrl), receiver.format)
-  const event = await findRegistryEvent(db, eventId)
+  const event = (await findRegistryEvent(db, eventId)) ?? (await findIdentityEvent(db, eventId))
   return event && formatMessage(messageAbout(type, event, config.baseUrl), receiver.format)
 }
 

@@ -535,7 +535,7 @@ describe('security notices', () => {
 })
 
 describe('the notice of a token that expires', () => {
-  it('is sent once, a week before', async () => {
+  it('is sent a week before, and once more a day before', async () => {
     const { email, ...account } = await aVerifiedAccount()
     await aPersonalToken(t.db, account, { name: 'soon', expiry: { inDays: 30 } })
     await aPersonalToken(t.db, account, { name: 'later', expiry: { inDays: 30 } })
@@ -543,11 +543,17 @@ describe('the notice of a token that expires', () => {
     await moveTokenInTime(t.db, 'soon', { createdDaysAgo: 24, expiresInDays: 6 })
     await mailsTo(email)
     server.received.length = 0
-    for (let day = 0; day < 2; day += 1) {
-      await enqueue(t.db, noteExpiringTokensJob, {})
-      await runDueJobs({ config: t.config, db: t.db }, [noteExpiringTokensJob], t.app.log)
+    const checkTwice = async () => {
+      for (let hour = 0; hour < 2; hour += 1) {
+        await enqueue(t.db, noteExpiringTokensJob, {})
+        await runDueJobs({ config: t.config, db: t.db }, [noteExpiringTokensJob], t.app.log)
+      }
     }
+    await checkTwice()
     expect(await subjectsTo(email)).toEqual([expect.stringContaining('expires soon')])
     expect(server.received[0]?.text).toContain('Token: soon')
+    await moveTokenInTime(t.db, 'soon', { createdDaysAgo: 30, expiresInDays: 0.9, notedDaysAgo: 5.1 })
+    await checkTwice()
+    expect(await subjectsTo(email)).toHaveLength(2)
   })
 })

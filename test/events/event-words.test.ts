@@ -73,6 +73,12 @@ describe('the words of an event', () => {
       'removed a trusted publisher',
       'CI: https://ci.example.com (read)',
     ],
+    [
+      'deploy-token-expiring',
+      { name: 'ci', expires_at: '2026-12-01T10:05:00.000Z', deploy_token: 7 },
+      'saw that a deploy token expires soon',
+      'ci, expires 1 Dec 2026, 10:05 UTC',
+    ],
     ['rename-repository', { from: 'php', to: 'lib' }, 'renamed the repository', 'php → lib'],
     ['delete', { versions: ['1.0.0'], count: 1 }, 'deleted', '1 version'],
     ['quarantine', { reason: 'malware' }, 'quarantined', 'malware'],

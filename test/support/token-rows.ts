@@ -77,18 +77,28 @@ export async function addPersonalTokens(db: Queryable, { id }: Id, count: number
   )
 }
 
-/** Lets the personal access tokens with this name be created and expire this many days from now. */
+/** When a token was created and noted as expiring, and when it expires, in days from now. */
+interface TimesOfToken {
+  createdDaysAgo: number
+  expiresInDays: number
+  /** Missing if it was not noted. */
+  notedDaysAgo?: number
+}
+
+/** Lets the personal access tokens and deploy tokens with this name have other times. */
 export async function moveTokenInTime(
   db: Queryable,
   name: string,
-  { createdDaysAgo, expiresInDays }: { createdDaysAgo: number; expiresInDays: number },
+  { createdDaysAgo, expiresInDays, notedDaysAgo }: TimesOfToken,
 ): Promise<void> {
-  await db.query(
-    `update personal_token
-        set created_at = now() - make_interval(days => $2), expires_at = now() + make_interval(days => $3)
-      where name = $1`,
-    [name, createdDaysAgo, expiresInDays],
-  )
+  for (const table of ['personal_token', 'deploy_token'])
+    await db.query(
+      `update ${table}
+          set created_at = now() - $2 * interval '1 day', expires_at = now() + $3 * interval '1 day',
+              expiry_noted_at = now() - $4 * interval '1 day'
+        where name = $1`,
+      [name, createdDaysAgo, expiresInDays, notedDaysAgo ?? null],
+    )
 }
 
 /** Revokes a personal access token, without an event. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
 import { background, operator } from '../../src/domain/principal.ts'
 import { registryWords } from '../../src/events/actions.ts'
 import { insertEvent, type NewEvent } from '../../src/events/events.ts'
@@ -11,11 +12,20 @@ import { choosableTypes, messageFormats } from '../../src/webhooks/message-types
 import { retrySeconds } from '../../src/webhooks/send-webhook.ts'
 import { changeWebhook, rotateSecret, type Webhook } from '../../src/webhooks/webhooks.ts'
 import { verifyEmail } from '../support/account-rows.ts'
-import { aGroupMember, aName, anAccount, aRepository, groupOf } from '../support/actors.ts'
+import {
+  aDeployToken,
+  aGroupMember,
+  aName,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  groupOf,
+} from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { listStoredJobs } from '../support/job-rows.ts'
 import { sendMails, useMailServer } from '../support/mail-server.ts'
+import { moveTokenInTime } from '../support/token-rows.ts'
 import { aWebhook, sendMessages, site, webhookJobs } from '../support/webhook-actors.ts'
 import { useReceivers, verify, webhooksHere } from '../support/webhook-receiver.ts'
 import {
@@ -64,6 +74,60 @@ describe('a message', () => {
     expect(typesTo('of-group')).toEqual(['version.published', 'member.changed'])
     expect(typesTo('of-site')).toEqual(['version.published', 'member.changed'])
     expect(typesTo('of-other')).toEqual([])
+    await changeWebhook(outboundOf(), { id: ofSite.id, place: null, by: operator }, { enabled: false })
+  })
+
+  it('tells that a token expires: once 7 days and once a day before, also with two processes', async () => {
+    const repository = await aRepository(t.db)
+    const { id: groupId, name: group } = await groupOf(t.db, repository)
+    const account = await anAccount(t.db)
+    const expiry = { inDays: 30 }
+    await aDeployToken(t.db, { id: groupId }, { name: 'expiring-deploy', expiry })
+    await aPersonalToken(t.db, account, { name: 'expiring-laptop', expiry })
+    await aWebhook(t, { groupId }, { url: server.receiver('expiring-of-group') })
+    const ofSite = await aWebhook(t, site, { url: server.receiver('expiring'), events: ['token.expiring'] })
+    const checkTwice = async (times: Partial<Parameters<typeof moveTokenInTime>[2]>) => {
+      for (const name of ['expiring-deploy', 'expiring-laptop'])
+        await moveTokenInTime(t.db, name, { createdDaysAgo: 24, expiresInDays: 6, ...times })
+      for (const _hour of [1, 2]) {
+        const run = () => noteExpiringTokensJob.run({ ...t, log: openLog('silent') }, {}, AbortSignal.any([]))
+        await Promise.all([run(), run()])
+      }
+      await sendMessages(t)
+      return server.received('expiring').map(({ body }) => JSON.parse(body))
+    }
+    expect(await checkTwice({ createdDaysAgo: 0 })).toEqual([])
+    const weekBefore = await checkTwice({})
+    const expected = {
+      type: 'token.expiring',
+      data: {
+        repository: null,
+        package: null,
+        version: null,
+        by: null,
+        expires_at: expect.stringMatching(/Z$/),
+      },
+    }
+    const personal = {
+      ...expected.data,
+      ...{ group: null, name: 'expiring-laptop', username: account.username },
+      url: 'http://svc.test/settings/tokens',
+    }
+    const deploy = {
+      ...expected.data,
+      ...{ group, name: 'expiring-deploy' },
+      url: `http://svc.test/${group}/-/deploy-tokens`,
+    }
+    expect(weekBefore).toMatchObject([
+      { ...expected, data: personal },
+      { ...expected, data: deploy },
+    ])
+    expect(await checkTwice({ expiresInDays: 2, notedDaysAgo: 4 })).toHaveLength(2)
+    expect(await checkTwice({ expiresInDays: 0.9, notedDaysAgo: 5.1 })).toHaveLength(4)
+    const toGroup = server.received('expiring-of-group').map(({ body }) => JSON.parse(body).data.name)
+    expect(toGroup).toEqual(['expiring-deploy', 'expiring-deploy'])
+    const [message] = server.received('expiring')
+    expect(verify(ofSite.secret, message as never)).toEqual(weekBefore[0])
     await changeWebhook(outboundOf(), { id: ofSite.id, place: null, by: operator }, { enabled: false })
   })
 
