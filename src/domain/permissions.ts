@@ -236,6 +236,11 @@ export function isForPeople(act: Act): boolean {
   return isForPeople || risk === 'opens' || isOnSite(act)
 }
 
+/** Returns whether applications can do an act. */
+export function isForApplications(act: Act): boolean {
+  return !isForPeople(act) && ruleOf(act).isInteractive !== true
+}
+
 /** Returns whether only site administrators do an act. */
 export function isOnSite(act: Act): boolean {
   return placeOf(act) === 'site' || placeOf(act) === 'administrator'

@@ -6,7 +6,6 @@ import {
   type Role,
   scopesOf,
   type TokenGrant,
-  type Verdict,
   type Visibility,
 } from '../domain/permissions.ts'
 import type { Principal, UsedToken } from '../domain/principal.ts'
@@ -132,7 +131,16 @@ export function requireAccess(
   if (needsFactor(access, act))
     throw notAuthorized({ status: 403, warning: describeMissingFactor(target.group, baseUrl) })
   if (verdict === 'hidden') throw act === 'push' || act === 'stage' ? nowhereToPush() : noRepository()
-  throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
+  if (verdict === 'unscoped') throw new LacksScopeError(act)
+  throw notAuthorized({ status: 403, warning: verdict === 'uncovered' ? uncovered : roleForbids })
+}
+
+/** The error for a token whose scopes do not allow an act: errcode 16 with 403. */
+export class LacksScopeError extends Refusal {
+  constructor(act: RepositoryAct) {
+    const warning = `The token lacks the scope ${scopesOf(act)[0]}.`
+    super(errcode.unauthenticated, 'not authorized', { status: 403, warning })
+  }
 }
 
 /** Returns whether the request may do an act, for what others must not even learn of. */
@@ -172,12 +180,8 @@ export function usedTokenOf({ tokenKind, tokenId, authorizationId, publisher }: 
   return publisher ? { ...token, run: publisher.run, publishers: publisher.ids } : token
 }
 
-function reasonOf(verdict: Verdict, act: RepositoryAct): string {
-  if (verdict === 'uncovered') return uncovered
-  return verdict === 'unscoped'
-    ? `The token lacks the scope ${scopesOf(act)[0]}.`
-    : 'The role of the account or deploy token, or the repositories the token was made for, do not allow this.'
-}
+const roleForbids =
+  'The role of the account or deploy token, or the repositories the token was made for, do not allow this.'
 
 const uncovered =
   'The trusted publisher of the token does not have this right for this package. An admin of the repository adds rights and packages.'

@@ -137,15 +137,18 @@ describe('GET /oauth2/auth', () => {
       [{ code_challenge_method: 'S256' }, 'invalid_request'], // 39
       [{ prompt: 'none login' }, 'invalid_request'],
       [{ prompt: 'none' }, 'login_required'],
-    ])('sends the application the error of %o (28, 29, 34, 37–40)', async (parameters, error) => {
-      const application = await anApplication(t.db)
-      const redirect = await open(t, authorizeLink(application, { state: 's', ...parameters }))
-      expect(redirect.statusCode).toBe(302)
-      expect(redirect.headers.location).toMatch(/^https:\/\/app\.example\.com\/callback\?/)
-      const { error_description, ...response } = responseOf(redirect)
-      expect(response).toEqual({ error, state: 's', iss: issuer })
-      expect(error_description).toMatch(/^[ !#-[\]-~]+$/)
-    })
+    ])(
+      'sends the application the error of %o, with iss (28, 29, 34, 37–40, OPENID 282)',
+      async (parameters, error) => {
+        const application = await anApplication(t.db)
+        const redirect = await open(t, authorizeLink(application, { state: 's', ...parameters }))
+        expect(redirect.statusCode).toBe(302)
+        expect(redirect.headers.location).toMatch(/^https:\/\/app\.example\.com\/callback\?/)
+        const { error_description, ...response } = responseOf(redirect)
+        expect(response).toEqual({ error, state: 's', iss: issuer })
+        expect(error_description).toMatch(/^[ !#-[\]-~]+$/)
+      },
+    )
 
     it('accepts response_mode=query, which it always uses', async () => {
       expect(responseOf(await approve({ response_mode: 'query' }))).toHaveProperty('code')

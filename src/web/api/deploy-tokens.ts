@@ -115,8 +115,9 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
       const grant = mayMake.granted(request)
       const { name, right, repositories: paths, expires_in_days: inDays = 90 } = request.body
       // Otherwise a token could create one with more access than its own.
-      const missing = deployRights[right].scopes.find((scope) => !coversAll(grant.credential.scopes, [scope]))
-      if (missing !== undefined) throw insufficientScope(missing)
+      const needed = deployRights[right].scopes
+      const missing = needed.find((scope) => !coversAll(grant.credential.scopes, [scope]))
+      if (missing !== undefined) throw insufficientScope(missing, needed)
       const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)
       const expiry = inDays === null ? 'never' : { inDays }
       const wanted = { groupId: grant.groupId, name, right, repositories, expiry } as const

@@ -70,6 +70,7 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
   const required = `Requires ${describeToken(guard.act)}the ${named}${describeReach(guard.act)}.`
   const description = [schema.description, required].filter(Boolean).join(' ')
   return {
+    config: { scopes },
     onRequest: requireBearer,
     preValidation: guard.preValidation,
     schema: {

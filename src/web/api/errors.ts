@@ -4,17 +4,24 @@ import { brokenConstraint, isReferenceGone } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { type Errcode, errcode, Refusal } from '../../domain/refusal.ts'
 import { EndedMeanwhileError } from '../../groups/live-principal.ts'
+import { bearerChallenge } from '../bearer-challenge.ts'
 import { refusalOf } from '../refusal-of.ts'
 
-/** A refusal of the credentials. Its challenge says why (RFC 6750 §3). */
+/** A refusal of the credentials. The attributes of its challenge say why (RFC 6750 §3). */
 class CredentialsRefusal extends Refusal {
-  /** The WWW-Authenticate header. */
-  readonly challenge: string
+  readonly attributes: Readonly<Record<string, string>>
+  /** The scopes that the request needs besides those of its route. */
+  readonly scopes: readonly string[]
 
-  constructor(code: Errcode, errmsg: string, attributes: Record<string, string>) {
+  constructor(
+    code: Errcode,
+    errmsg: string,
+    attributes: Readonly<Record<string, string>>,
+    scopes: readonly string[] = [],
+  ) {
     super(code, errmsg)
-    const pairs = Object.entries({ realm: 'svc', ...attributes }).map(([name, value]) => `${name}="${value}"`)
-    this.challenge = `Bearer ${pairs.join(', ')}`
+    this.attributes = attributes
+    this.scopes = scopes
   }
 }
 
@@ -35,10 +42,15 @@ export function unreadableCredentials(description: string): Refusal {
   return new CredentialsRefusal(errcode.invalidArgument, description, attributes)
 }
 
-/** The token lacks the scope. */
-export function insufficientScope(scope: string): Refusal {
-  const attributes = { error: 'insufficient_scope', scope }
-  return new CredentialsRefusal(errcode.permissionDenied, `the scope ${scope} is required`, attributes)
+/** The token lacks a scope. `needed` are the scopes that the request needs besides those of its route. */
+export function insufficientScope(missing: string, needed: readonly string[]): Refusal {
+  const attributes = { error: 'insufficient_scope' }
+  return new CredentialsRefusal(
+    errcode.permissionDenied,
+    `the scope ${missing} is required`,
+    attributes,
+    needed,
+  )
 }
 
 /** Returns the refusal of input that breaks a rule. The message names the member and the rule. */
@@ -76,7 +88,9 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
   const { status, errcode: code, errmsg, retryAfterSeconds } = refusal
   if (status >= 500) request.log.error({ err: thrown }, 'an API request failed')
   if (isReferenceGone(thrown)) request.log.warn({ err: thrown }, 'a change refers to a row that was deleted')
-  if (refusal instanceof CredentialsRefusal) reply.header('www-authenticate', refusal.challenge)
+  if (refusal instanceof CredentialsRefusal)
+    reply.header('www-authenticate', bearerChallenge(request, refusal.attributes, refusal.scopes))
+  else if (status === 401 || status === 403) reply.header('www-authenticate', bearerChallenge(request))
   if (retryAfterSeconds !== undefined) reply.header('retry-after', retryAfterSeconds)
   const message = status === 415 ? 'the request body must be application/json' : errmsg
   return reply.code(status).header('cache-control', 'no-store').send({ errcode: code, errmsg: message })

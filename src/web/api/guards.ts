@@ -213,11 +213,13 @@ function guardPeople(
 
 /**
  * Requires that the permission rule allows an act on the repository of the URL (CONTRACT 1.10). Unlike the registry,
- * which serves a public repository to everyone, the API requires the scope there too.
+ * which serves a public repository to everyone, the API requires the scope there too. `moreActs` are what a body asks for
+ * besides, so that a refusal names the scopes of all of it.
  */
 export function guardRepository(
   act: RepositoryAct,
   { config, db, lastUse }: ApiContext,
+  moreActs: (body: unknown) => readonly RepositoryAct[] = () => [],
 ): Guard<RepositoryGrant> {
   return makeGuard(act, async (request) => {
     const { group = '', name = '' } = request.params as Record<string, string | undefined>
@@ -234,7 +236,7 @@ export function guardRepository(
         : decideAccess(grant, { ...access, id: repositoryId }, act, aboutOf(request))
     if (verdict !== 'allowed' && needsFactor(access, act)) throw lacksFactor(group, config)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
-    requireScopes(grant.scopes, act)
+    requireScopes(grant.scopes, act, ...moreActs(request.body))
     requireAllowed(verdict, grant, act)
     // Its right to publish is a right to upload, not one to change packages.
     if (grant.kind === 'publisher' && act === 'push') throw forbidden(refusals.personal)
@@ -315,9 +317,11 @@ const refusals = {
     'passwords, second factors, emails and roles of site administrators change only in the browser and by command',
 }
 
-function requireScopes(granted: readonly string[], act: Act): void {
-  const missing = scopesOf(act).find((scope) => !covers(granted, scope))
-  if (missing !== undefined) throw insufficientScope(missing)
+/** Throws an error that names all scopes of the acts, if one of them is missing. */
+function requireScopes(granted: readonly string[], ...acts: readonly Act[]): void {
+  const needed = acts.flatMap(scopesOf)
+  const missing = needed.find((scope) => !covers(granted, scope))
+  if (missing !== undefined) throw insufficientScope(missing, needed)
 }
 
 /**

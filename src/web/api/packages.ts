@@ -1,6 +1,6 @@
 import * as z from 'zod'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
-import { releaseRules } from '../../domain/permissions.ts'
+import { type RepositoryAct, releaseRules } from '../../domain/permissions.ts'
 import type { PackageChange } from '../../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../../packages/lifecycle/deletion.ts'
 import { setReleaseRule } from '../../packages/lifecycle/release-rule.ts'
@@ -100,11 +100,20 @@ const PackageUpdate = z
   .partial()
   .meta({ id: 'PackageUpdate', description: 'Missing members keep their values' })
 
+/** Returns what an update does besides changing a package. The body may not be validated yet. */
+function actsOfUpdate(body: unknown): RepositoryAct[] {
+  const { release, only_trusted_publishers: isOnly } = (body ?? {}) as Record<string, unknown>
+  return [
+    ...(release === undefined ? [] : ([release === 'direct' ? 'endReviews' : 'manage'] as const)),
+    ...(isOnly === undefined ? [] : (['limitPublishers'] as const)),
+  ]
+}
+
 /** Packages: `…/packages`, and changes of a whole package. */
 export async function packageRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, changes, config } = context
   const mayPull = guardRepository('pull', context)
-  const mayPush = guardRepository('push', context)
+  const mayPush = guardRepository('push', context, actsOfUpdate)
   const mayDelete = guardRepository('deletePackage', context)
   const mayRestore = guardRepository('restorePackage', context)
 
@@ -147,8 +156,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
       const known = await findPackage(db, change.repositoryId, change.packageName)
       if (!known) throw notFound('package not found')
       const { release, only_trusted_publishers: isOnly, ...abandonment } = request.body
-      if (release !== undefined) requireOnRepository(grant, release === 'direct' ? 'endReviews' : 'manage')
-      if (isOnly !== undefined) requireOnRepository(grant, 'limitPublishers')
+      for (const act of actsOfUpdate(request.body)) requireOnRepository(grant, act)
       const isAbandonment =
         (release === undefined && isOnly === undefined) || Object.keys(abandonment).length > 0
       if (isAbandonment) await setAbandoned(changes, change, abandonmentOf(abandonment, known))

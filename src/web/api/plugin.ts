@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import { errcode, Refusal } from '../../domain/refusal.ts'
+import { apiResource } from '../../domain/resources.ts'
+import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { accountCredentialEndpoints } from './account-credentials.ts'
@@ -61,6 +63,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
     async (scope) => {
       handleInTurn(scope)
       scope.setErrorHandler(sendApiError)
+      nameResource(scope, context.config.baseUrl, () => apiResource)
       scope.setValidatorCompiler(validatorCompiler)
       scope.setSerializerCompiler(serializerCompiler)
       acceptEmptyBodies(scope)

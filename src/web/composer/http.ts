@@ -5,7 +5,13 @@ import type { AppContext } from '../../context.ts'
 import type { ActDetails, RepositoryAct, Visibility } from '../../domain/permissions.ts'
 import { errcode, notAuthorized, Refusal } from '../../domain/refusal.ts'
 import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
-import type { Access, GrantedAccess, RegistryRequest, RequestToken } from '../../groups/access.ts'
+import {
+  type Access,
+  type GrantedAccess,
+  LacksScopeError,
+  type RegistryRequest,
+  type RequestToken,
+} from '../../groups/access.ts'
 import type { StorageRoom } from '../../groups/storage-room.ts'
 import type { DownloadCounter } from '../../packages/download-counter.ts'
 import type { ReadmeRenderer } from '../../packages/readmes/render-readme.ts'
@@ -14,6 +20,7 @@ import type { ArchiveMirror } from '../../upstreams/archive-mirror.ts'
 import type { Mirror } from '../../upstreams/mirror.ts'
 import type { UpstreamQueries } from '../../upstreams/queries.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
+import { bearerChallenge } from '../bearer-challenge.ts'
 import { sendEarly } from '../early-response.ts'
 import { tokenPrincipalOf } from '../principal.ts'
 import { refusalOf } from '../refusal-of.ts'
@@ -153,11 +160,23 @@ export function sendRegistryError(
   }
   const error = refusalOf(thrown)
   if (error.status >= 500) request.log.error({ err: thrown, req: request }, 'a registry request failed')
-  if (error.status === 401) reply.header('www-authenticate', 'Basic realm="svc", charset="UTF-8"')
+  if (error.status === 401 || error.status === 403)
+    reply.header('www-authenticate', challengesOf(request, error))
   if (error.allow !== undefined) reply.header('allow', error.allow)
   if (error.retryAfterSeconds !== undefined) reply.header('retry-after', `${error.retryAfterSeconds}`)
   reply.code(error.status).header('content-type', jsonType).header('cache-control', 'no-store')
   return sendEarly(request, reply, encodeJson(error.body))
+}
+
+/** Returns the challenges of a 401 or 403. Basic comes first: many programs read only the first header of this name. */
+function challengesOf(request: FastifyRequest, error: Refusal): string[] {
+  if (error.status === 403)
+    return [bearerChallenge(request, error instanceof LacksScopeError ? { error: 'insufficient_scope' } : {})]
+  const isSent = request.headers.authorization !== undefined
+  return [
+    'Basic realm="svc", charset="UTF-8"',
+    bearerChallenge(request, isSent ? { error: 'invalid_token' } : {}),
+  ]
 }
 
 /** Returns the error for anything that does not exist: errcode 5. */

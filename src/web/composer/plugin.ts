@@ -1,10 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { openArchiveStore } from '../../archives/store-owner.ts'
 import type { AppContext } from '../../context.ts'
+import { scopesOf } from '../../domain/permissions.ts'
 import type { Refusal } from '../../domain/refusal.ts'
+import { registryResource, siteResource } from '../../domain/resources.ts'
 import { requireAccess } from '../../groups/access.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
 import { readBasicCredentials } from '../basic-credentials.ts'
+import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { auditRoute } from './audit.ts'
@@ -56,6 +59,12 @@ export async function registry(
 
   async function scope(registries: FastifyInstance): Promise<void> {
     registries.setErrorHandler(sendRegistryError)
+    const resourceOf = (request: FastifyRequest) =>
+      registryResource(
+        encodeURIComponent(param(request, 'group')),
+        encodeURIComponent(param(request, 'name')),
+      )
+    nameResource(registries, given.config.baseUrl, resourceOf, scopesOf('pull'))
     await readBasicCredentials(registries)
     registries.addHook('onRequest', refuseNul)
     await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
@@ -80,6 +89,7 @@ export async function registry(
   async function feeds(scope: FastifyInstance): Promise<void> {
     handleInTurn(scope)
     scope.setErrorHandler(sendRegistryError)
+    nameResource(scope, given.config.baseUrl, () => siteResource, scopesOf('pull'))
     await readBasicCredentials(scope)
     scope.addHook('onRequest', refuseNul)
     await refuseOtherMethods(scope, methodNotAllowed, () => feedRoutes(scope, context))

@@ -7,6 +7,7 @@ import { discardArchive, receiveArchive } from '../../archives/local-store.ts'
 import { type PublishedVersion, readVersion } from '../../composer/composer-version.ts'
 import { readPackageName, toLowerAscii } from '../../composer/package-name.ts'
 import { isSourcePart, readSource } from '../../composer/package-source.ts'
+import { scopesOf } from '../../domain/permissions.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { findAccess, type RegistryRequest } from '../../groups/access.ts'
 import { registryUrl } from '../../groups/repositories.ts'
@@ -67,6 +68,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
     app.route({
       method: ['PUT', 'POST'],
       url,
+      config: { scopes: scopesOf(act) },
       onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, act, context)),
       handler: async (request, reply) => {
         const upload = request.getDecorator<AdmittedUpload>('upload')

@@ -3,6 +3,7 @@ import { readBasicCredentials } from '../basic-credentials.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
+import { resourceMetadataRoute } from './resource-metadata.ts'
 import { serverMetadataRoute } from './server-metadata.ts'
 import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
 import { audienceRoute } from './token-exchange.ts'
@@ -11,7 +12,10 @@ import { audienceRoute } from './token-exchange.ts'
 export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
   await app.register(async (scope) => {
     speakOAuth(scope)
-    await refuseOtherMethods(scope, methodNotAllowed, () => serverMetadataRoute(scope, context))
+    await refuseOtherMethods(scope, methodNotAllowed, async () => {
+      await serverMetadataRoute(scope, context)
+      await resourceMetadataRoute(scope, context)
+    })
   })
   await app.register(
     async (scope) => {

@@ -47,7 +47,7 @@ describe.each(repositoryEndpoints)(
       const { repository } = await aCaller(t, { visibility: 'public' })
       const response = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
       expect(response.statusCode).toBe(401)
-      expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
+      expect(response.headers['www-authenticate']).toMatch(/^Bearer realm="svc", scope=/)
       expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
     })
 
@@ -57,7 +57,7 @@ describe.each(repositoryEndpoints)(
         const { call } = await aCaller(t, { visibility, scopes })
         const response = await call(method, below, body)
         expect(response.statusCode).toBe(403)
-        expect(response.headers['www-authenticate']).toBe(
+        expect(response.headers['www-authenticate']).toContain(
           `Bearer realm="svc", error="insufficient_scope", scope="${scope}"`,
         )
         expect(response.json()).toEqual({ errcode: 7, errmsg: `the scope ${scope} is required` })
@@ -71,7 +71,7 @@ describe.each(repositoryEndpoints)(
         const isAllowed = roles.indexOf(role) >= roles.indexOf(weakest)
         expect([role, statusCode === 403]).toEqual([role, !isAllowed])
         if (isAllowed) expect(text).not.toContain('repository not found')
-        else expect(headers['www-authenticate']).toBeUndefined()
+        else expect(headers['www-authenticate']).not.toContain('error=')
       }
     })
 

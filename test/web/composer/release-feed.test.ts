@@ -24,7 +24,7 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
     const anonymous = await t.app.inject(url)
     expect([anonymous.statusCode, anonymous.headers['www-authenticate']]).toEqual([
       401,
-      expect.stringContaining('Basic'),
+      [expect.stringContaining('Basic'), expect.stringContaining('Bearer')],
     ])
     const other = await aPublisher(t)
     const hidden = await t.app.inject({ url, headers: { authorization: other.authorization } })

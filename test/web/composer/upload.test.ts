@@ -189,7 +189,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect(response.statusCode).toBe(401)
     expect(response.body).toMatch(notAuthorized)
     expect(response.headers['content-type']).toBe('application/json')
-    expect(response.headers['www-authenticate']).toMatch(/^Basic realm=/)
+    expect(response.headers['www-authenticate']?.[0]).toMatch(/^Basic realm=/)
   })
 
   it.each([
@@ -200,7 +200,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     const response = await push('1.0.0')
     expect(response.statusCode).toBe(403)
     expect(response.body).toMatch(notAuthorized)
-    expect(response.headers['www-authenticate']).toBeUndefined()
+    expect(response.headers['www-authenticate']).not.toContain('Basic')
   })
 
   it('refuses a token that may not see the repository as not authorized, and hides the repository (SPEC 7)', async () => {
