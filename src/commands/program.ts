@@ -37,6 +37,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['completion', async () => (await import('./completion.ts')).completionCommand()],
   ['backup', async () => (await import('./backup.ts')).backupCommand()],
   ['restore', async () => (await import('./backup.ts')).restoreCommand()],
+  ['keys', async () => (await import('./keys.ts')).keysCommand()],
   ['rekey', async () => (await import('./server.ts')).rekeyCommand()],
 ])
 

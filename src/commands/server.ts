@@ -7,6 +7,7 @@ import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { rekey } from '../database/rekey.ts'
 import { keyFileOf } from '../database/secret-key.ts'
 import { registryUrl } from '../groups/repositories.ts'
+import { openidKeySecrets } from '../openid/keys.ts'
 import { sourceSecrets } from '../sources/source-secrets.ts'
 import { makeDemo, resetDemo } from '../web/server/demo.ts'
 import { fillDemo } from '../web/server/demo-content.ts'
@@ -113,11 +114,11 @@ export function demoCommand(): Command {
     })
 }
 
-/** `svc rekey`: encrypts the secrets of authenticator apps, Git sources and webhooks with a new key. */
+/** `svc rekey`: encrypts the secrets of authenticator apps, Git sources and webhooks, and the keys of ID tokens, with a new key. */
 export function rekeyCommand(): Command {
   return new Command('rekey')
     .description(
-      'Encrypt the secrets of authenticator apps, Git sources and webhooks with a new key. Servers can keep running.',
+      'Encrypt the secrets of authenticator apps, Git sources and webhooks, and the keys of ID tokens, with a new key. Servers can keep running.',
     )
     .addOption(jsonOption())
     .addHelpText(
@@ -129,7 +130,7 @@ If it is interrupted, run it again.`,
     )
     .action(async (options: JsonOptions) => {
       const { secrets, key, file } = await withDatabase(async (db, config) => ({
-        ...(await rekey(db, config, [totpSecrets, sourceSecrets, webhookSecrets])),
+        ...(await rekey(db, config, [totpSecrets, sourceSecrets, webhookSecrets, openidKeySecrets])),
         file: keyFileOf(config),
       }))
       const place = key === 'file' ? `the new key in ${file}` : 'SECRET_KEY'

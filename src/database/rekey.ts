@@ -137,6 +137,6 @@ function openAll(
   const names = foreign.slice(0, maxNamed).join(', ')
   const more = foreign.length > maxNamed ? ` and ${foreign.length - maxNamed} more` : ''
   throw new Error(
-    `${names}${more}: encrypted with another key, so nothing was changed. Set that key as SECRET_KEY_PREVIOUS, or remove these second factors with svc account reset-factors, and these sources with svc source remove.`,
+    `${names}${more}: encrypted with another key, so nothing was changed. Set that key as SECRET_KEY_PREVIOUS, or remove these second factors with svc account reset-factors, these sources with svc source remove, and replace these keys with svc keys rotate.`,
   )
 }

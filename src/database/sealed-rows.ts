@@ -13,8 +13,9 @@ export interface SealedRows<Secrets> extends SealedTable {
  * Returns the secrets of a table with the columns `id`, `key_id` and `sealed_secrets`. They are stored as JSON. What is sealed
  * for one row cannot be opened for another one.
  */
-export function sealedRowsOf<Secrets>(table: 'source' | 'webhook'): SealedRows<Secrets> {
+export function sealedRowsOf<Secrets>(table: 'source' | 'webhook' | 'openid_key'): SealedRows<Secrets> {
   const ownerOf = (id: string) => `secrets of ${table} ${id}`
+  const words = table.replaceAll('_', ' ')
   return {
     async seal(config, id, secrets) {
       const [key] = await readSecretKeys(config)
@@ -26,7 +27,7 @@ export function sealedRowsOf<Secrets>(table: 'source' | 'webhook'): SealedRows<S
     },
     async lockOthers(tx, keyId) {
       const { rows } = await tx.query<Omit<StoredSecret, 'owner'>>(
-        `select id as "rowId", 'the ${table} ' || id as name, key_id as "keyId", sealed_secrets as sealed
+        `select id as "rowId", 'the ${words} ' || id as name, key_id as "keyId", sealed_secrets as sealed
            from ${table} where key_id <> $1 order by id for update`,
         [keyId],
       )

@@ -7,7 +7,10 @@ import { syncFolder } from './new-file.ts'
 /** The settings that decide the keys. */
 export type KeySettings = Pick<Config, 'secretKey' | 'previousSecretKey' | 'dataDir'>
 
-/** A key that encrypts secrets that svc must know later: those of authenticator apps, Git sources and webhooks. */
+/**
+ * A key that encrypts secrets that svc must know later: those of authenticator apps, Git sources and webhooks, and the
+ * keys that sign ID tokens.
+ */
 export interface SecretKey {
   /** 8 bytes that identify the key. They are stored with each secret. The key cannot be derived from them. */
   id: Buffer

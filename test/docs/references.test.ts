@@ -9,8 +9,8 @@ const pages = {
   SPEC: { file: 'spec.md', number: String.raw`\d+(?:\.\d+)?` },
   CONTRACT: { file: 'contract.md', number: String.raw`\d+(?:\.\d+)?` },
   OAUTH: { file: 'oauth.md', number: String.raw`\d+` },
-  COMPOSER: { file: 'composer.md', number: String.raw`[A-Z]\d*` },
   OPENID: { file: 'openid.md', number: String.raw`\d+` },
+  COMPOSER: { file: 'composer.md', number: String.raw`[A-Z]\d*` },
   UPSTREAMS: { file: 'upstreams.md', number: String.raw`\d+` },
 } as const
 type Word = keyof typeof pages

@@ -3,6 +3,7 @@ import { readBasicCredentials } from '../basic-credentials.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
+import { keySetRoute } from './key-set.ts'
 import { resourceMetadataRoute } from './resource-metadata.ts'
 import { serverMetadataRoute } from './server-metadata.ts'
 import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
@@ -27,6 +28,7 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
         await revokeRoute(scope, context)
         await introspectRoute(scope, context)
         await audienceRoute(scope, context)
+        await keySetRoute(scope, context)
       })
       refuseOtherPaths(scope, noSuchOAuthEndpoint)
     },

@@ -38,6 +38,7 @@ import {
   deleteSupersededGrants,
 } from '../../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
+import { deleteRetiredKeys, rotateKeysJob } from '../../openid/keys.ts'
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
 import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
 import { expireStagesJob } from '../../packages/stages/expire.ts'
@@ -107,6 +108,7 @@ export const jobs: readonly Job[] = [
     deleteOldDeliveries,
     deleteUnusedLockedPackages,
     deleteFormerFindings,
+    deleteRetiredKeys,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,
@@ -129,6 +131,7 @@ export const jobs: readonly Job[] = [
   releaseUnusedArchives,
   logIdentityEventsJob,
   noteExchangesJob,
+  rotateKeysJob,
   requestPasswordResetJob as Job,
   requestSignUpJob as Job,
   noteExpiringTokensJob,
