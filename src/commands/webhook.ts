@@ -33,6 +33,12 @@ interface AddOptions extends JsonOptions {
   format: MessageFormat
 }
 
+interface SetOptions extends JsonOptions {
+  url?: string
+  events?: string[]
+  format?: MessageFormat
+}
+
 /** `svc webhook …` */
 export function webhookCommand(): Command {
   return new Command('webhook')
@@ -40,6 +46,7 @@ export function webhookCommand(): Command {
       'Webhooks: URLs that get a message when something happens in a repository, a group, or on the site.',
     )
     .addCommand(addCommand())
+    .addCommand(setCommand())
     .addCommand(listCommand())
     .addCommand(switchCommand('enable', true, 'Enable a webhook that was disabled.'))
     .addCommand(switchCommand('disable', false, 'Disable a webhook. Messages that wait are dropped.'))
@@ -59,17 +66,8 @@ function addCommand(): Command {
       '<group> or <group>/<name>; without it, the webhook gets the events of the whole site',
     )
     .argument('[url]', 'URL of the receiver')
-    .addOption(
-      new Option(
-        '--events <types>',
-        'only these types of events, separated by commas (default: all)',
-      ).argParser((text: string) => text.split(',').filter((type) => type !== '')),
-    )
-    .addOption(
-      new Option('--format <format>', 'json, or what a chat displays')
-        .choices(messageFormats)
-        .default('json'),
-    )
+    .addOption(eventsOption('only these types of events, separated by commas (default: all)'))
+    .addOption(formatOption().default('json'))
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -90,6 +88,57 @@ function addCommand(): Command {
       const text = `Webhook ${id} added to ${path ?? 'the site'}.\nSecret, shown once: ${secret}`
       printResult(options, { id: Number(id), secret }, text)
     })
+}
+
+function eventsOption(description: string): Option {
+  return new Option('--events <types>', description).argParser((text: string) =>
+    text.split(',').filter((type) => type !== ''),
+  )
+}
+
+function formatOption(): Option {
+  return new Option('--format <format>', 'json, or what a chat displays').choices(messageFormats)
+}
+
+function setCommand(): Command {
+  return new Command('set')
+    .description(
+      'Change the given settings of a webhook. A URL with another host makes a new secret, which is shown once.',
+    )
+    .argument('<id>', 'the id that list shows')
+    .option('--url <url>', 'URL of the receiver')
+    .addOption(eventsOption('only these types of events, separated by commas, or all'))
+    .addOption(formatOption())
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc webhook set 7 --url https://ci.example.com/new --events all')
+    .action(async (id: string, { url, events, format, ...options }: SetOptions) => {
+      const changes = {
+        ...(url !== undefined && { url }),
+        ...(events && { events: events.join() === 'all' ? null : events }),
+        ...(format && { format }),
+      }
+      if (Object.keys(changes).length === 0)
+        throw new Error('Nothing to change: give --url, --events or --format.')
+      const secret = await change(id, changes)
+      const text = `Webhook ${id} changed.${secret === null ? '' : `\nNew secret, shown once: ${secret}`}`
+      printResult(options, { id: Number(id), ...(secret !== null && { secret }) }, text)
+    })
+}
+
+/** Changes a webhook. Returns its new secret. Null when it keeps the secret. */
+function change(id: string, changes: Partial<WebhookSettings>): Promise<string | null> {
+  return withDatabase(async (db, config) => {
+    const webhook = await theWebhook(db, id)
+    const outbound = openOutbound(config)
+    try {
+      const about = { id: webhook.id, place: null, by: operator }
+      const changed = await changeWebhook({ config, db, outbound }, about, changes)
+      if (!changed) throw noWebhook(id)
+      return changed.secret
+    } finally {
+      await outbound.close()
+    }
+  })
 }
 
 /** Finds the place with a path: `acme`, `acme/php`, or null for the site. */
@@ -124,16 +173,7 @@ function switchCommand(name: string, enabled: WebhookSettings['enabled'], descri
     .argument('<id>', 'the id that list shows')
     .addOption(jsonOption())
     .action(async (id: string, options: JsonOptions) => {
-      await withDatabase(async (db, config) => {
-        const webhook = await theWebhook(db, id)
-        const outbound = openOutbound(config)
-        await changeWebhook(
-          { config, db, outbound },
-          { id: webhook.id, place: null, by: operator },
-          { enabled },
-        )
-        await outbound.close()
-      })
+      await change(id, { enabled })
       printResult(options, { id: Number(id) }, `Webhook ${id} is ${name}d.`)
     })
 }

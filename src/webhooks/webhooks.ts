@@ -95,22 +95,25 @@ export async function addWebhook(
 }
 
 /**
- * Changes settings of a webhook, and writes the event. A webhook that is disabled loses the messages that wait. Returns false
- * when there is no such webhook. Throws errcode 3 as `addWebhook` does.
+ * Changes settings of a webhook, and writes the event. A webhook that is disabled loses the messages that wait. A URL with
+ * another origin makes a new secret, and the former one ends: otherwise another server would get messages that the former
+ * receiver believes, and could send them there. Returns the new secret, null without one. Returns null when there is no such
+ * webhook. Throws errcode 3 as `addWebhook` does.
  */
 export async function changeWebhook(
   context: WebhookContext,
   { id, place, by }: { id: string; place: WebhookPlace | null; by: Principal },
   changes: Partial<WebhookSettings>,
-): Promise<boolean> {
+): Promise<{ secret: string | null } | null> {
+  const { config, db } = context
   const { url, events, format, enabled } = changes
   if (events !== undefined) readTypes(events)
   if (format !== undefined) readFormat(format)
   const reachesPrivateHosts = url === undefined ? null : await approveUrl(context, by, url)
-  return transaction(context.db, async (tx) => {
+  return transaction(db, async (tx) => {
     await requireLivePrincipal(tx, by)
     const former = await lockWebhook(tx, id, place)
-    if (!former) return false
+    if (!former) return null
     await tx.query(
       `update webhook
           set url = coalesce($2, url), reaches_private_hosts = coalesce($3, reaches_private_hosts),
@@ -131,10 +134,30 @@ export async function changeWebhook(
     )
     if (enabled === false) await dropWaiting(tx, id)
     const details = detailsOfChange(shownSettings(former), shownSettings(changes))
-    const isMoved = url !== undefined && url !== former.url
-    if (details || isMoved) await noteChange(tx, by, former, 'change', { ...details })
-    return true
+    const hasOtherUrl = url !== undefined && url !== former.url
+    if (details || hasOtherUrl) await noteChange(tx, by, former, 'change', { ...details })
+    if (url === undefined || originOf(url) === originOf(former.url)) return { secret: null }
+    const secret = makeWebhookSecret()
+    await saveSecrets(tx, config, id, [secret])
+    await noteChange(tx, by, former, 'rotate', { url: originOf(url) })
+    return { secret }
   })
+}
+
+/** Stores the secrets of a webhook, the newest first. A second one signs for 24 hours. */
+async function saveSecrets(
+  tx: pg.PoolClient,
+  config: AppContext['config'],
+  id: string,
+  secrets: readonly string[],
+): Promise<void> {
+  const { keyId, sealed } = await webhookSecrets.seal(config, id, secrets)
+  await tx.query(
+    `update webhook set key_id = $2, sealed_secrets = $3,
+            former_secret_until = case when $4 then now() + interval '${rotationHours} hours' end
+      where id = $1`,
+    [id, keyId, sealed, secrets.length > 1],
+  )
 }
 
 /** Removes a webhook with its deliveries, and writes the event. Returns false when there is no such webhook. */
@@ -170,15 +193,8 @@ export async function rotateSecret(
       [id],
     )
     const [current = null] = (rows[0] && (await webhookSecrets.open(config, id, rows[0]))) ?? []
-    const secrets = current === null ? [secret] : [secret, current]
-    const { keyId, sealed } = await webhookSecrets.seal(config, id, secrets)
-    await tx.query(
-      `update webhook set key_id = $2, sealed_secrets = $3,
-              former_secret_until = case when $4 then now() + interval '${rotationHours} hours' end
-        where id = $1`,
-      [id, keyId, sealed, current !== null],
-    )
-    await noteChange(tx, by, webhook, 'rotate', { url: new URL(webhook.url).origin })
+    await saveSecrets(tx, config, id, current === null ? [secret] : [secret, current])
+    await noteChange(tx, by, webhook, 'rotate', { url: originOf(webhook.url) })
     return secret
   })
 }
@@ -191,7 +207,7 @@ export async function disableWebhook(tx: pg.PoolClient, webhook: Webhook, becaus
   )
   if (rowCount !== 1) return false
   await dropWaiting(tx, webhook.id)
-  const details = { url: new URL(webhook.url).origin, reason: because }
+  const details = { url: originOf(webhook.url), reason: because }
   await noteChange(tx, background, webhook, 'disable', details)
   return true
 }
@@ -294,10 +310,15 @@ async function noteChange(
   })
 }
 
-/** Returns settings as events show them. The path of a URL can be a secret, as in those of chats. */
+/** Returns what of a URL is shown to everybody who sees events. Its path can be a secret, as in those of chats. */
+function originOf(url: string): string {
+  return new URL(url).origin
+}
+
+/** Returns settings as events show them. */
 function shownSettings({ url, events, ...others }: Partial<WebhookSettings>) {
   return {
-    ...(url !== undefined && { url: new URL(url).origin }),
+    ...(url !== undefined && { url: originOf(url) }),
     ...(events !== undefined && { events: events ?? 'all' }),
     ...(others.format !== undefined && { format: others.format }),
     ...(others.enabled !== undefined && { enabled: others.enabled }),

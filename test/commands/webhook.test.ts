@@ -43,6 +43,18 @@ describe('svc webhook', () => {
     expect((await webhook('list', repository.path)).items).toEqual([
       expect.objectContaining({ id, url, events: ['version.published'], format: 'json', enabled: true }),
     ])
+    expect(await webhook('set', String(id), '--events', 'all', '--url', server.receiver('second'))).toEqual({
+      id,
+    })
+    const elsewhere = 'http://127.0.0.1:9/hook'
+    expect(await webhook('set', String(id), '--url', elsewhere, '--format', 'teams')).toEqual({
+      id,
+      secret: expect.stringMatching(/^whsec_/),
+    })
+    expect((await webhook('list', repository.path)).items).toEqual([
+      expect.objectContaining({ id, url: elsewhere, events: null, format: 'teams' }),
+    ])
+    expect((await webhook('set', String(id))).error).toContain('Nothing to change')
     const ofSite = await webhook('add', url, '--format', 'slack')
     expect((await webhook('list')).items).toEqual([expect.objectContaining({ id: ofSite.id, events: null })])
     for (const one of [id, ofSite.id]) await webhook('remove', String(one), '--force')
@@ -60,6 +72,14 @@ describe('…/webhooks', () => {
       expect.objectContaining({ secret: expect.stringMatching(/^whsec_/), events: null, enabled: true }),
     ])
     const { id, secret } = added.json()
+    const moved = await owner.call('PATCH', `/webhooks/${id}`, { url: 'https://1.0.0.1/hook' })
+    expect(moved.json()).toMatchObject({
+      url: 'https://1.0.0.1/hook',
+      secret: expect.stringMatching(/^whsec_/),
+    })
+    const kept = await owner.call('PATCH', `/webhooks/${id}`, { url: 'https://1.0.0.1/other' })
+    expect(kept.json()).not.toHaveProperty('secret')
+    await owner.call('PATCH', `/webhooks/${id}`, { url: 'https://1.1.1.1/hook' })
     const list = await owner.call('GET', '/webhooks')
     expect(list.json()).toEqual([expect.objectContaining({ id, url: 'https://1.1.1.1/hook' })])
     expect(list.body).not.toContain(secret)

@@ -190,6 +190,7 @@ function registries({ stages, sources }: TourData): Stop[] {
       ],
       'webhook-made': [`${own}/webhooks/new`, (page) => submit(page, { URL: 'https://1.1.1.1/hook' })],
       webhook: `${own}/webhooks/1`,
+      'webhook-edit': `${own}/webhooks/1/edit`,
       'webhook-delivery': `${own}/webhooks/1/deliveries/1`,
       stages: `${own}/stages`,
       'stages-empty': '/acme/empty/-/stages',

@@ -6,6 +6,7 @@ import { registryWords } from '../../src/events/actions.ts'
 import { insertEvent, type NewEvent } from '../../src/events/events.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runJobs } from '../../src/jobs/run-jobs.ts'
+import { openOutbound } from '../../src/outbound/outbound.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { deleteOldDeliveries, findDelivery, queueAgain, queuePing } from '../../src/webhooks/deliveries.ts'
 import { choosableTypes, messageFormats } from '../../src/webhooks/message-types.ts'
@@ -215,6 +216,30 @@ describe('the secret of a webhook', () => {
       expect(stored).not.toContain(secret)
       expect(stored).not.toContain(Buffer.from(secret).toString('base64'))
     }
+  })
+})
+
+describe('a changed URL of a webhook', () => {
+  it('keeps the secret at the same origin; another one gets a new secret, also for messages that wait', async () => {
+    const repository = await aRepository(t.db)
+    const webhook = await aWebhook(t, { repositoryId: repository.id }, { url: server.receiver('first') })
+    const outbound = openOutbound(t.config)
+    const about = { id: webhook.id, place: null, by: operator }
+    const moveTo = (url: string) => changeWebhook({ ...outboundOf(), outbound }, about, { url })
+    await rotateSecret(t, about)
+    expect(await moveTo(server.receiver('path'))).toEqual({ secret: null })
+    await happens(repository.id)
+    const secret = (await moveTo(server.receiver('host').replace('localhost', '127.0.0.1')))?.secret ?? ''
+    await outbound.close()
+    await sendMessages(t)
+    const [message] = server.received('host')
+    expect(verify(secret, message as never)).toMatchObject({ type: 'version.published' })
+    expect(message?.headers['webhook-signature']).not.toContain(' ')
+    expect(server.received('path')).toEqual([])
+    const events = { repositoryId: repository.id, action: ['change-webhook', 'rotate-webhook'] }
+    expect(await eventsOf(t.db, events, ['action'])).toEqual(
+      ['rotate', 'change', 'change', 'rotate'].map((what) => ({ action: `${what}-webhook` })),
+    )
   })
 })
 

@@ -80,6 +80,11 @@ const WebhookDraft = z
   })
   .meta({ id: 'WebhookDraft' })
 const WebhookUpdate = z.strictObject(settings).partial().meta({ id: 'WebhookUpdate' })
+const ChangedWebhook = WebhookSchema.extend({
+  secret: secret
+    .optional()
+    .meta({ description: 'The new secret, only if the URL has another origin than before' }),
+}).meta({ id: 'ChangedWebhook' })
 const NewWebhook = WebhookSchema.extend({ secret }).meta({ id: 'NewWebhook' })
 const NewSecret = z.object({ secret }).meta({ id: 'NewWebhookSecret' })
 
@@ -247,10 +252,11 @@ function addEndpoints<Grant extends { by: Principal }>(
       operationId: `change${name}Webhook`,
       tag: 'Webhooks',
       summary: `Change a webhook of ${words}`,
-      description: 'A webhook that is disabled loses the messages that wait.',
+      description:
+        'A webhook that is disabled loses the messages that wait. A URL with another origin (scheme, host and port) makes a new secret, and the former one ends.',
       params: OnePath,
       body: WebhookUpdate,
-      response: { 200: WebhookSchema },
+      response: { 200: ChangedWebhook },
     }),
     async (request) => {
       const grant = add.granted(request)
@@ -258,8 +264,9 @@ function addEndpoints<Grant extends { by: Principal }>(
       const changes = Object.fromEntries(
         Object.entries(request.body).filter(([, value]) => value !== undefined),
       )
-      await changeWebhook(context, { id, place: placeOf(grant), by: grant.by }, changes)
-      return describeWebhook(await theWebhook(grant, id))
+      const changed = await changeWebhook(context, { id, place: placeOf(grant), by: grant.by }, changes)
+      const secret = changed?.secret ?? undefined
+      return { ...describeWebhook(await theWebhook(grant, id)), secret }
     },
   )
 

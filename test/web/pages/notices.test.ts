@@ -196,6 +196,10 @@ function webhooks(urlOf: (person: Person) => string): Record<string, Case[]> {
       leavesNotice('The webhook is disabled', (person) => send(person, 'enabled', { enabled: 'no' })),
       leavesNotice('The webhook is enabled', (person) => send(person, 'enabled', { enabled: 'yes' })),
     ],
+    ':id/edit': [
+      leavesNotice('The webhook was changed', (person) => send(person, 'edit', { url: 'https://1.1.1.1/2' })),
+      showsNotice('Copy it now', (person) => send(person, 'edit', { url: 'https://1.0.0.1/hook' })),
+    ],
     ':id/rotate': [showsNotice('Copy it now', (person) => send(person, 'rotate'))],
     ':id/remove': [leavesNotice('The webhook was removed', (person) => send(person, 'remove'))],
     ':id/resend': [

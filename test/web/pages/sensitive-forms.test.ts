@@ -58,6 +58,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/sources/:source/hook-secret',
     ...['/:group/-/webhooks', '/:group/:name/-/webhooks'].flatMap((url) => [
       `${url}/new`,
+      `${url}/:id/edit`,
       `${url}/:id/enabled`,
       `${url}/:id/rotate`,
     ]),

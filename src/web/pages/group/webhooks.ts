@@ -67,14 +67,16 @@ const listPage = page<{
   webhooks: Webhook[]
   next: string | null
 }>('pages/webhooks')
-const newPage = page<{
+const formPage = page<{
   place: Place
   repository: Place['repository']
+  /** Null for a new one. */
+  webhook: Webhook | null
   form: SentForm
   problem: string | null
   types: [string, string][]
-}>('pages/new-webhook')
-const secretPage = page<{ webhookUrl: string; secret: string; isNew: boolean }>('pages/webhook-secret')
+}>('pages/webhook-form')
+const secretPage = page<{ webhookUrl: string; secret: string; signsFormer: boolean }>('pages/webhook-secret')
 const webhookPage = page<{
   place: Place
   repository: Place['repository']
@@ -88,6 +90,21 @@ const deliveryPage = page<{
   webhook: Webhook
   delivery: DeliveryDetails
 }>('pages/webhook-delivery')
+
+/** Returns the form with the settings of a webhook. */
+function formWith({ url, events, format }: Webhook): SentForm {
+  return { url, extent: events ? 'chosen' : 'all', event: events ?? [], format }
+}
+
+function settingsOf({ url, extent, event, format }: SentForm) {
+  return { url: url.trim(), events: extent === 'all' ? null : event, format }
+}
+
+/** Returns what is wrong with a form. Throws other errors. */
+function problemOf(error: unknown): string {
+  if (!(error instanceof Refusal) || error instanceof EndedMeanwhileError) throw error
+  return error.sentence
+}
 
 interface Route {
   Params: { group: string; name: string; id: string; delivery: string }
@@ -147,7 +164,7 @@ interface Pages<PlaceAct> {
 }
 
 /**
- * Adds the list of a place, the form that adds a webhook, the page of one with its deliveries, the page of a delivery, and what
+ * Adds the list of a place, the forms that add and change a webhook, the page of one with its deliveries, the page of a delivery, and what
  * people do with them.
  */
 function addPages<PlaceAct extends RepositoryAct | GroupAct | SiteAct>(
@@ -176,7 +193,12 @@ function addPages<PlaceAct extends RepositoryAct | GroupAct | SiteAct>(
   app.get<Route>(
     `${route}/new`,
     signedIn(context, async ({ session }, request, reply) =>
-      showForm(reply, session, await placeOf(request, session, acts.add), emptyForm, null),
+      showForm(
+        reply,
+        session,
+        { place: await placeOf(request, session, acts.add), webhook: null },
+        emptyForm,
+      ),
     ),
   )
 
@@ -189,17 +211,47 @@ function addPages<PlaceAct extends RepositoryAct | GroupAct | SiteAct>(
         const place = await placeOf(request, session, acts.add)
         const form = readForm(WebhookForm, request)
         await prove(acts.add)
-        const wanted = {
-          url: form.url.trim(),
-          events: form.extent === 'all' ? null : form.event,
-          format: form.format,
-        }
         try {
-          const { id, secret } = await addWebhook(context, { place: place.target, by }, wanted)
-          return secretPage(reply, session, { webhookUrl: `${place.url}/${id}`, secret, isNew: true })
+          const { id, secret } = await addWebhook(context, { place: place.target, by }, settingsOf(form))
+          return secretPage(reply, session, { webhookUrl: `${place.url}/${id}`, secret, signsFormer: false })
         } catch (error) {
-          if (!(error instanceof Refusal) || error instanceof EndedMeanwhileError) throw error
-          return showForm(reply.code(400), session, place, form, error.sentence)
+          const problem = problemOf(error)
+          return showForm(reply.code(400), session, { place, webhook: null }, form, problem)
+        }
+      },
+    ),
+  )
+
+  app.get<Route>(
+    `${route}/:id/edit`,
+    signedIn(context, async ({ session }, request, reply) => {
+      const place = await placeOf(request, session, acts.add)
+      const webhook = await theWebhook(request, place)
+      return showForm(reply, session, { place, webhook }, formWith(webhook))
+    }),
+  )
+
+  app.post<Route>(
+    `${route}/:id/edit`,
+    signedIn(
+      context,
+      { form: (request) => `${formOf(request)}/edit` },
+      async ({ session, by, prove }, request, reply) => {
+        const place = await placeOf(request, session, acts.add)
+        const form = readForm(WebhookForm, request)
+        await prove(acts.add)
+        const webhook = await theWebhook(request, place)
+        const about = { id: webhook.id, place: place.target, by }
+        const webhookUrl = `${place.url}/${webhook.id}`
+        try {
+          const changed = await changeWebhook(context, about, settingsOf(form))
+          if (!changed) throw pageNotFound()
+          const { secret } = changed
+          if (secret !== null) return secretPage(reply, session, { webhookUrl, secret, signsFormer: false })
+          return goTo(request, reply, webhookUrl, 'The webhook was changed.')
+        } catch (error) {
+          const problem = problemOf(error)
+          return showForm(reply.code(400), session, { place, webhook }, form, problem)
         }
       },
     ),
@@ -268,7 +320,11 @@ function addPages<PlaceAct extends RepositoryAct | GroupAct | SiteAct>(
       const webhook = await theWebhook(request, place)
       const secret = await rotateSecret(context, { id: webhook.id, place: place.target, by })
       if (secret === null) throw pageNotFound()
-      return secretPage(reply, session, { webhookUrl: `${place.url}/${webhook.id}`, secret, isNew: false })
+      return secretPage(reply, session, {
+        webhookUrl: `${place.url}/${webhook.id}`,
+        secret,
+        signsFormer: true,
+      })
     }),
   )
 
@@ -314,12 +370,12 @@ function addPages<PlaceAct extends RepositoryAct | GroupAct | SiteAct>(
   function showForm(
     reply: FastifyReply,
     session: Session,
-    place: Place,
+    { place, webhook }: { place: Place; webhook: Webhook | null },
     form: SentForm,
-    problem: string | null,
+    problem: string | null = null,
   ): FastifyReply {
     const types = choosableTypes.map((type): [string, string] => [type, messageTypes[type]])
-    return newPage(reply, session, { place, repository: place.repository, form, problem, types })
+    return formPage(reply, session, { place, repository: place.repository, webhook, form, problem, types })
   }
 
   function goTo(request: FastifyRequest, reply: FastifyReply, url: string, notice: string): FastifyReply {
