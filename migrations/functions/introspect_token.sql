@@ -2,7 +2,8 @@
 -- access, personal and deploy tokens, but no refresh token of another client, because clients never send it one. A
 -- deploy token belongs to a group. The response always lists the repositories of a deploy token, because `all` would
 -- look like more than the group. Tokens of trusted publishers are for the registry alone: the response could not tell for which
--- packages they are. No row when the client's authentication fails. A null token when the client may see no such token.
+-- packages they are. No row when the client's authentication fails, or
+-- the client is public: it proves nothing. A null token when the client may see no such token.
 create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
 returns table (token jsonb)
 language sql stable as $$
@@ -37,5 +38,5 @@ language sql stable as $$
              where refresh_hash = the_token_hash and refresh_expires_at > now()
                and application_id = asker.application_id) as t)
     from application_credential asker
-   where asker.secret_hash = the_secret_hash and asker.client_id = the_client_id
+   where asker.secret_hash = the_secret_hash and asker.client_id = the_client_id and not asker.is_public
 $$;

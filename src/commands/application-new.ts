@@ -21,6 +21,7 @@ interface NewOptions extends JsonOptions {
   description?: string
   developer?: string
   exactRedirect?: boolean
+  public?: boolean
   resourceServer?: boolean
   pending?: boolean
   apply?: boolean
@@ -48,6 +49,7 @@ export function newCommand(): Command {
     .option('--description <text>', 'at most 350 characters')
     .option('--developer <username>', 'who asked for it, and sees its state')
     .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
+    .option('--public', 'a program on the machines of people, which can keep no secret: it gets none')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
     .option('--apply', 'migrate at once')
@@ -71,6 +73,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
     scopes: options.scope,
     resourceScope: options.resourceScope,
     developer: developer ?? null,
+    isPublic: options.public ?? false,
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
   })
@@ -81,7 +84,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
     { client_id: clientId, client_secret: clientSecret, migration: path },
     `The migration ${path} is ${options.apply ? 'applied' : 'written. svc migrate or the next start applies it'}.
 client_id      ${clientId}
-client_secret  ${clientSecret}  (shown only now)`,
+client_secret  ${clientSecret === null ? '-  (a public client has none)' : `${clientSecret}  (shown only now)`}`,
   )
 }
 

@@ -11,6 +11,7 @@ import {
   changeApplication,
   changeApplicationStatus,
   deleteApplication,
+  renewClientSecret,
 } from '../oauth/application-changes.ts'
 import type { ApplicationChanges } from '../oauth/application-seed.ts'
 import {
@@ -21,7 +22,6 @@ import {
   findApplicationByClientId,
   findApplicationUse,
   listApplications,
-  renewClientSecret,
 } from '../oauth/applications.ts'
 import { newCommand, readLogo } from './application-new.ts'
 import { confirm, confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
@@ -111,6 +111,7 @@ interface SetOptions extends JsonOptions {
   resourceScope?: ResourceScope
   developer?: string
   exactRedirect?: boolean
+  public?: boolean
   resourceServer?: boolean
 }
 
@@ -130,6 +131,8 @@ function setCommand(): Command {
     .option('--developer <username>', 'who asked for it, and sees its state; empty removes it')
     .option('--exact-redirect', 'allow only the Redirect URL itself')
     .option('--no-exact-redirect', 'allow any URL on the host of the Redirect URL')
+    .option('--public', 'a program on the machines of people: its client secret no longer works')
+    .option('--no-public', 'it needs a client secret: make one with rotate-secret')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--no-resource-server', 'allow it to introspect only its own tokens')
     .addOption(jsonOption())
@@ -152,7 +155,7 @@ function setCommand(): Command {
 
 async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
   const { name, description, website, redirectUri, logo, scope, resourceScope } = options
-  const { developer, exactRedirect, resourceServer } = options
+  const { developer, exactRedirect, public: isPublic, resourceServer } = options
   return {
     ...(name !== undefined && { name }),
     ...(description !== undefined && { description: description || null }),
@@ -162,6 +165,7 @@ async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
     ...(exactRedirect !== undefined && { exactRedirect }),
     ...(scope !== undefined && { scopes: scope }),
     ...(resourceScope !== undefined && { resourceScope }),
+    ...(isPublic !== undefined && { isPublic }),
     ...(resourceServer !== undefined && { isResourceServer: resourceServer }),
     ...(logo !== undefined && { logo: await readLogo(logo) }),
   }

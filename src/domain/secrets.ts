@@ -53,6 +53,9 @@ export function hashSecret(secret: string): SecretHash {
   return hash('sha256', secret, 'buffer') as SecretHash
 }
 
+/** What a public client presents in the place of a secret's hash (OPENID 203): the hash of the empty text. */
+export const noSecretHash = hashSecret('')
+
 /** Returns a new identifier for sessions, pending requests and the like: 32 random bytes, base64url. */
 export function makeOpaqueId(): string {
   return randomBytes(32).toString('base64url')

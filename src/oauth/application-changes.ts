@@ -21,6 +21,7 @@ import {
   findApplicationByClientId,
   listApplicationNames,
   type NewApplication,
+  rotateClientSecret,
   setApplicationStatus,
 } from './applications.ts'
 
@@ -161,20 +162,21 @@ export type RegistrationForm = Omit<NewApplication, 'clientId' | 'secretHash'>
 /** A valid registration that is not stored yet. */
 export interface PreparedRegistration {
   clientId: string
-  /** Shown once. */
-  clientSecret: string
+  /** Shown once. Null for a public client. */
+  clientSecret: string | null
   /** The end of the migration's file name, and its SQL. The migration adds the application. */
   what: string
   sql: string
 }
 
 /**
- * Creates a client id, a client secret and the migration that adds a new application. Throws `UnacceptableChange` with
+ * Creates a client id, a client secret if it needs one, and the migration that adds a new application. Throws `UnacceptableChange` with
  * a sentence for each broken limit.
  */
 export function prepareRegistration(config: Config, form: RegistrationForm): PreparedRegistration {
-  const clientSecret = makeSecret('client')
-  const application = { ...form, clientId: makeClientId(), secretHash: hashSecret(clientSecret) }
+  const clientSecret = form.isPublic ? null : makeSecret('client')
+  const secretHash = clientSecret === null ? null : hashSecret(clientSecret)
+  const application = { ...form, clientId: makeClientId(), secretHash }
   const mistakes = listMistakes(application, config)
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be registered: ${mistakes.join('; ')}.`)
@@ -202,6 +204,30 @@ export async function registerApplication(
   await requireDeveloper(db, form.developer ?? null)
   const check = (tx: Queryable) => requireDistinctName(tx, { clientId, name: form.name })
   return { clientId, clientSecret, migration: await applyChange(db, config, by, { what, sql, check }) }
+}
+
+/**
+ * Makes a new client secret of an application, which is shown only once. Earlier secrets work for at most
+ * `overlapSeconds` more. Null when there is no such application. Throws `UnacceptableChange` for a public client.
+ */
+export async function renewClientSecret(
+  db: pg.Pool,
+  by: Principal,
+  clientId: string,
+  overlapSeconds: number,
+): Promise<{ application: Application; secret: string } | null> {
+  const secret = makeSecret('client')
+  const application = await transaction(
+    db,
+    async (tx) => {
+      const rotated = await rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds)
+      if (rotated?.isPublic)
+        throw new UnacceptableChange(`${rotated.name} is a public client, which has no client secret.`)
+      return rotated
+    },
+    by,
+  )
+  return application && { application, secret }
 }
 
 /** Runs in the transaction that gives the name. The lock lets two such transactions compare their names in turn. */

@@ -4,7 +4,7 @@ import type { Application } from './applications.ts'
 /** The details of an application that a developer sends to an administrator, without its logo. */
 export type RequestedApplication = Pick<
   Application,
-  'name' | 'website' | 'redirectUri' | 'exactRedirect' | 'resourceScope' | 'scopes' | 'developer'
+  'name' | 'website' | 'redirectUri' | 'exactRedirect' | 'isPublic' | 'resourceScope' | 'scopes' | 'developer'
 > & { description: string }
 
 /** A longer text is not read. The longest text of `formatRequest` has about 4,500 characters. */
@@ -18,6 +18,7 @@ const labels = {
   Website: 'website',
   'Redirect URL': 'redirectUri',
   'Only this URL': 'exactRedirect',
+  'Public client': 'isPublic',
   Resources: 'resourceScope',
   Scopes: 'scopes',
   Developer: 'developer',
@@ -73,6 +74,7 @@ export function readRequest(text: string): RequestedApplication | null {
     website: read('Website', ''),
     redirectUri: read('Redirect URL', ''),
     exactRedirect: read('Only this URL', '') === 'yes',
+    isPublic: read('Public client', '') === 'yes',
     // An unknown word is the narrowest choice.
     resourceScope: resourceScopes.find((known) => known === resourceScope) ?? 'public',
     scopes: [

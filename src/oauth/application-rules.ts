@@ -11,6 +11,8 @@ export interface Registration {
   description: string | null
   website: string
   redirectUri: string
+  isPublic: boolean
+  isResourceServer: boolean
   scopes: readonly string[]
   /** Null when it is not changed. */
   logo: Buffer | null
@@ -23,10 +25,10 @@ export const maxLogoBytes = 1_048_576
 
 /** Returns a sentence for each limit of SPEC 2.1, 8 that the registration breaks, also for the name of the site. */
 export function listMistakes(
-  { name, description, website, redirectUri, scopes, logo }: Registration,
+  { name, description, website, redirectUri, isPublic, isResourceServer, scopes, logo }: Registration,
   config: { baseUrl: string; site: Site },
 ): string[] {
-  const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
+  const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false, isPublic })
   return [
     name.trim() === '' && 'the name is empty',
     tooLong('name', name, registrationLimits.name),
@@ -42,6 +44,7 @@ export function listMistakes(
     !isWebUrl(website) && 'the website is not an http or https URL',
     hasUserinfo(website) && 'the website has a username or password before its host',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
+    isPublic && isResourceServer && 'a public client cannot be a resource server',
     scopes.length === 0 && 'no scope is chosen',
     !scopes.every(isScope) && 'a scope is not known',
     logo !== null && logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,

@@ -2,14 +2,31 @@ import type { Application, ApplicationStatus, NewApplication } from './applicati
 
 /**
  * Returns the migration that adds an application (SPEC 2.1). An operator reviews it, keeps it under version control and
- * ships it with every installation. It contains only the SHA-256 of the client secret.
+ * ships it with every installation. It contains no secret, only the SHA-256 of one.
  */
 export function renderSeed(application: NewApplication): string {
-  return `-- The application ${JSON.stringify(application.name)} (SPEC 2.1), written by "svc application new".
+  const { name, secretHash } = application
+  const title = `-- The application ${JSON.stringify(name)} (SPEC 2.1), written by "svc application new".`
+  if (secretHash === null) {
+    return `${title}
+-- It is a public client, so it has no client secret.
+${insertion(application)};
+`
+  }
+  return `${title}
 -- It contains only the SHA-256 of the client secret. The secret itself was printed once.
 with registered as (
-  insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
-                           scopes, resource_scope, status, is_resource_server, developer_id, logo)
+${insertion(application)}
+  returning id
+)
+insert into application_secret (application_id, secret_hash)
+select id, '\\x${secretHash.toString('hex')}' from registered;
+`
+}
+
+function insertion(application: NewApplication): string {
+  return `  insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
+                           scopes, resource_scope, status, is_public, is_resource_server, developer_id, logo)
   values (
     ${quote(application.clientId)},
     ${quote(application.name)},
@@ -20,17 +37,13 @@ with registered as (
     array[${application.scopes.map(quote).join(', ')}],
     ${quote(application.resourceScope)},
     ${quote(application.status)},
+    ${application.isPublic},
     ${application.isResourceServer},
     ${application.developer == null ? 'null' : accountNamed(application.developer)},
     decode('
 ${wrap(application.logo.toString('base64'))}
     ', 'base64')
-  )
-  returning id
-)
-insert into application_secret (application_id, secret_hash)
-select id, '\\x${application.secretHash.toString('hex')}' from registered;
-`
+  )`
 }
 
 /** Returns the migration that sets an application's status, for databases that are rebuilt from the migrations. */
@@ -55,6 +68,7 @@ export type ApplicationChanges = Partial<
     | 'exactRedirect'
     | 'scopes'
     | 'resourceScope'
+    | 'isPublic'
     | 'isResourceServer'
     | 'developer'
     | 'logo'
@@ -84,6 +98,7 @@ const columnOf = {
   exactRedirect: 'exact_redirect',
   scopes: 'scopes',
   resourceScope: 'resource_scope',
+  isPublic: 'is_public',
   isResourceServer: 'is_resource_server',
   developer: 'developer_id',
   logo: 'logo',

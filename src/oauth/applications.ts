@@ -1,9 +1,7 @@
-import type pg from 'pg'
-import { type Queryable, transaction } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { Principal } from '../domain/principal.ts'
-import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 
 /**
  * The approval states (CONTRACT 1.4). Only an approved application can be authorized or have a working token.
@@ -26,6 +24,8 @@ export interface Application {
   status: ApplicationStatus
   /** The reason for its suspension or decline. Null when none was given. */
   statusReason: string | null
+  /** Whether it is a program on the machines of people, which has no client secret (OPENID 201). */
+  isPublic: boolean
   /** Whether it may also introspect access, personal and deploy tokens that are not its own (RFC 7662). */
   isResourceServer: boolean
   createdAt: Date
@@ -50,6 +50,7 @@ export function describeApplication(application: Application) {
     exact_redirect: application.exactRedirect,
     scopes: application.scopes,
     resource_scope: application.resourceScope,
+    public: application.isPublic,
     resource_server: application.isResourceServer,
     created_at: application.createdAt.toISOString(),
     developer: application.developer,
@@ -66,25 +67,26 @@ export type NewApplication = Omit<
   /** A username. */
   developer?: string | null
   logo: Buffer
-  secretHash: SecretHash
+  /** Null for a public client. */
+  secretHash: SecretHash | null
 }
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
   exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
-  is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
+  is_public as "isPublic", is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
   (select username from account where account.id = developer_id) as developer,
   (select username from account where account.id = reviewer_id) as reviewer`
 
-/** Registers an application with its first client secret. Throws when a limit of SPEC 2.1 is broken. */
+/** Registers an application, with its first client secret if it is no public client. Throws when a limit of SPEC 2.1 is broken. */
 export async function insertApplication(db: Queryable, application: NewApplication): Promise<Application> {
   const { rows } = await db.query<Application>(
     `with registered as (
        insert into application (client_id, name, description, website, redirect_uri, exact_redirect, logo, scopes,
-                                resource_scope, status, is_resource_server, developer_id)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (select id from account where username = $13))
+                                resource_scope, status, is_public, is_resource_server, developer_id)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $11, (select id from account where username = $13))
        returning ${columns}
      ), secret as (
-       insert into application_secret (secret_hash, application_id) select $12, id from registered
+       insert into application_secret (secret_hash, application_id) select $12::bytea, id from registered where $12::bytea is not null
      )
      table registered`,
     [
@@ -101,6 +103,7 @@ export async function insertApplication(db: Queryable, application: NewApplicati
       application.isResourceServer,
       application.secretHash,
       application.developer ?? null,
+      application.isPublic,
     ],
   )
   return rows[0] as Application
@@ -178,25 +181,6 @@ export async function setApplicationStatus(
     [clientId, status, reason],
   )
   return rows[0] ?? null
-}
-
-/**
- * Makes a new client secret of an application, which is shown only once. Earlier secrets work for at most
- * `overlapSeconds` more. Null when there is no such application.
- */
-export async function renewClientSecret(
-  db: pg.Pool,
-  by: Principal,
-  clientId: string,
-  overlapSeconds: number,
-): Promise<{ application: Application; secret: string } | null> {
-  const secret = makeSecret('client')
-  const application = await transaction(
-    db,
-    (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds),
-    by,
-  )
-  return application && { application, secret }
 }
 
 /**

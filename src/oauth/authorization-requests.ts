@@ -33,7 +33,7 @@ export interface AuthorizationRequest {
   isDecided: boolean
   application: ConsentApplication
   /** The current registration of the application. It may have changed since the request. */
-  registered: Pick<Application, 'redirectUri' | 'exactRedirect' | 'scopes' | 'resourceScope'>
+  registered: Pick<Application, 'redirectUri' | 'exactRedirect' | 'isPublic' | 'scopes' | 'resourceScope'>
 }
 
 /** The application as people see it (SPEC 2.1). Its logo has a separate URL. */
@@ -81,8 +81,8 @@ const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri 
        r.resource_scope as "resourceScope", r.answered_at is not null as "isDecided",
        json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                          'website', c.website) as application,
-       json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'scopes', c.scopes,
-                         'resourceScope', c.resource_scope) as registered
+       json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'isPublic', c.is_public,
+                         'scopes', c.scopes, 'resourceScope', c.resource_scope) as registered
   from authorization_request r
   join application c on c.id = r.application_id and c.status = 'approved'
  where r.id_hash = $1 and r.expires_at > now()`

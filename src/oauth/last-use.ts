@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import { describePrincipal, type Principal } from '../domain/principal.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 
 /** How long uses are gathered before one statement writes them all. */
 const gatherMilliseconds = 3_000
@@ -15,9 +16,9 @@ export interface LastUse {
   note: (by: Principal) => void
   /**
    * Remembers that an application got a token. The application may use the token at another resource server, where svc
-   * does not see it.
+   * does not see it. The hash of an access token also remembers the use of its grant.
    */
-  noteAuthorization: (authorizationId: string) => void
+  noteAuthorization: (authorizationId: string, accessHash: SecretHash | null) => void
   /** Writes the remembered uses. Resolves when no write runs. */
   flush: () => Promise<void>
 }
@@ -31,6 +32,7 @@ type Senders = Map<string, Principal>
  */
 export function openLastUse(db: pg.Pool, log: Log): LastUse {
   let authorizations = new Set<string>()
+  let accessHashes: SecretHash[] = []
   let personalTokens: Senders = new Map()
   let deployTokens: Senders = new Map()
   let timer: NodeJS.Timeout | undefined
@@ -45,13 +47,15 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
   }
 
   async function write(): Promise<void> {
-    const used = { authorizations, personalTokens, deployTokens }
+    const used = { authorizations, accessHashes, personalTokens, deployTokens }
     authorizations = new Set()
+    accessHashes = []
     personalTokens = new Map()
     deployTokens = new Map()
-    if (Object.values(used).every(({ size }) => size === 0)) return
+    if ([used.authorizations, used.personalTokens, used.deployTokens].every(({ size }) => size === 0)) return
     try {
       const first = await touch(db, used)
+      if (used.accessHashes.length > 0) await touchGrants(db, used.accessHashes)
       for (const { kind, id } of first) {
         const senders = kind === 'personal' ? used.personalTokens : used.deployTokens
         const by = senders.get(id)
@@ -77,8 +81,9 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
       if (authorizationId !== null) authorizations.add(authorizationId)
       schedule()
     },
-    noteAuthorization(authorizationId) {
+    noteAuthorization(authorizationId, accessHash) {
       authorizations.add(authorizationId)
+      if (accessHash !== null) accessHashes.push(accessHash)
       schedule()
     },
     flush,
@@ -122,6 +127,20 @@ async function touch(
     values: [[...used.authorizations], [...used.personalTokens.keys()], [...used.deployTokens.keys()]],
   })
   return rows
+}
+
+/** Sets the last use of the grants of these access tokens. Skips locked rows: a grant is used again in hours. */
+async function touchGrants(db: Queryable, accessHashes: readonly SecretHash[]): Promise<void> {
+  await db.query({
+    name: 'touch-grants',
+    text: `update authorization_grant set last_used_at = now()
+            where id in (select id from authorization_grant
+                          where id = any(array(select coalesce(grant_id, authorization_id) from token_pair
+                                                where access_hash = any($1)))
+                            and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+                            for no key update skip locked)`,
+    values: [accessHashes],
+  })
 }
 
 /** Sets the first use of a personal access token, and writes the event, which names who used the token. */

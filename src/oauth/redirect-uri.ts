@@ -3,6 +3,8 @@ export interface RedirectRegistration {
   redirectUri: string
   /** Whether only the registered Redirect URL is allowed, instead of any URL on its host. */
   exactRedirect: boolean
+  /** Whether it is a public client: it may have a private-use scheme, and returns only to this path (OPENID 206). */
+  isPublic: boolean
 }
 
 /** The checked redirect URI, or the reason why it is rejected, for the application's author. */
@@ -14,14 +16,19 @@ export const maxRedirectCharacters = 2000
 const safeCharacters = /^[!#-;=?-[\]_a-z~]+$/
 /** An absolute URL without userinfo and without percent signs in its host, which only some programs decode. */
 const absolute = /^https?:\/\/[^/?#@%]+(?:[/?#]|$)/
+/**
+ * A private-use scheme with a path (RFC 8252 §7.1). It has the reversed name of a domain, so it has a dot. Schemes of browsers
+ * such as `javascript` have none.
+ */
+const privateUse = /^([a-z][a-z0-9+-]*(?:\.[a-z0-9+-]+)+):\//
 /** Parameters of the authorization response. The redirect URI must not contain them. */
 const ownParameters = ['code', 'state', 'error', 'iss']
 const loopback = /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])$/
 
 /**
  * Checks the redirect_uri of an authorization request (SPEC 4.1, OAUTH 12–27). It accepts any path and query on the
- * registered scheme, host and port, and any port on loopback (RFC 8252 §7.3). A refusal never contains the registered
- * URL.
+ * registered scheme, host and port, and any port on loopback (RFC 8252 §7.3). A public client returns to the registered path
+ * only (OPENID 206). A refusal never contains the registered URL.
  */
 export function checkRedirectUri(asked: string, registration: RedirectRegistration): RedirectVerdict {
   const refusal = refuse(asked, registration)
@@ -38,10 +45,17 @@ export function isUnencrypted(redirectUri: string): boolean {
 }
 
 /** Describes the URLs to which an application may send the browser back. */
-export function describeRedirects({ redirectUri, exactRedirect }: RedirectRegistration): string {
-  if (exactRedirect) return 'This Redirect URL only'
+export function describeRedirects({ redirectUri, exactRedirect, isPublic }: RedirectRegistration): string {
   const { host, hostname } = new URL(redirectUri)
+  if (isPublic && loopback.test(hostname)) return 'This Redirect URL only, with any port'
+  if (exactRedirect || isPublic) return 'This Redirect URL only'
   return loopback.test(hostname) ? `Any URL on ${hostname}, with any port` : `Any URL on ${host}`
+}
+
+/** Returns in words where the browser goes: the host, or for a private-use scheme the app that opens its links. */
+export function describeTarget(redirectUri: string): string {
+  const [, scheme] = privateUse.exec(redirectUri) ?? []
+  return scheme === undefined ? new URL(redirectUri).host : `the app ${scheme} on this device`
 }
 
 /**
@@ -56,12 +70,16 @@ export function redirectTo(uri: string, parameters: Record<string, string | null
   return uri + glue + pairs.join('&')
 }
 
-function refuse(asked: string, { redirectUri, exactRedirect }: RedirectRegistration): string | null {
+function refuse(
+  asked: string,
+  { redirectUri, exactRedirect, isPublic }: RedirectRegistration,
+): string | null {
   if (asked.length > maxRedirectCharacters) {
     return `redirect_uri is longer than ${maxRedirectCharacters} characters.`
   }
   if (!safeCharacters.test(asked)) return 'redirect_uri contains characters that must be percent-encoded.'
-  if (!absolute.test(asked)) {
+  const isPrivateUse = isPublic && privateUse.test(asked)
+  if (!absolute.test(asked) && !isPrivateUse) {
     return 'redirect_uri must be an absolute http or https URL without username or password.'
   }
   if (asked.includes('#')) return 'redirect_uri must not have a fragment (#…).'
@@ -70,7 +88,7 @@ function refuse(asked: string, { redirectUri, exactRedirect }: RedirectRegistrat
   if (ownParameters.some((name) => url.searchParams.has(name))) {
     return 'redirect_uri already has a code, state, error or iss parameter in its query.'
   }
-  if (exactRedirect) {
+  if (exactRedirect || isPrivateUse) {
     return asked === redirectUri ? null : 'redirect_uri must be exactly the Redirect URL of the registration.'
   }
   const registered = new URL(redirectUri)
@@ -79,5 +97,13 @@ function refuse(asked: string, { redirectUri, exactRedirect }: RedirectRegistrat
   if (url.port !== registered.port && !loopback.test(url.hostname)) {
     return 'redirect_uri has another port than the registration.'
   }
+  if (isPublic && afterOrigin(asked) !== afterOrigin(redirectUri)) {
+    return 'redirect_uri has another path or query than the registration, as a public client must not.'
+  }
   return null
+}
+
+/** Returns the path and the query of an http URL as they were written. */
+function afterOrigin(uri: string): string {
+  return uri.replace(/^https?:\/\/[^/?]*/, '')
 }

@@ -102,6 +102,27 @@ describe('svc application', () => {
     })
   })
 
+  it('new --public makes an application without a secret, and set changes it (OPENID 201)', async () => {
+    const words = registration({ '--redirect-uri': 'com.example.bot:/callback' })
+    expect(await svc.fail('application', 'new', ...words)).toContain('must be an absolute http or https URL')
+    expect(await svc.fail('application', 'new', ...words, '--public', '--resource-server')).toContain(
+      'a public client cannot be a resource server',
+    )
+    const made = await register(...words, '--public', '--apply')
+    expect(made['client_secret']).toBeNull()
+    const id = made['client_id'] ?? ''
+    expect(await stored(id)).toMatchObject({ isPublic: true, redirectUri: 'com.example.bot:/callback' })
+    expect(await workingSecrets(id)).toEqual([])
+    expect(await readFile(made['migration'] ?? '', 'utf8')).not.toContain('application_secret')
+    expect(await svc.fail('application', 'rotate-secret', id)).toContain('is a public client')
+    expect(await svc.fail('application', 'set', id, '--no-public')).toContain('http or https URL')
+    const uri = ['--redirect-uri', 'http://127.0.0.1/callback']
+    expect(await svc.json('application', 'set', id, '--no-public', ...uri)).toMatchObject({ public: false })
+    const { client_secret } = await svc.json('application', 'rotate-secret', id)
+    expect(await workingSecrets(id)).toEqual([hashSecret(client_secret ?? '')])
+    expect(await svc.json('application', 'set', id, '--public')).toMatchObject({ public: true })
+  })
+
   it('new accepts values up to the limits of SPEC 2.1', async () => {
     const about = {
       '--name': '名'.repeat(50),
@@ -215,6 +236,7 @@ describe('svc application', () => {
       scopes: ['repo-code:r'],
       resource_scope: 'public',
       exact_redirect: true,
+      public: false,
       resource_server: true,
       created_at: expect.any(String),
       developer: null,

@@ -173,6 +173,8 @@ describe('rules that TypeScript and SQL both have', () => {
           description: null,
           website,
           redirectUri: 'https://a/',
+          isPublic: false,
+          isResourceServer: false,
           scopes: allScopes,
           logo: null,
         },
@@ -184,11 +186,18 @@ describe('rules that TypeScript and SQL both have', () => {
   })
 
   it('agree about redirect URIs, and TypeScript also refuses what only a parser of URLs sees', async () => {
-    const uris = [...urls, ...lengthened(2000)]
+    const schemes = ['com.example.app', 'c+m.x-1', 'com', 'javascript', 'COM.example', 'com.', '.com', '1a.b']
+    const uris = [
+      ...urls,
+      ...lengthened(2000),
+      ...schemes.flatMap((scheme) =>
+        ['/', '/cb?x=1', '//cb', 'cb', '', '/a#b'].map((rest) => `${scheme}:${rest}`),
+      ),
+    ]
     const constraint = 'application_redirect_uri_is_http_without_userinfo_or_fragment'
     const stored = await checkInSql(database.db, constraint, 'redirect_uri', uris)
     const refusalOf = (uri: string) =>
-      checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true }).refusal ?? null
+      checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true, isPublic: true }).refusal ?? null
     const differing = differences(uris, (uri) => refusalOf(uri) === null, stored)
     const reasons = differing.map((uri) => refusalOf(uri)?.replace(/ \(.*|\.$/, '') ?? `${uri} is accepted`)
     // A host that has a percent sign or other characters than ASCII, a query of an authorization response, a bad port.

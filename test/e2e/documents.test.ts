@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { createHash, randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -46,7 +47,8 @@ describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs 
   }
 
   it('has commands that run the flow without changes', async () => {
-    const commands = await blocksOf('docs/oauth-applications.md', 'sh')
+    const blocks = await blocksOf('docs/oauth-applications.md', 'sh')
+    const commands = blocks.filter((block) => !block.includes('public.json'))
     const { code, stdout, stderr } = await paste(exportsOf(await environment()) + commands.join('\n'), home)
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toContain('"issuer"')
@@ -56,6 +58,27 @@ describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs 
       token_type: 'bearer',
       expires_in: 28_800,
     })
+  })
+
+  it('has commands of a public client, which exchange, refresh and revoke', async () => {
+    const verifier = randomBytes(32).toString('base64url')
+    const challenge = createHash('sha256').update(verifier).digest('base64url')
+    const { clientId } = await anApplication(t.db, { isPublic: true, redirectUri })
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const pkce = { code_challenge: challenge, code_challenge_method: 'S256', redirect_uri: redirectUri }
+    const page = await open(t, authorizeLink({ clientId }, pkce), cookie)
+    const { code = '' } = responseOf(await submitConsent(t, page, cookie, 'approve'))
+    const [block = ''] = (await blocksOf('docs/oauth-applications.md', 'sh')).filter((one) =>
+      one.includes('public.json'),
+    )
+    const env = {
+      SVC: `http://127.0.0.1:${port}`,
+      CLIENT_ID: clientId,
+      REDIRECT_URI: redirectUri,
+      CODE: code,
+      CODE_VERIFIER: verifier,
+    }
+    expect(await paste(exportsOf(env) + block, home)).toMatchObject({ code: 0, stdout: '{}', stderr: '' })
   })
 
   it('has a Node program that makes a link which svc accepts', async () => {

@@ -12,6 +12,7 @@ const request: RequestedApplication = {
   website: 'https://bot.example.com',
   redirectUri: 'https://bot.example.com/callback?a=b',
   exactRedirect: true,
+  isPublic: true,
   resourceScope: 'specified',
   scopes: ['account-profile:r', 'registry-package:rw'],
   developer: 'ann',
@@ -21,7 +22,7 @@ const request: RequestedApplication = {
 describe('the text with which a developer asks for an application', () => {
   it('has every detail', () => {
     expect(readRequest(formatRequest(request, site))).toEqual(request)
-    const plain = { ...request, exactRedirect: false, developer: null, description: '' }
+    const plain = { ...request, exactRedirect: false, isPublic: false, developer: null, description: '' }
     expect(readRequest(formatRequest(plain, site))).toEqual(plain)
   })
 
@@ -48,6 +49,7 @@ describe('the text with which a developer asks for an application', () => {
     expect(readRequest(text)).toEqual({
       name: 'X',
       website: '',
+      isPublic: false,
       redirectUri: 'https://a.example',
       exactRedirect: false,
       resourceScope: 'public',

@@ -25,6 +25,7 @@ describe.each([
       website: 'https://app.example.com',
       redirectUri: 'https://app.example.com/callback',
       exactRedirect: false,
+      isPublic: false,
       isResourceServer: false,
       scopes: ['account-profile:r' as const],
       resourceScope: 'all' as const,

@@ -1,15 +1,23 @@
 import { describe, expect, it } from 'vitest'
 import { checkRedirectUri, redirectTo } from '../../src/oauth/redirect-uri.ts'
 
-const https = { redirectUri: 'https://app.example.com/cb', exactRedirect: false }
-const withPort = { redirectUri: 'https://app.example.com:8443/cb', exactRedirect: false }
-const plain = { redirectUri: 'http://intranet.example/cb', exactRedirect: false }
-const loopback = { redirectUri: 'http://127.0.0.1/cb', exactRedirect: false }
-const loopback6 = { redirectUri: 'http://[::1]/cb', exactRedirect: false }
-const localhost = { redirectUri: 'http://localhost:5000/cb', exactRedirect: false }
-const ip = { redirectUri: 'http://10.1.2.3/cb', exactRedirect: false }
-const international = { redirectUri: 'https://xn--bcher-kva.example/cb', exactRedirect: false }
-const exact = { redirectUri: 'https://app.example.com/cb?app=1', exactRedirect: true }
+const https = { redirectUri: 'https://app.example.com/cb', exactRedirect: false, isPublic: false }
+const withPort = { redirectUri: 'https://app.example.com:8443/cb', exactRedirect: false, isPublic: false }
+const plain = { redirectUri: 'http://intranet.example/cb', exactRedirect: false, isPublic: false }
+const loopback = { redirectUri: 'http://127.0.0.1/cb', exactRedirect: false, isPublic: false }
+const loopback6 = { redirectUri: 'http://[::1]/cb', exactRedirect: false, isPublic: false }
+const localhost = { redirectUri: 'http://localhost:5000/cb', exactRedirect: false, isPublic: false }
+const ip = { redirectUri: 'http://10.1.2.3/cb', exactRedirect: false, isPublic: false }
+const international = {
+  redirectUri: 'https://xn--bcher-kva.example/cb',
+  exactRedirect: false,
+  isPublic: false,
+}
+const exact = { redirectUri: 'https://app.example.com/cb?app=1', exactRedirect: true, isPublic: false }
+const publicHttps = { ...https, isPublic: true }
+const publicLoopback = { ...localhost, isPublic: true }
+const publicLoopback6 = { ...loopback6, isPublic: true }
+const app = { redirectUri: 'com.example.app:/cb', exactRedirect: false, isPublic: true }
 
 describe('checkRedirectUri', () => {
   it.each([
@@ -47,6 +55,10 @@ describe('checkRedirectUri', () => {
     ['localhost without a port (24)', localhost, 'http://localhost/cb'],
     ['the same IP in hexadecimal (21)', ip, 'http://0x0a.1.2.3/cb'],
     ['an international host in ASCII', international, 'https://xn--bcher-kva.example/other'],
+    ['the registered path of a public client (OPENID 206)', publicHttps, 'https://APP.example.com:443/cb'],
+    ['any port on the loopback of a public client (OPENID 206)', publicLoopback, 'http://localhost:1234/cb'],
+    ['no port on the loopback of a public client (OPENID 206)', publicLoopback6, 'http://[::1]/cb'],
+    ['the registered private-use scheme (OPENID 206)', app, 'com.example.app:/cb'],
     ['the registered URL where it must be exact', exact, 'https://app.example.com/cb?app=1'],
   ])('accepts %s', (_, registration, asked) => {
     expect(checkRedirectUri(asked, registration)).toEqual({ uri: asked })
@@ -119,6 +131,16 @@ describe('checkRedirectUri', () => {
     ['a query with an encoded code (26)', https, 'https://app.example.com/cb?c%6fde=x', 'already has'],
     ['another query where it must be exact', exact, 'https://app.example.com/cb?app=2', 'exactly'],
     ['another case where it must be exact', exact, 'https://APP.example.com/cb?app=1', 'exactly'],
+    ['another path of a public client (OPENID 206)', publicHttps, 'https://app.example.com/cb/', 'path'],
+    ['a query of a public client (OPENID 206)', publicHttps, 'https://app.example.com/cb?x=1', 'path'],
+    ['another port of a public client (OPENID 206)', publicHttps, 'https://app.example.com:8443/cb', 'port'],
+    ['another path on its loopback (OPENID 206)', publicLoopback, 'http://localhost:1234/', 'path'],
+    ['another name of loopback (OPENID 206)', publicLoopback, 'http://127.0.0.1:5000/cb', 'domain'],
+    ['another path of a private-use scheme (OPENID 206)', app, 'com.example.app:/', 'exactly'],
+    ['another private-use scheme (OPENID 206)', app, 'com.example.other:/cb', 'exactly'],
+    ['a private-use scheme where https is registered', publicHttps, 'com.example.app:/cb', 'exactly'],
+    ['a private-use scheme of a confidential client', https, 'com.example.app:/cb', 'absolute'],
+    ['a scheme without a dot (19)', { ...app, redirectUri: 'javascript:/x' }, 'javascript:/x', 'absolute'],
     ['more than 2000 characters', https, `https://app.example.com/${'x'.repeat(2000)}`, 'longer'],
   ])('refuses %s', (_, registration, asked, reason) => {
     expect(checkRedirectUri(asked, registration).refusal).toContain(reason)

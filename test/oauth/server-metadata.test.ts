@@ -5,7 +5,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
   const t = useApp({ AUTH_URL: 'http://svc.test/auth/' })
   const url = '/.well-known/oauth-authorization-server'
 
-  it('describes the authorization server, built from its configured URL (OAUTH 137, 139)', async () => {
+  it('describes the authorization server, built from its configured URL (OAUTH 137, 139, OPENID 208)', async () => {
     const response = await t.app.inject({ url, headers: { host: 'evil.test' } })
     expect(response.statusCode).toBe(200)
     expect(response.headers['content-type']).toMatch(/^application\/json/)
@@ -22,8 +22,8 @@ describe('GET /.well-known/oauth-authorization-server', () => {
         'refresh_token',
         'urn:ietf:params:oauth:grant-type:token-exchange',
       ],
-      token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
-      revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+      token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
+      revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
       code_challenge_methods_supported: ['S256'],
       service_documentation: 'http://svc.test/docs',

@@ -13,6 +13,7 @@ export interface StoredApplication {
   resourceScope: string
   status: string
   statusReason: string | null
+  isPublic: boolean
   isResourceServer: boolean
 }
 
@@ -21,7 +22,7 @@ export async function listStoredApplications(db: Queryable): Promise<StoredAppli
   const { rows } = await db.query<StoredApplication>(
     `select client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
             exact_redirect as "isExactRedirect", logo, scopes, resource_scope as "resourceScope", status,
-            status_reason as "statusReason", is_resource_server as "isResourceServer"
+            is_public as "isPublic", status_reason as "statusReason", is_resource_server as "isResourceServer"
        from application order by id`,
   )
   return rows

@@ -31,8 +31,9 @@ export async function anApplication(
     scopes: ['account-profile:r', 'account-email:r', 'registry-package:rw'],
     resourceScope: 'all',
     status: 'approved',
+    isPublic: false,
     isResourceServer: false,
-    secretHash: hashSecret(clientSecret),
+    secretHash: differences.isPublic ? null : hashSecret(clientSecret),
     ...differences,
   })
   return { ...application, clientSecret, basic: basicOf(application.clientId, clientSecret) }

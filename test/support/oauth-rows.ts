@@ -264,3 +264,9 @@ export async function dateUse(db: Queryable, account: Id, lastUsedAt: Date): Pro
     lastUsedAt,
   ])
 }
+
+/** Counts the grants of an account of which it is known when they were used. */
+export async function countUsedGrants(db: Queryable, account: Id): Promise<number> {
+  const used = 'select from authorization_grant where account_id = $1 and last_used_at is not null'
+  return (await db.query(used, [account.id])).rowCount ?? 0
+}

@@ -41,6 +41,16 @@ export function postForm(
   })
 }
 
+/** Sends a form to an OAuth endpoint as a public client: with its `client_id`, and without a secret (OPENID 203). */
+export function askAsPublic(
+  t: Pick<Server, 'app'>,
+  { clientId }: Pick<ApplicationActor, 'clientId'>,
+  endpoint: 'token' | 'revoke' | 'introspect' | 'device',
+  form: Form,
+): Promise<LightMyRequestResponse> {
+  return postForm(t, `/oauth2/${endpoint}`, new URLSearchParams({ client_id: clientId, ...form }).toString())
+}
+
 /** Returns functions for the requests that an application sends to the token and revocation endpoints. */
 export function tokenClient(t: Pick<Server, 'app'>, application: Pick<ApplicationActor, 'basic'>) {
   return {

@@ -32,6 +32,9 @@ export const ApplicationBody = z
       .array(z.string())
       .meta({ description: 'The scopes that it may ask for', example: ['registry-package:r'] }),
     resource_scope: z.enum(resourceScopes).meta({ description: 'Which repositories it may ask for' }),
+    public: z
+      .boolean()
+      .meta({ description: 'Whether it is a program on the machines of people, which has no client secret' }),
     resource_server: z.boolean().meta({
       description: 'Whether it may also introspect access, personal and deploy tokens that are not its own',
     }),
@@ -88,6 +91,7 @@ export const ApplicationUpdate = z
       .max(100)
       .meta({ ...ApplicationBody.shape.scopes.meta() }),
     resource_scope: ApplicationBody.shape.resource_scope,
+    public: ApplicationBody.shape.public,
     resource_server: ApplicationBody.shape.resource_server,
     developer: z
       .string()

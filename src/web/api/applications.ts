@@ -7,6 +7,7 @@ import {
   changeApplication,
   changeApplicationStatus,
   deleteApplication,
+  renewClientSecret,
   UnacceptableChange,
 } from '../../oauth/application-changes.ts'
 import type { ApplicationChanges } from '../../oauth/application-seed.ts'
@@ -16,7 +17,6 @@ import {
   findApplicationByClientId,
   findApplicationUse,
   listApplications,
-  renewClientSecret,
 } from '../../oauth/applications.ts'
 import { isClientId } from '../oauth/logo.ts'
 import {
@@ -128,14 +128,22 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
       response: { 200: ChangedApplicationBody },
     }),
     async (request) => {
-      const { redirect_uri, exact_redirect, resource_scope, resource_server, description, ...rest } =
-        request.body
+      const {
+        redirect_uri,
+        exact_redirect,
+        resource_scope,
+        public: isPublic,
+        resource_server,
+        description,
+        ...rest
+      } = request.body
       const changes = {
         ...rest,
         ...(description !== undefined && { description: description || null }),
         ...(redirect_uri !== undefined && { redirectUri: redirect_uri }),
         ...(exact_redirect !== undefined && { exactRedirect: exact_redirect }),
         ...(resource_scope !== undefined && { resourceScope: resource_scope }),
+        ...(isPublic !== undefined && { isPublic }),
         ...(resource_server !== undefined && { isResourceServer: resource_server }),
       } as ApplicationChanges
       if (Object.keys(changes).length === 0) throw invalidArgument('there is nothing to change')
@@ -201,8 +209,9 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     async (request, reply) => {
       const { clientId } = await theApplication(request.params.client_id)
       const { overlap_seconds: overlap = 86_400 } = request.body
-      const renewed = await renewClientSecret(db, mayManage.granted(request).by, clientId, overlap)
-      if (!renewed) throw notFound('application not found')
+      const renewed = await explained(() =>
+        renewClientSecret(db, mayManage.granted(request).by, clientId, overlap),
+      )
       return reply.code(201).send({ client_secret: renewed.secret, overlap_seconds: overlap })
     },
   )

@@ -50,7 +50,7 @@ export function readAuthorizeRequest({ query, application, target }: ProvenLink)
   if (responseMode !== null && responseMode !== 'query') throw invalid('response_mode must be query.')
   return {
     scopes: readScopes(readParameter(query, 'scope', invalid), application, target),
-    codeChallenge: readCodeChallenge(query, invalid),
+    codeChallenge: readCodeChallenge(query, application, invalid),
     prompt: readPrompt(query, invalid),
   }
 }
@@ -68,12 +68,18 @@ function readScopes(scope: string | null, application: Application, target: Resp
 }
 
 /**
- * Returns the PKCE challenge. Null without PKCE. Only S256 is allowed: a plain challenge has no effect (RFC 9700
- * §2.1.1).
+ * Returns the PKCE challenge. Null without PKCE, which a public client must use (OPENID 202). Only S256 is allowed: a plain
+ * challenge has no effect (RFC 9700 §2.1.1).
  */
-function readCodeChallenge(query: LinkQuery, invalid: (reason: string) => Error): string | null {
+function readCodeChallenge(
+  query: LinkQuery,
+  { isPublic }: Application,
+  invalid: (reason: string) => Error,
+): string | null {
   const challenge = readParameter(query, 'code_challenge', invalid)
   const method = readParameter(query, 'code_challenge_method', invalid)
+  if (challenge === null && isPublic)
+    throw invalid('A public client must use PKCE: code_challenge is missing.')
   if (challenge === null && method === null) return null
   if (challenge === null) throw invalid('code_challenge_method needs a code_challenge.')
   if (method !== 'S256')

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
+import type { Application } from '../../oauth/applications.ts'
 import { insertAuthorizationRequest, issueCodeForGrant } from '../../oauth/authorization-requests.ts'
 import { readSession, redirectLinkToSignIn } from '../visit.ts'
 import {
@@ -54,7 +55,7 @@ async function redirectOrAsk(
     resourceScope: application.resourceScope,
     codeChallenge,
   }
-  if (prompt !== 'ask' && target.redirectUri === application.redirectUri) {
+  if (prompt !== 'ask' && mayLeaveOutConsent(application, target.redirectUri)) {
     const code = makeSecret('code')
     const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
     if (await issueCodeForGrant(db, asked, codeToStore))
@@ -66,4 +67,15 @@ async function redirectOrAsk(
   const id = makeOpaqueId()
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link: request.url, state: target.state })
   return await showConsent(db, reply, session, { id, ...asked, application }, { search: '', chosen: null })
+}
+
+/**
+ * Returns whether an earlier consent may answer a request with this redirect URI (OAUTH 47). Any program can listen on loopback
+ * or open links of a private-use scheme, and pass itself off as a public client (OPENID 209, RFC 8252 §8.6).
+ */
+function mayLeaveOutConsent(
+  { isPublic, redirectUri: registered }: Application,
+  redirectUri: string,
+): boolean {
+  return redirectUri === registered && !(isPublic && !redirectUri.startsWith('https:'))
 }

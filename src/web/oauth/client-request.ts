@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Queryable } from '../../database/database.ts'
 import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
 import { networkOf } from '../../domain/client-ip.ts'
-import { hashSecret } from '../../domain/secrets.ts'
+import { hashSecret, noSecretHash } from '../../domain/secrets.ts'
 import type { PresentedClient } from '../../oauth/token-pairs.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
 import { acceptForms, decodeFormText, FormError, readTexts } from '../forms.ts'
@@ -83,13 +83,14 @@ const failuresPerNetwork = 120
 const windowSeconds = 60
 
 /**
- * Reads the client's credentials from HTTP Basic or from the form (SPEC 5.1, RFC 6749 §2.3.1). Throws `invalid_client`
- * when they are missing or unreadable, and `invalid_request` when both methods are used.
+ * Reads the client's credentials from HTTP Basic or from the form (SPEC 5.1, RFC 6749 §2.3.1). Without a secret they are those
+ * of a public client (OPENID 203). Throws `invalid_client` when they are missing or unreadable, and `invalid_request` when
+ * both methods are used.
  */
 export function readClient(request: FastifyRequest, form: Form): PresentedClient {
   const isInHeader = request.headers.authorization !== undefined
   const [clientId, secret] = isInHeader ? fromBasic(request, form) : fromForm(form)
-  return { clientId, secretHash: hashSecret(secret), ip: request.ip }
+  return { clientId, secretHash: secret === null ? noSecretHash : hashSecret(secret), ip: request.ip }
 }
 
 /** Returns whether a request has any credentials of a client, or names one. */
@@ -125,12 +126,13 @@ export async function refuseClient(db: Queryable, client: PresentedClient): Prom
   )
 }
 
-type IdAndSecret = readonly [clientId: string, secret: string]
+/** The secret is null when none was sent. */
+type IdAndSecret = readonly [clientId: string, secret: string | null]
 
 function fromForm(form: Form): IdAndSecret {
   const { client_id: clientId, client_secret: secret } = form
-  if (clientId === undefined || secret === undefined) throw invalidClient()
-  return [clientId, secret]
+  if (clientId === undefined) throw invalidClient()
+  return [clientId, secret ?? null]
 }
 
 function fromBasic(request: FastifyRequest, form: Form): IdAndSecret {
@@ -149,6 +151,6 @@ function decodeBasic(request: FastifyRequest): IdAndSecret {
   const sent = basicCredentialsOf(request)
   const clientId = sent && decodeFormText(sent.username)
   const secret = sent && decodeFormText(sent.password)
-  if (!clientId || !secret) throw invalidClient()
-  return [clientId, secret]
+  if (!clientId || secret == null) throw invalidClient()
+  return [clientId, secret || null]
 }

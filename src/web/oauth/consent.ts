@@ -18,7 +18,7 @@ import {
   holdAuthorizationRequest,
 } from '../../oauth/authorization-requests.ts'
 import { findAuthorization, newScopes } from '../../oauth/authorizations.ts'
-import { checkRedirectUri } from '../../oauth/redirect-uri.ts'
+import { checkRedirectUri, describeTarget } from '../../oauth/redirect-uri.ts'
 import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
 import { PageError } from '../page-error.ts'
@@ -59,7 +59,8 @@ const consentPage = page<{
   /** The scopes that it does not have yet. Empty if it has no access: then all are new. */
   newScopes: readonly string[]
   resourceScope: string
-  redirectHost: string
+  /** Where the decision takes the browser. */
+  target: string
   picker: RepositoryPicker | null
   /** Paths of the repositories to which it already has access. */
   reached: readonly string[]
@@ -89,7 +90,7 @@ export async function showConsent(
     scopeGroups: describeScopes(scopes),
     newScopes: former ? newScopes(former, { scopes, resourceScope, repositories: reached }) : [],
     resourceScope: describeResourceScope(resourceScope),
-    redirectHost: new URL(question.redirectUri).host,
+    target: describeTarget(question.redirectUri),
     picker:
       resourceScope === 'specified'
         ? await readPicker(db, accountId, { search: draft.search, chosen })

@@ -5,7 +5,8 @@ import { sendJson } from './errors.ts'
 import { exchangeGrantType } from './token-exchange.ts'
 
 /** Some clients use the first method of this list. */
-const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post']
+const secretMethods = ['client_secret_basic', 'client_secret_post']
+const clientAuthenticationMethods = [...secretMethods, 'none']
 
 const wellKnown = '/.well-known/oauth-authorization-server'
 
@@ -31,7 +32,7 @@ export async function serverMetadataRoute(
     grant_types_supported: ['authorization_code', 'refresh_token', exchangeGrantType],
     token_endpoint_auth_methods_supported: clientAuthenticationMethods,
     revocation_endpoint_auth_methods_supported: clientAuthenticationMethods,
-    introspection_endpoint_auth_methods_supported: clientAuthenticationMethods,
+    introspection_endpoint_auth_methods_supported: secretMethods,
     code_challenge_methods_supported: ['S256'],
     service_documentation: `${baseUrl}/docs`,
     scopes_supported: allScopes,

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { isScope } from '../../domain/scopes.ts'
-import { hashSecret, kindOfSecret, makeSecret } from '../../domain/secrets.ts'
+import { hashSecret, kindOfSecret, makeSecret, noSecretHash, type SecretHash } from '../../domain/secrets.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
 import { noteCodeReplay, noteTokenReuse } from '../../oauth/replays.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
@@ -82,7 +82,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantHandler {
     })
     if (result.outcome === 'invalid_client') return refuseClient(db, client)
     if (result.outcome === 'issued') {
-      lastUse.noteAuthorization(result.authorizationId)
+      noteUse(lastUse, client, result.authorizationId, hashSecret(pair.accessToken))
       return tokenResponse(pair, result.scope, lifetimes.accessSeconds)
     }
     if (result.outcome === 'replayed') {
@@ -116,7 +116,7 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantHandler {
     })
     if (result.outcome === 'invalid_client') return refuseClient(db, client)
     if (result.outcome === 'issued' || result.outcome === 'repeated') {
-      lastUse.noteAuthorization(result.authorizationId)
+      noteUse(lastUse, client, result.authorizationId, hashSecret(next.accessToken))
       const pair = result.outcome === 'issued' ? next : openSeal(result.sealedPair, refreshToken)
       return tokenResponse(pair, result.scope, result.expiresIn)
     }
@@ -212,6 +212,16 @@ function readScope(form: Form): string | null {
   if (scope === undefined) return null
   const names = [...new Set(scope.split(' '))]
   return names.every(isScope) ? names.join(' ') : ''
+}
+
+/** Notes that a client got a pair. Of a public client, svc also keeps when each of its grants was used (OPENID 210). */
+function noteUse(
+  lastUse: LastUse,
+  { secretHash }: PresentedClient,
+  authorizationId: string,
+  accessHash: SecretHash,
+): void {
+  lastUse.noteAuthorization(authorizationId, secretHash === noSecretHash ? accessHash : null)
 }
 
 function makePair(): TokenPair {

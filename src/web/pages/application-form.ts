@@ -15,6 +15,7 @@ const ApplicationFields = z.object({
   website: text,
   redirect_uri: text,
   exact_redirect: checkbox,
+  public: checkbox,
   resource_server: checkbox,
   pending: checkbox,
   developer: text.transform((username) => username.trim()),
@@ -37,6 +38,7 @@ export const emptyApplicationForm: ApplicationForm = {
   website: '',
   redirectUri: '',
   exactRedirect: false,
+  isPublic: false,
   isResourceServer: false,
   status: 'approved',
   scopes: [],
@@ -65,6 +67,7 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
     website: form.website,
     redirectUri: form.redirect_uri,
     exactRedirect: form.exact_redirect === 'yes',
+    isPublic: form.public === 'yes',
     isResourceServer: form.resource_server === 'yes',
     status: form.pending === 'yes' ? 'pending' : 'approved',
     scopes: form.scope,
@@ -81,8 +84,18 @@ export function formOfApplication(application: Application): ApplicationForm {
 
 /** Returns the values that the form changes. Without a file, the logo stays. */
 export function findChanges(application: Application, form: ApplicationForm): ApplicationChanges {
-  const { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope, developer } = form
-  const sent = { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope, developer }
+  const { name, website, redirectUri, exactRedirect, isPublic, isResourceServer, resourceScope, developer } =
+    form
+  const sent = {
+    name,
+    website,
+    redirectUri,
+    exactRedirect,
+    isPublic,
+    isResourceServer,
+    resourceScope,
+    developer,
+  }
   const changed = Object.entries(sent).filter(
     ([key, value]) => application[key as keyof typeof sent] !== value,
   )

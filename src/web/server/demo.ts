@@ -71,6 +71,7 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
       scopes: ['account-profile:r', 'account-email:r', 'registry-package:rw'],
       resourceScope: 'all',
       status: 'approved',
+      isPublic: false,
       isResourceServer: false,
       secretHash: hashSecret(clientSecret),
     })

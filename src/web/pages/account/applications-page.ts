@@ -5,7 +5,7 @@ import { describeResourceScope, describeScopes, type ScopeGroup } from '../../..
 import { formatRequest } from '../../../oauth/application-request.ts'
 import { listMistakes, maxLogoBytes } from '../../../oauth/application-rules.ts'
 import { type Application, listApplicationsOfDeveloper } from '../../../oauth/applications.ts'
-import { isUnencrypted } from '../../../oauth/redirect-uri.ts'
+import { describeTarget, isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { acceptMultipart } from '../../multipart-forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
@@ -57,7 +57,7 @@ export async function developerRoutes(app: FastifyInstance, context: AppContext)
     '/settings/applications',
     signedIn(context, async ({ session }, _request, reply) => {
       const applications = await listApplicationsOfDeveloper(context.db, session.account.id)
-      const shown = applications.map((one) => ({ ...one, host: new URL(one.redirectUri).host }))
+      const shown = applications.map((one) => ({ ...one, host: describeTarget(one.redirectUri) }))
       return listPage(reply, session, { applications: shown })
     }),
   )

@@ -88,6 +88,10 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
       })
     }
     const { clientId, clientSecret, migration } = registered
+    if (clientSecret === null) {
+      const notice = `${form.name} is registered. It is a public client, so it has no secret: give its developer the client ID.`
+      return goOn(context, reply, applicationUrl(clientId, migration), notice)
+    }
     return secretPage(reply, sessionOf(request), {
       name: form.name,
       clientId,

@@ -12,7 +12,11 @@ import {
 import { covers } from '../../../domain/scopes.ts'
 import { applicationActions } from '../../../events/actions.ts'
 import { listEvents } from '../../../events/event-list.ts'
-import { changeApplicationStatus, maxReasonCharacters } from '../../../oauth/application-changes.ts'
+import {
+  changeApplicationStatus,
+  maxReasonCharacters,
+  renewClientSecret,
+} from '../../../oauth/application-changes.ts'
 import {
   type Application,
   type ApplicationStatus,
@@ -23,12 +27,11 @@ import {
   findApplicationUse,
   findLogoForReview,
   listApplications,
-  renewClientSecret,
 } from '../../../oauth/applications.ts'
 import { describeRedirects, isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
-import { pageNotFound } from '../../page-error.ts'
+import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { type ShownEvent, showEvent } from '../event-rows.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
@@ -216,7 +219,8 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
   })
 
   app.get<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
-    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { clientId, name, isPublic } = await theApplication(context, request.params.clientId)
+    if (isPublic) throw pageNotFound()
     const { overlap_seconds } = readQuery(RotationForm, request)
     const url = applicationUrl(clientId, null)
     const end =
@@ -237,8 +241,9 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
     const { overlap_seconds } = readForm(RotationForm, request)
     const session = sessionOf(request)
     const by = byOf(request)
-    const renewed = await renewClientSecret(db, by, clientId, Number(overlap_seconds))
-    if (!renewed) throw pageNotFound()
+    const renewed = await orProblem(() => renewClientSecret(db, by, clientId, Number(overlap_seconds)))
+    if (renewed === null) throw pageNotFound()
+    if (typeof renewed === 'string') throw new PageError(409, renewed)
     const overlap = overlaps[overlap_seconds]
     return secretPage(reply, session, {
       name,

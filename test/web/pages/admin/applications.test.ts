@@ -211,6 +211,28 @@ describe('/admin/applications of an operator who keeps migrations', () => {
     expect(download.body).not.toContain(secret)
   })
 
+  it('registers a public client without a secret (OPENID 201)', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const fields = { ...registrationFields, name: 'Public Bot', public: 'yes', csrf_token }
+    const response = await postFile(t, '/admin/applications/new', cookie, fields)
+    expect(response.statusCode).toBe(303)
+    const page = await open(t, String(response.headers.location), `${cookie}; ${cookiesOf(response)}`)
+    expect(page.body).toContain('It is a public client, so it has no secret')
+    expect(page.body).toContain('None: it is a public client')
+    expect(page.body).not.toContain('Generate new secret')
+    const [, clientId = ''] = /applications\/([a-z0-9]+)/.exec(String(response.headers.location)) ?? []
+    const { id = '' } = (await findApplicationByClientId(t.db, clientId)) ?? {}
+    expect(await listClientSecrets(t.db, { id })).toEqual([])
+    const url = `/admin/applications/${clientId}/secret`
+    expect((await post(t.app, url, cookie, { csrf_token, overlap_seconds: '0' })).statusCode).toBe(409)
+    const edited = await postFile(t, `/admin/applications/${clientId}/edit`, cookie, {
+      ...fields,
+      public: '',
+    })
+    expect(edited.statusCode).toBe(303)
+    expect(await stored(clientId)).toMatchObject({ isPublic: false })
+  })
+
   it.each([
     ['a long name', { name: 'n'.repeat(51) }, pixel, 'the name has 51 characters, more than 50'],
     ['no website', { website: '' }, pixel, 'the website is not an http or https URL'],
