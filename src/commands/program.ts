@@ -26,6 +26,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['package', async () => (await import('./package.ts')).packageCommand()],
   ['version', async () => (await import('./version.ts')).versionCommand()],
   ['advisory', async () => (await import('./advisory.ts')).advisoryCommand()],
+  ['retention', async () => (await import('./retention.ts')).retentionCommand()],
   ['upstream', async () => (await import('./upstream.ts')).upstreamCommand()],
   ['stage', async () => (await import('./stage.ts')).stageCommand()],
   ['import', async () => (await import('./import.ts')).importCommand()],

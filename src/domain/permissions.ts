@@ -59,6 +59,8 @@ const acts = {
   trustPublisher: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   addSource: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   addWebhook: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
+  // Its rules go on deleting.
+  setRetention: { on: 'repository', scope: 'registry-package-delete:rw', role: 'admin', risk: 'opens' },
   // Both ways: it protects a package, and locks everybody else out of publishing it.
   limitPublishers: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'opens' },
   removeUpstream: { on: 'repository', scope: 'registry-manage:rw', role: 'admin', risk: 'deletes' },

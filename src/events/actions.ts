@@ -93,6 +93,7 @@ export const registryWords = {
   'restore-repository': 'restored the repository',
   'change-repository': 'changed the settings of the repository',
   'rename-repository': 'renamed the repository',
+  'set-retention': 'changed the retention rules of the repository',
   'change-package': 'changed the settings of',
   'create-group': 'created the group',
   'rename-group': 'renamed the group',
@@ -227,6 +228,7 @@ export const areas = {
     actions: [
       'create-repository',
       'change-repository',
+      'set-retention',
       'change-package',
       'rename-repository',
       'delete-repository',

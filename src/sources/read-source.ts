@@ -31,6 +31,7 @@ import {
   publishArchive,
 } from '../packages/publish.ts'
 import { openReadmeRenderer } from '../packages/readmes/render-readme.ts'
+import { isRetired } from '../packages/tables/retention.ts'
 import { findTakenVersion } from '../packages/tables/versions.ts'
 import { type Git, GitError, type RemoteRef, removeAbandoned, withGit } from './git.ts'
 import {
@@ -338,7 +339,8 @@ async function publishTree(
       )
     const target = { repositoryId: source.repositoryId, packageName, version }
     const by = actingAs(source, { ref: refOf(remote), commit })
-    if (known?.state === 'gone' && known.version !== null) await bringBack(reading, known, by)
+    if (known && (known.state === 'gone' || (await isRetired(db, { ...target, version: version.version }))))
+      await bringBack(reading, known, by)
     const manifest = {
       metadata: {
         ...metadata,
@@ -431,7 +433,7 @@ async function noteGone({ db, config, source }: Reading, known: SourceRef): Prom
   await saveRefs(db, source.id, [{ ...known, state: 'gone', reason: null, warnings: [] }])
 }
 
-/** Restores the version of a branch that is there again. */
+/** Restores the version of a branch that is there again, or has a new commit after a retention rule had deleted its version. */
 async function bringBack({ db, config, source }: Reading, known: SourceRef, by: Principal): Promise<void> {
   const { packageName, version } = known
   if (known.kind !== 'branch' || packageName === null || version === null) return

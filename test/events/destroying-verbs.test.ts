@@ -512,6 +512,13 @@ const verbs: Record<string, Verb> = {
     api: ['PATCH /webhooks/:id', { enabled: false }],
     pages: [['/admin/webhooks/:id/enabled', { enabled: 'no' }]],
   },
+  'set retention rules': {
+    writes: ['set-retention'],
+    make: aPlace,
+    api: [`PUT ${R}/retention`, { keep_development: 5, deleted_archives_days: null }],
+    pages: [['/:group/:name/-/settings/retention', { keep_development: '5' }]],
+    command: 'retention set :path --keep-development 5',
+  },
   'delete a project': {
     writes: ['delete-project'],
     async make() {
@@ -783,7 +790,7 @@ const harmless = {
       .filter(Boolean),
   ),
   commands: new Set(
-    `list show history find downloads export system completion create add new invite import claim enable approve confirm unabandon
+    `list show preview history find downloads export system completion create add new invite import claim enable approve confirm unabandon
      refs sync report sbom rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
      serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
   ),

@@ -70,6 +70,7 @@ const rules: Record<
   trustPublisher: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   addWebhook: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   addSource: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
+  setRetention: { scopes: ['registry-package-delete:rw'], least: 'admin', isForPeople: true },
   limitPublishers: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },
   removeUpstream: { scopes: ['registry-manage:rw'], least: 'admin' },
   unbindNames: { scopes: ['registry-manage:rw'], least: 'admin', isForPeople: true },

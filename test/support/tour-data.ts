@@ -126,6 +126,13 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
       await push('acme/php', name, version, tourZip(name, version))
     }
   }
+  for (const build of [7, 8, 9])
+    await push(
+      'acme/php',
+      'acme/billing',
+      `3.0.0-build.${build}`,
+      tourZip('acme/billing', `3.0.0-build.${build}`),
+    )
   await push('acme/open', 'acme/money', '2.0.0', tourZip('acme/money', '2.0.0'))
   const stages = await addStages(
     db,

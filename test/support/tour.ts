@@ -145,6 +145,10 @@ function registries({ stages, sources }: TourData): Stop[] {
       activity: `${own}/activity`,
       'activity-empty': '/acme/empty/-/activity',
       settings: `${own}/settings`,
+      retention: `${own}/settings/retention`,
+      'retention-refused': `${own}/settings/retention/preview?keep_development=0`,
+      'retention-preview': `${own}/settings/retention/preview?keep_development=1&deleted_archives_days=30`,
+      'retention-kept': `${own}/settings/retention/preview?keep_development=1&deleted_archives_days=30&act=keep`,
       'settings-delete': `${own}/settings/delete`,
       'settings-rename-refused': [
         `${own}/settings/rename`,

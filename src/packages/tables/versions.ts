@@ -135,7 +135,7 @@ export async function replaceVersion(
      )
      update package_version
         set sha256 = decode($2, 'hex'), metadata = $3, uploader_id = $4, deploy_token_id = $5, publisher_run = $6,
-            published_at = now(), deleted_at = null
+            published_at = now(), deleted_at = null, retired_at = null
       where id = $1`,
     [versionId, sha256, JSON.stringify(metadata), uploaderId, deployTokenId, run && JSON.stringify(run)],
   )

@@ -24,6 +24,7 @@ import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
 import { projectRoutes } from './projects.ts'
 import { repositoryRoutes } from './repositories.ts'
+import { retentionRoutes } from './retention.ts'
 import { sourceRoutes } from './sources.ts'
 import { stageRoutes } from './stages.ts'
 import { trustedPublisherRoutes } from './trusted-publishers.ts'
@@ -43,6 +44,7 @@ const everyRoute = [
   deployTokenRoutes,
   invitationEndpoints,
   repositoryRoutes,
+  retentionRoutes,
   memberRoutes,
   eventRoutes,
   packageRoutes,

@@ -20,6 +20,7 @@ import { memberPageRoutes } from './group/members.ts'
 import { projectPageRoutes } from './group/projects.ts'
 import { repositoryPageRoutes } from './group/repository.ts'
 import { repositorySettingsRoutes } from './group/repository-settings.ts'
+import { retentionPageRoutes } from './group/retention.ts'
 import { sourcePageRoutes } from './group/sources.ts'
 import { trustedPublisherPageRoutes } from './group/trusted-publishers.ts'
 import { upstreamPageRoutes } from './group/upstreams.ts'
@@ -75,6 +76,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await deployTokenPageRoutes(app, context)
     await projectPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
+    await retentionPageRoutes(app, context)
     await activityRoutes(app, context)
     await groupActivityRoutes(app, context)
     await trustedPublisherPageRoutes(app, context)

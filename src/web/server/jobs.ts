@@ -40,6 +40,7 @@ import {
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
 import { deleteRetiredKeys, rotateKeysJob } from '../../openid/keys.ts'
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
+import { applyRetentionJob } from '../../packages/lifecycle/retention.ts'
 import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
 import { expireStagesJob } from '../../packages/stages/expire.ts'
 import { deleteExpiredUploads } from '../../packages/tables/browser-uploads.ts'
@@ -121,6 +122,7 @@ export const jobs: readonly Job[] = [
   sweepEventsJob,
   renderReadmesJob,
   expireStagesJob,
+  applyRetentionJob,
   followFeeds,
   followUpstream as Job,
   followSlowUpstream as Job,

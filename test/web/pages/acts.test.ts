@@ -156,6 +156,12 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/{name}/-/webhooks/new'],
     command: 'webhook add',
   },
+  setRetention: {
+    kind: 'opens',
+    api: ['PUT', `${R}/retention`, { keep_development: 5, deleted_archives_days: null }],
+    page: ['POST', '/{group}/{name}/-/settings/retention'],
+    command: 'retention set',
+  },
   limitPublishers: {
     kind: 'opens',
     api: ['PATCH', `${R}/packages/acme/lib`, { only_trusted_publishers: false }],

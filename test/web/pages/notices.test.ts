@@ -292,6 +292,11 @@ const forms: Record<string, Case[] | string> = {
         send(`${ofRepository}/settings/rename`, { name: aName('new') }),
       ),
     ],
+    'settings/retention': [
+      leavesNotice('retention rules were saved', ({ send, ofRepository }) =>
+        send(`${ofRepository}/settings/retention`, { keep_development: '5' }),
+      ),
+    ],
     'settings/delete': [
       leavesNotice('deleted', ({ send, ofRepository, repository }) =>
         send(`${ofRepository}/settings/delete`, { path: repository.path }),

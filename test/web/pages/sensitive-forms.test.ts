@@ -35,6 +35,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/settings/second-factor',
     '/:group/-/projects/:project/delete',
     '/:group/:name/-/settings/delete',
+    '/:group/:name/-/settings/retention',
     '/:group/:name/-/upstreams/remove',
     '/:group/:name/packages/:vendor/:package/-/versions/delete',
     '/:group/-/invitations',
