@@ -6,6 +6,8 @@ import { openOutbound } from '../outbound/outbound.ts'
 import {
   type Delivery,
   describeDelivery,
+  describeDetails,
+  findDelivery,
   findWebhookOf,
   listDeliveries,
   queueAgain,
@@ -53,6 +55,7 @@ export function webhookCommand(): Command {
     .addCommand(rotateCommand())
     .addCommand(testCommand())
     .addCommand(deliveriesCommand())
+    .addCommand(deliveryCommand())
     .addCommand(resendCommand())
     .addCommand(removeCommand())
 }
@@ -228,6 +231,30 @@ function deliveriesCommand(): Command {
     )
 }
 
+function deliveryCommand(): Command {
+  return new Command('delivery')
+    .description('Show a message to a webhook, with its request and its attempts.')
+    .argument('<delivery>', 'the id that deliveries shows')
+    .addOption(jsonOption())
+    .action(async (id: string, options: JsonOptions) => {
+      const delivery = await withDatabase(async (db) => {
+        const webhookId = await findWebhookOf(db, id)
+        return webhookId && findDelivery(db, webhookId, id)
+      })
+      if (!delivery) throw noDelivery(id)
+      const described = describeDetails(delivery)
+      const lines = [
+        `${delivery.id}  ${described.type}  ${described.state}`,
+        `Request: ${delivery.body ?? 'not sent yet'}`,
+        ...described.attempts.flatMap(({ at, status, duration_ms, failure, response }) => [
+          [at, status, `${duration_ms} ms`, failure].filter((part) => part !== null).join('  '),
+          ...(response ? [response] : []),
+        ]),
+      ]
+      printResult(options, described, lines.join('\n'))
+    })
+}
+
 function resendCommand(): Command {
   return new Command('resend')
     .description('Send a message to its webhook again.')
@@ -236,7 +263,7 @@ function resendCommand(): Command {
     .action(async (id: string, options: JsonOptions) => {
       await withDatabase(async (db: pg.Pool) => {
         const webhookId = await findWebhookOf(db, id)
-        if (webhookId === null) throw new Error(`There is no delivery ${JSON.stringify(id)}.`)
+        if (webhookId === null) throw noDelivery(id)
         await queueAgain(db, await theWebhook(db, webhookId), id)
       })
       printResult(options, { id: Number(id) }, `Delivery ${id} is queued again.`)
@@ -265,6 +292,10 @@ async function theWebhook(db: Queryable, id: string): Promise<Webhook> {
   const webhook = await findWebhook(db, id, null)
   if (!webhook) throw noWebhook(id)
   return webhook
+}
+
+function noDelivery(id: string): Error {
+  return new Error(`There is no delivery ${JSON.stringify(id)}.`)
 }
 
 function noWebhook(id: string): Error {

@@ -28,13 +28,28 @@ export interface Delivery {
   failure: string | null
 }
 
-/** A delivery with request and response. */
+/** An attempt to deliver a message. */
+export interface Attempt {
+  at: Date
+  /** The status of the response. Null without a response. */
+  status: number | null
+  durationMs: number
+  /** The start of the response. Null for a private host. */
+  response: string | null
+  /** Null when the receiver has accepted the message. */
+  failure: string | null
+}
+
+/** A delivery with its request, and its newest attempts, at most 20. */
 export interface DeliveryDetails extends Delivery {
   /** The body of the request. Null before the first attempt. */
   body: string | null
-  /** The start of the response. Null for a private host. */
-  response: string | null
+  /** The newest one first. */
+  history: Attempt[]
 }
+
+/** How many attempts of a delivery are kept. It has 10, and 10 more each time that somebody sends it again. */
+const keptAttempts = 20
 
 /** The job that sends what is due to a webhook. `insert_events` has its name, too. */
 export const webhookJob = {
@@ -66,17 +81,27 @@ export async function listDeliveries(
   return rows
 }
 
-/** Finds a delivery of a webhook. Null when there is none. */
+/** Finds a delivery of a webhook with its attempts. Null when there is none. */
 export async function findDelivery(
   db: Queryable,
   webhookId: string,
   id: string,
 ): Promise<DeliveryDetails | null> {
-  const { rows } = await db.query<DeliveryDetails>(
-    `select ${columns}, d.body, d.response from webhook_delivery d where d.webhook_id = $1 and d.id = $2`,
+  const { rows } = await db.query<Omit<DeliveryDetails, 'history'>>(
+    `select ${columns}, d.body from webhook_delivery d where d.webhook_id = $1 and d.id = $2`,
     [webhookId, readRowId(id)],
   )
-  return rows[0] ?? null
+  const [delivery] = rows
+  return delivery ? { ...delivery, history: await listAttempts(db, delivery.id) } : null
+}
+
+async function listAttempts(db: Queryable, deliveryId: string): Promise<Attempt[]> {
+  const { rows } = await db.query<Attempt>(
+    `select attempted_at as at, status, duration_ms as "durationMs", response, failure
+       from webhook_attempt where delivery_id = $1 order by id desc limit ${keptAttempts}`,
+    [deliveryId],
+  )
+  return rows
 }
 
 /** Describes a delivery for the API and `--json`. */
@@ -92,6 +117,22 @@ export function describeDelivery(delivery: Delivery) {
     message_id: delivery.messageId,
     failure: delivery.failure,
     next_attempt_at: delivery.dueAt?.toISOString() ?? null,
+  }
+}
+
+/** Describes a delivery with its request and attempts for the API and `--json`. */
+export function describeDetails(delivery: DeliveryDetails) {
+  return {
+    ...describeDelivery(delivery),
+    request: delivery.body,
+    response: delivery.history[0]?.response ?? null,
+    attempts: delivery.history.map(({ at, status, durationMs, response, failure }) => ({
+      at: at.toISOString(),
+      status,
+      duration_ms: durationMs,
+      failure,
+      response,
+    })),
   }
 }
 
@@ -169,26 +210,28 @@ export async function findDueDelivery(db: Queryable, webhookId: string): Promise
   return rows[0] ?? null
 }
 
-/** The result of an attempt to deliver a message. */
-export interface Attempt {
+/** The result of an attempt, and the body that was sent. Null when there was none to send. */
+export interface Attempted extends Omit<Attempt, 'at'> {
   body: string | null
-  status: number | null
-  durationMs: number
-  response: string | null
-  /** Null when the receiver has accepted the message. */
-  failure: string | null
 }
 
 /** Stores an attempt. `delaySeconds` is the time until the next one, null without one. */
 export async function noteAttempt(
   tx: pg.PoolClient,
   id: string,
-  { body, status, durationMs, response, failure }: Attempt,
+  { body, status, durationMs, response, failure }: Attempted,
   delaySeconds: number | null,
 ): Promise<void> {
   await tx.query(
-    `update webhook_delivery
-        set attempts = attempts + 1, attempted_at = now(), body = $2, status = $3, duration_ms = $4, response = $5, failure = $6,
+    `with added as (
+       insert into webhook_attempt (delivery_id, status, duration_ms, response, failure)
+       select id, $3, $4, $5, $6 from webhook_delivery where id = $1
+     ), dropped as (
+       delete from webhook_attempt
+        where id in (select id from webhook_attempt where delivery_id = $1 order by id desc offset ${keptAttempts - 1})
+     )
+     update webhook_delivery
+        set attempts = attempts + 1, attempted_at = now(), body = $2, status = $3, duration_ms = $4, failure = $6,
             due_at = case when due_at is not null then now() + $7 * interval '1 second' end
       where id = $1`,
     [id, body, status, durationMs, response, failure, delaySeconds],

@@ -17,7 +17,7 @@ import {
 import { OutboundError } from '../outbound/outbound-error.ts'
 import {
   type AboutWebhook,
-  type Attempt,
+  type Attempted,
   type DueDelivery,
   findDueDelivery,
   noteAttempt,
@@ -125,7 +125,7 @@ async function findReceiver(db: pg.Pool, id: string): Promise<Receiver | null> {
 }
 
 /** What became of an attempt, and how long the receiver wants no more messages. */
-interface Result extends Attempt {
+interface Result extends Attempted {
   retryAfterSeconds: number
 }
 

@@ -7,6 +7,7 @@ import { useCommands } from '../support/commands.ts'
 import { runCommand } from '../support/run-command.ts'
 import { sendMessages } from '../support/webhook-actors.ts'
 import { useReceivers, verify, webhooksHere } from '../support/webhook-receiver.ts'
+import { aStoredWebhook } from '../support/webhook-rows.ts'
 
 const t = useApp(webhooksHere)
 const svc = useCommands(t)
@@ -57,7 +58,22 @@ describe('svc webhook', () => {
     expect((await webhook('set', String(id))).error).toContain('Nothing to change')
     const ofSite = await webhook('add', url, '--format', 'slack')
     expect((await webhook('list')).items).toEqual([expect.objectContaining({ id: ofSite.id, events: null })])
-    for (const one of [id, ofSite.id]) await webhook('remove', String(one), '--force')
+    await aStoredWebhook(t.db, repository.id)
+    const stored = (await webhook('list', repository.path)).items[1].id
+    const [published] = (await webhook('deliveries', String(stored))).items.filter(
+      ({ type }: { type: string }) => type === 'version.published',
+    )
+    expect(await webhook('delivery', String(published.id))).toMatchObject({
+      id: published.id,
+      request: expect.stringContaining('"version.published"'),
+      response: 'ok',
+      attempts: [
+        { status: 200, duration_ms: 35, failure: null, response: 'ok' },
+        { status: 503, duration_ms: 20, failure: expect.stringContaining('503'), response: 'try later' },
+      ],
+    })
+    expect((await webhook('delivery', '0')).error).toContain('There is no delivery')
+    for (const one of [id, stored, ofSite.id]) await webhook('remove', String(one), '--force')
     expect((await webhook('list', repository.path)).items).toEqual([])
     expect((await webhook('remove', String(id), '--force')).error).toContain('There is no webhook')
   })
@@ -119,6 +135,7 @@ describe('…/webhooks', () => {
     expect(await call('GET', `/${id}/deliveries/${delivery}`)).toMatchObject({
       request: server.received('site')[0]?.body,
       response: null,
+      attempts: [{ status: 204, failure: null, response: null, duration_ms: expect.any(Number) }],
     })
     expect(await call('POST', `/${id}/deliveries/${delivery}/resend`)).toEqual({ id: delivery })
     expect(await call('PATCH', `/${id}`, { enabled: false, events: null })).toMatchObject({

@@ -40,6 +40,15 @@ export async function ageDeliveries(db: Queryable, webhookId: string, days: numb
   )
 }
 
+/** Counts the attempts of a delivery that are stored. */
+export async function countAttempts(db: Queryable, deliveryId: string): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    'select count(*)::int as count from webhook_attempt where delivery_id = $1',
+    [deliveryId],
+  )
+  return rows[0]?.count ?? 0
+}
+
 /** Lets the time be over in which the former secret of a webhook signs, too. */
 export async function passRotation(db: Queryable, webhookId: string): Promise<void> {
   await db.query('update webhook set former_secret_until = now() where id = $1', [webhookId])
@@ -56,7 +65,7 @@ export async function typesOfActions(db: Queryable, actions: readonly string[]):
 
 /** Returns everything that is stored about webhooks, as text. */
 export async function storedAboutWebhooks(db: Queryable): Promise<string> {
-  const tables = ['webhook', 'webhook_delivery', 'event', 'job']
+  const tables = ['webhook', 'webhook_delivery', 'webhook_attempt', 'event', 'job']
   const read = tables.map((table) => db.query(`select * from ${table}`))
   return JSON.stringify((await Promise.all(read)).map(({ rows }) => rows))
 }
@@ -68,14 +77,22 @@ export async function aStoredWebhook(db: Queryable, repositoryId: string): Promi
     `with hook as (
        insert into webhook (repository_id, url, types, format, reaches_private_hosts, key_id, sealed_secrets)
        values ($1, $2, array['version.published', 'version.deleted'], 'json', false, decode(repeat('00', 8), 'hex'), '')
-       returning id)
-     insert into webhook_delivery (webhook_id, type, due_at, attempts, attempted_at, body, status, duration_ms, response, failure)
-     select hook.id, d.type, d.due_at, d.attempts, d.attempted_at, d.body, d.status, d.duration_ms, d.response, d.failure
-       from hook cross join (values
-         ('version.published', null::timestamptz, 1, now(), $3, 200, 35, 'ok', null),
-         ('version.deleted', null, 10, now(), $3, 500, 20, 'broken', 'ci.example.com responded with status 500'),
-         ('ping', now() + interval '1 day', 0, null, null, null, null, null, null))
-       as d (type, due_at, attempts, attempted_at, body, status, duration_ms, response, failure)`,
+       returning id),
+     delivery as (
+       insert into webhook_delivery (webhook_id, type, due_at, attempts, attempted_at, body, status, duration_ms, failure)
+       select hook.id, d.*
+         from hook cross join (values
+           ('version.published', null::timestamptz, 2, now(), $3, 200, 35, null),
+           ('version.deleted', null, 10, now(), $3, 500, 20, 'ci.example.com responded with status 500'),
+           ('ping', now() + interval '1 day', 0, null, null, null, null, null)) as d
+       returning id, type)
+     insert into webhook_attempt (delivery_id, attempted_at, status, duration_ms, response, failure)
+     select d.id, a.*
+       from delivery d cross join (values
+         (now() - interval '5 seconds', 503, 20, 'try later', 'ci.example.com responded with status 503'),
+         (now(), 200, 35, 'ok', null)) as a
+      where d.type = 'version.published'
+      order by 2`,
     [
       repositoryId,
       url,

@@ -8,7 +8,13 @@ import { enqueue } from '../../src/jobs/job.ts'
 import { runJobs } from '../../src/jobs/run-jobs.ts'
 import { openOutbound } from '../../src/outbound/outbound.ts'
 import { openLog } from '../../src/web/server/log.ts'
-import { deleteOldDeliveries, findDelivery, queueAgain, queuePing } from '../../src/webhooks/deliveries.ts'
+import {
+  type DeliveryDetails,
+  deleteOldDeliveries,
+  findDelivery,
+  queueAgain,
+  queuePing,
+} from '../../src/webhooks/deliveries.ts'
 import { choosableTypes, messageFormats } from '../../src/webhooks/message-types.ts'
 import { retrySeconds } from '../../src/webhooks/send-webhook.ts'
 import { changeWebhook, rotateSecret, type Webhook } from '../../src/webhooks/webhooks.ts'
@@ -31,6 +37,7 @@ import { aWebhook, sendMessages, site, webhookJobs } from '../support/webhook-ac
 import { useReceivers, verify, webhooksHere } from '../support/webhook-receiver.ts'
 import {
   ageDeliveries,
+  countAttempts,
   dueSeconds,
   isSlow,
   makeSlow,
@@ -292,7 +299,16 @@ describe('a receiver that fails', () => {
     }
     await sendMessages(t)
     expect(new Set(server.received('failing').map(({ headers }) => headers['webhook-id'])).size).toBe(1)
-    expect(await webhook.deliveries()).toMatchObject([{ state: 'failed', attempts: 10, status: 500 }])
+    const [failed] = await webhook.deliveries()
+    expect(failed).toMatchObject({ state: 'failed', attempts: 10, status: 500 })
+    const { history } = (await findDelivery(t.db, webhook.id, failed?.id ?? '')) as DeliveryDetails
+    const attempt = {
+      status: 500,
+      failure: failed?.failure,
+      durationMs: expect.any(Number),
+      at: expect.any(Date),
+    }
+    expect(history).toMatchObject(Array.from({ length: 10 }, () => attempt))
     expect(await webhook.find()).toMatchObject({
       enabled: false,
       disabledBecause: 'localhost:0 did not respond as expected'.replace('0', new URL(url).port),
@@ -462,7 +478,7 @@ describe('messages about one package', () => {
 })
 
 describe('a delivery', () => {
-  it('is sent again with the same id, and is removed after 30 days', async () => {
+  it('is sent again with the same id, has its newest 20 attempts, and is removed after 30 days', async () => {
     const repository = await aRepository(t.db)
     const webhook = await aWebhook(t, { repositoryId: repository.id }, { url: server.receiver('again') })
     await queuePing(t.db, (await webhook.find()) as Webhook)
@@ -474,11 +490,21 @@ describe('a delivery', () => {
     const [first, second] = server.received('again')
     expect(second?.headers['webhook-id']).toBe(first?.headers['webhook-id'])
     expect(second?.body).toBe(first?.body)
+    let count = 0
+    server.receiver('again', (response) => response.writeHead(200 + count++).end())
+    for (let sent = 0; sent < 22; sent += 1) {
+      await queueAgain(t.db, (await webhook.find()) as Webhook, delivery?.id ?? '')
+      await sendMessages(t)
+    }
+    const { history } = (await findDelivery(t.db, webhook.id, delivery?.id ?? '')) as DeliveryDetails
+    expect(history.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, (_, index) => 221 - index))
+    expect(await countAttempts(t.db, delivery?.id ?? '')).toBe(20)
     await ageDeliveries(t.db, webhook.id, 29)
     await deleteOldDeliveries(t.db, 1000)
     expect(await webhook.deliveries()).toHaveLength(1)
     await ageDeliveries(t.db, webhook.id, 1)
     await deleteOldDeliveries(t.db, 1000)
     expect(await webhook.deliveries()).toEqual([])
+    expect(await countAttempts(t.db, delivery?.id ?? '')).toBe(0)
   })
 })

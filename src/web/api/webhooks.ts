@@ -3,6 +3,7 @@ import type { Principal } from '../../domain/principal.ts'
 import { rowId } from '../../domain/row-id.ts'
 import {
   describeDelivery,
+  describeDetails,
   findDelivery,
   listDeliveries,
   queueAgain,
@@ -113,15 +114,32 @@ const DeliverySchema = z
     next_attempt_at: Moment.nullable().meta({ description: 'When the next attempt is due' }),
   })
   .meta({ id: 'WebhookDelivery' })
+const response = z.string().nullable().meta({
+  description: 'Start of the response; null without one, and for a private host',
+  example: 'ok',
+})
+const AttemptSchema = z
+  .object({
+    at: Moment.meta({ description: 'When the attempt was' }),
+    status: z
+      .int()
+      .nullable()
+      .meta({ description: 'Status of the response; null without one', example: 200 }),
+    duration_ms: z.int().meta({ description: 'How long it took', example: 35 }),
+    failure: z.string().nullable().meta({
+      description: 'Why it failed; null when the receiver accepted the message',
+      example: 'ci.example.com responded with status 500',
+    }),
+    response,
+  })
+  .meta({ id: 'WebhookAttempt' })
 const DeliveryDetails = DeliverySchema.extend({
   request: z.string().nullable().meta({
     description: 'Body of the request; null before the first attempt',
     example: '{"type":"ping","timestamp":"2026-11-21T03:25:00.000Z","data":{"webhook":7}}',
   }),
-  response: z.string().nullable().meta({
-    description: 'Start of the response; null for a private host',
-    example: 'ok',
-  }),
+  response,
+  attempts: z.array(AttemptSchema).meta({ description: 'The newest 20 attempts, the latest first' }),
 }).meta({ id: 'WebhookDeliveryDetails' })
 const Deliveries = z
   .object({ items: z.array(DeliverySchema).meta({ description: 'The deliveries, the latest first' }) })
@@ -350,7 +368,7 @@ function addEndpoints<Grant extends { by: Principal }>(
     endpoint(read, {
       operationId: `get${name}WebhookDelivery`,
       tag: 'Webhooks',
-      summary: `Get a delivery of a webhook of ${words}, with request and response`,
+      summary: `Get a delivery of a webhook of ${words}, with request and attempts`,
       params: DeliveryPath,
       response: { 200: DeliveryDetails },
     }),
@@ -358,7 +376,7 @@ function addEndpoints<Grant extends { by: Principal }>(
       const { id } = await webhookOf(read, request)
       const delivery = await findDelivery(db, id, request.params['delivery'] as string)
       if (!delivery) throw notFound('delivery not found')
-      return { ...describeDelivery(delivery), request: delivery.body, response: delivery.response }
+      return describeDetails(delivery)
     },
   )
 
