@@ -357,33 +357,55 @@ export async function readSchema(
   migrationsDir: string | null,
   builtInDir = builtInMigrations,
 ): Promise<Schema> {
+  const release = await readRelease(builtInDir)
   const folders = new Set([builtInDir, ...(migrationsDir === null ? [] : [resolve(migrationsDir)])])
-  const baseline = await readBaseline(builtInDir)
   const paths = (await Promise.all([...folders].map(listFiles)))
     .flat()
-    // A release that was unpacked over an older one has the old files, too.
-    .filter((path) => dirname(path) !== builtInDir || !baseline.replaced.has(basename(path)))
-  // Other folders than ours have no such list.
-  const amended = await readChecksums(join(builtInDir, 'amended.sha256')).catch(
-    () => new Map<string, string>(),
-  )
-  const migrations = await Promise.all(
-    paths.map(async (path) => ({
-      ...(await readSqlFile(path, basename(path))),
-      formerChecksum: dirname(path) === builtInDir ? amended.get(basename(path)) : undefined,
-    })),
-  )
-  const names = [...baseline.replaced.keys(), ...migrations.map(({ name }) => name)]
-  const twice = names.find((name, index) => names.indexOf(name) !== index)
-  if (twice) throw new Error(`Two migrations are named ${twice}: rename the one in ${migrationsDir}.`)
-  const [builtIn, operators] = [migrations.filter(isBuiltIn), migrations.filter((one) => !isBuiltIn(one))]
+    .filter((path) => !isBuiltIn(path, builtInDir))
+  const operators = await Promise.all(paths.map((path) => readSqlFile(path, basename(path))))
   // The operator's files may be in both folders. Sort them together.
   operators.sort((one, other) => (one.name < other.name ? -1 : 1))
-  return { baseline, builtIn, operators, functions: await readFunctions(builtInDir) }
+  const numbered = [...release.builtIn, ...operators].map(({ name }) => name)
+  const names = [...release.baseline.replaced.keys(), ...numbered]
+  const twice = names.find((name, index) => names.indexOf(name) !== index)
+  if (twice) throw new Error(`Two migrations are named ${twice}: rename the one in ${migrationsDir}.`)
+  return { ...release, operators }
+}
 
-  function isBuiltIn({ path, name }: SqlFile): boolean {
-    return dirname(path) === builtInDir && numberOf(name) < firstOperatorNumber
-  }
+/** The part of the schema that belongs to a release of svc. */
+type ReleaseSchema = Omit<Schema, 'operators'>
+
+let ownRelease: Promise<ReleaseSchema> | undefined
+
+/** Reads what a release has. A process reads its own once: like its code, the files may be those of a newer one later. */
+function readRelease(builtInDir: string): Promise<ReleaseSchema> {
+  if (builtInDir !== builtInMigrations) return readBuiltInFiles(builtInDir)
+  ownRelease ??= readBuiltInFiles(builtInDir)
+  return ownRelease
+}
+
+async function readBuiltInFiles(builtInDir: string): Promise<ReleaseSchema> {
+  const [baseline, functions, paths, amended] = await Promise.all([
+    readBaseline(builtInDir),
+    readFunctions(builtInDir),
+    listFiles(builtInDir),
+    // Other folders than ours have no such list.
+    readChecksums(join(builtInDir, 'amended.sha256')).catch(() => new Map<string, string>()),
+  ])
+  const builtIn = await Promise.all(
+    paths
+      // A release that was unpacked over an older one has the old files, too.
+      .filter((path) => isBuiltIn(path, builtInDir) && !baseline.replaced.has(basename(path)))
+      .map(async (path) => {
+        const file = await readSqlFile(path, basename(path))
+        return { ...file, formerChecksum: amended.get(file.name) }
+      }),
+  )
+  return { baseline, builtIn, functions }
+}
+
+function isBuiltIn(path: string, builtInDir: string): boolean {
+  return dirname(path) === builtInDir && numberOf(basename(path)) < firstOperatorNumber
 }
 
 /** Returns the number at the start of a migration's name. */
