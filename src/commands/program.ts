@@ -20,6 +20,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['invitation', async () => (await import('./invitation.ts')).invitationCommand()],
   ['deploy-token', async () => (await import('./deploy-token.ts')).deployTokenCommand()],
   ['project', async () => (await import('./project.ts')).projectCommand()],
+  ['policy', async () => (await import('./policy.ts')).policyCommand()],
   ['source', async () => (await import('./source.ts')).sourceCommand()],
   ['webhook', async () => (await import('./webhook.ts')).webhookCommand()],
   ['trusted-publisher', async () => (await import('./trusted-publisher.ts')).trustedPublisherCommand()],

@@ -88,6 +88,9 @@ const acts = {
   // A lock file says what somebody installs: who may read packages and develops here may say it.
   reportLock: { on: 'group', scope: 'registry-package:r', role: 'developer' },
   deleteProject: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'deletes' },
+  readPolicies: { on: 'group', scope: 'registry-package:r', role: 'guest' },
+  // A change can allow what nobody should install.
+  managePolicies: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   manageGroup: { on: 'group', scope: 'group-manage:rw', role: 'admin' },
   appointGroupAdmin: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },
   releaseVendor: { on: 'group', scope: 'group-manage:rw', role: 'admin', risk: 'opens' },

@@ -139,6 +139,9 @@ export const registryWords = {
   'delete-project': 'deleted a project',
   'affect-project': 'found a problem in a project',
   'resolve-project': 'resolved a problem of a project',
+  'add-policy': 'added a policy rule',
+  'change-policy': 'changed a policy rule',
+  'remove-policy': 'removed a policy rule',
 } as const
 
 export type RegistryAction = keyof typeof registryWords
@@ -220,8 +223,16 @@ export const areas = {
     ],
   },
   projects: {
-    words: 'Projects',
-    actions: ['create-project', 'delete-project', 'affect-project', 'resolve-project'],
+    words: 'Projects and policies',
+    actions: [
+      'create-project',
+      'delete-project',
+      'affect-project',
+      'resolve-project',
+      'add-policy',
+      'change-policy',
+      'remove-policy',
+    ],
   },
   settings: {
     words: 'Groups and repositories',

@@ -20,6 +20,12 @@ export async function queueProjectCheck(db: Queryable, repositoryId: string): Pr
   for (const { groupId } of rows) await enqueueUnlessDue(db, checkJob, { groupId })
 }
 
+/** Queues the comparison of the locks of a group with its rules. */
+export async function queueGroupCheck(db: Queryable, groupId: string): Promise<void> {
+  const { rowCount } = await db.query('select from project where group_id = $1 limit 1', [groupId])
+  if (rowCount === 1) await enqueueUnlessDue(db, checkJob, { groupId })
+}
+
 /** Queues the check of each group that has projects. */
 export const checkAllProjectsJob: Job = {
   name: 'check-all-projects',
@@ -39,6 +45,7 @@ export const checkProjectsJob: Job<{ groupId: string }> = {
   hasOwnSlots: true,
   async run({ config, db, log }, { groupId }, signal) {
     const ids = await listLockedPackages(db, groupId)
+    await noteLockedPackages(db, groupId, ids)
     const client = openUpstreamClient(config)
     try {
       const judgement = await judgeLocked(db, openUpstreamAdvisories({ db, client }, log), {
@@ -64,6 +71,20 @@ export const checkProjectsJob: Job<{ groupId: string }> = {
       await client.close()
     }
   },
+}
+
+/** Notes that lock files of a group have named packages, so that its rules know their licences. */
+export async function noteLockedPackages(
+  db: Queryable,
+  groupId: string,
+  ids: readonly number[],
+): Promise<void> {
+  await db.query(
+    `insert into group_locked_package (group_id, package_id)
+     select $1, p.id from locked_package p where p.id = any($2) order by p.id
+         on conflict do nothing`,
+    [groupId, ids],
+  )
 }
 
 /** Lists the ids of the packages that the locks of a group name, without the known ones. */

@@ -12,9 +12,17 @@ import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import type { AuditedName, ListUpstreamAdvisories } from '../upstreams/advisories.ts'
 import { readConstraint } from '../upstreams/documents/satisfies.ts'
+import { listPolicyRules, type Policy, readPolicy } from './policy.ts'
 
 /** Why a locked package needs attention. */
-export const findingReasons = ['advisory', 'quarantined', 'malware', 'abandoned', 'denied'] as const
+export const findingReasons = [
+  'advisory',
+  'quarantined',
+  'malware',
+  'abandoned',
+  'denied',
+  'license',
+] as const
 export type FindingReason = (typeof findingReasons)[number]
 
 /** What is wrong with a package that a project has locked. */
@@ -24,7 +32,7 @@ export interface Finding {
   reason: FindingReason
   /** The id of the advisory. Null for other reasons. */
   advisory: string | null
-  /** What the advisory, quarantine or flag says, or the replacement of an abandoned package. */
+  /** What the advisory, quarantine, flag or rule says, or the replacement of an abandoned package. */
   title: string | null
 }
 
@@ -49,6 +57,7 @@ interface Locked {
   version: string
   normalized: string
   abandoned: string | null
+  licenses: string[]
 }
 
 interface OwnFlags {
@@ -68,9 +77,9 @@ const maxAdvisoryId = 200
 const maxAdvisories = 100
 
 /**
- * Judges locked packages by what the repositories of a group know: advisories, quarantines and abandonment of their own
- * packages, and malware flags and advisories of packages that they mirror. Packages that no repository of the group has
- * are not judged.
+ * Judges locked packages by the rules of a group, and by what its repositories know: advisories, quarantines and abandonment of
+ * their own packages, and malware flags and advisories of packages that they mirror. Only the rules judge packages that no
+ * repository of the group has.
  */
 export async function judgeLocked(
   db: Queryable,
@@ -78,19 +87,22 @@ export async function judgeLocked(
   { groupId, ids, log }: { groupId: string; ids: readonly number[]; log: Log },
 ): Promise<Judgement> {
   const { rows: locked } = await db.query<Locked>(
-    `select id, name, version, normalized, entry ->> 'abandoned' as abandoned
+    `select id, name, version, normalized, entry ->> 'abandoned' as abandoned,
+            coalesce(entry -> 'licenses', '[]') as licenses
        from locked_package where id = any($1) order by id`,
     [ids],
   )
   const names = [...new Set(locked.map(({ name }) => name))]
   const flagsByName = new Map((await listFlags(db, groupId, names)).map((flags) => [flags.name, flags]))
+  const policy = readPolicy(await listPolicyRules(db, groupId))
   const theirs = await readUpstreamAdvisories(listUpstreamAdvisories, [...flagsByName.values()], log)
   const pause = makePause()
   const flagged: Flagged[] = []
   for (const one of locked) {
     await pause()
     const flags = flagsByName.get(one.name)
-    for (const flag of flags ? flagsOf(one, flags, theirs.advisories.get(one.name) ?? []) : abandonedBy(one))
+    const known = flags ? flagsOf(one, flags, theirs.advisories.get(one.name) ?? []) : abandonedBy(one)
+    for (const flag of [...known, ...deniedBy(policy, one)])
       flagged.push({
         id: one.id,
         reason: flag.reason,
@@ -136,6 +148,23 @@ function flagsOf(one: Locked, flags: OwnFlags, theirs: OwnFlags['advisories']): 
 function abandonedBy({ abandoned }: Pick<Locked, 'abandoned'>): Flag[] {
   if (abandoned === null) return []
   return [{ reason: 'abandoned', advisory: '', title: abandoned === 'true' ? null : abandoned }]
+}
+
+/** A version has one finding for all rules about packages, and one for those about licences. */
+function deniedBy(policy: Policy, one: Locked): Flag[] {
+  const against = policy.rulesAgainst(one)
+  const flagOf = (reason: 'denied' | 'license', isAbout: (typeof against)[number] | undefined): Flag[] =>
+    isAbout ? [{ reason, advisory: '', title: isAbout.reason }] : []
+  return [
+    ...flagOf(
+      'denied',
+      against.find(({ rule }) => rule.kind !== 'licenses'),
+    ),
+    ...flagOf(
+      'license',
+      against.find(({ rule }) => rule.kind === 'licenses'),
+    ),
+  ]
 }
 
 async function listFlags(db: Queryable, groupId: string, names: readonly string[]): Promise<OwnFlags[]> {
@@ -255,6 +284,12 @@ export async function settleFindings(
            on conflict (project_id, environment, package_name, version, reason, advisory) where resolved_at is null
            do nothing
        returning *
+     ), retitled as (
+       update project_finding f set title = p.title
+         from present p
+        where f.project_id = p.project_id and f.environment = p.environment and f.package_name = p.name
+          and f.version = p.version and f.reason = p.reason and f.advisory = p.advisory and f.resolved_at is null
+          and f.title is distinct from p.title
      ), ended as (
        update project_finding f set resolved_at = now()
          from settled s

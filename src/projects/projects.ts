@@ -14,6 +14,7 @@ import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import type { ListUpstreamAdvisories } from '../upstreams/advisories.ts'
 import { readConstraint } from '../upstreams/documents/satisfies.ts'
+import { noteLockedPackages } from './check-projects.ts'
 import { type Finding, findingJson, judgeLocked, settleFindings } from './findings.ts'
 import type { LockFilePackage } from './lock-file.ts'
 import type { LockReading, LockTask } from './lock-thread.ts'
@@ -81,6 +82,7 @@ export async function postLock(
     await requireLivePrincipal(tx, by)
     const projectId = await findOrMakeProject(tx, by, groupId, place.project)
     await saveLock(tx, projectId, place, by, packages, ids)
+    await noteLockedPackages(tx, groupId, [...ids.values()])
     const lock = { projectId, environment: place.environment }
     await settleFindings(tx, config, by, { groupId, lock }, judgement)
     return listFindings(tx, lock)

@@ -127,6 +127,10 @@ const notRun: Record<string, string> = {
     'needs projects. test/commands/project.test.ts runs these commands',
   'docs/projects.md: npx svc project sbom acme/shop --environment production > shop.cdx.json':
     'needs a project. test/commands/project.test.ts runs these commands',
+  'docs/policies.md: npx svc policy add acme "acme/lib:<2.0" --reason "It is no longer supported: update to 2.0"':
+    'needs the group acme. test/commands/policy.test.ts runs these commands',
+  'docs/policies.md: npx svc policy check acme "symfony/*:<6.4"':
+    'needs projects. test/commands/policy.test.ts runs these commands',
   'docs/webhooks.md: npx svc webhook add acme/php https://ci.example.com/hook --events version.published,version.deleted':
     'needs a receiver. test/commands/webhook.test.ts runs these commands',
   'docs/performance.md: npm run bench': 'takes minutes. A test below compares its words with bench/main.ts',

@@ -157,6 +157,13 @@ async function aWebhookAt(place: string) {
   return { id: String(response.json().id) }
 }
 
+async function aPolicyRule() {
+  const draft = { kind: 'packages', patterns: ['acme/old'], reason: 'Too old' }
+  const response = await callApi(t, tokens.owner, 'POST', `/api/groups/${home.name}/policies`, draft)
+  if (response.statusCode !== 201) throw new Error(response.body)
+  return { group: home.name, id: String(response.json().id) }
+}
+
 const P = '/:group/:name/packages/:vendor/:package'
 const R = '/repositories/:group/:name'
 const V = `${P}/-/versions`
@@ -512,6 +519,19 @@ const verbs: Record<string, Verb> = {
     api: ['PATCH /webhooks/:id', { enabled: false }],
     pages: [['/admin/webhooks/:id/enabled', { enabled: 'no' }]],
   },
+  'remove a policy rule': {
+    writes: ['remove-policy'],
+    make: aPolicyRule,
+    api: ['DELETE /groups/:group/policies/:id'],
+    pages: [['/:group/-/policies/:id/remove']],
+    command: 'policy remove :group :id --force',
+  },
+  'change a policy rule': {
+    writes: ['change-policy'],
+    make: aPolicyRule,
+    api: ['PATCH /groups/:group/policies/:id', { patterns: ['acme/older'] }],
+    pages: [['/:group/-/policies/:id/edit', { patterns: 'acme/older', reason: 'Too old' }]],
+  },
   'set retention rules': {
     writes: ['set-retention'],
     make: aPlace,
@@ -783,14 +803,14 @@ const harmless = {
      /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(
-    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks advisories user
+    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks policies advisories user
      restore request check sync confirm reset-link approve rotate ping resend lock
      POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),
   commands: new Set(
-    `list show preview history find downloads export system completion create add new invite import claim enable approve confirm unabandon
+    `list show preview check history find downloads export system completion create add new invite import claim enable approve confirm unabandon
      refs sync report sbom rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
      serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
   ),

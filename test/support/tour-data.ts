@@ -12,6 +12,7 @@ import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { type Downloader, saveDownloads } from '../../src/packages/tables/recorded-downloads.ts'
 import { countSiteDays } from '../../src/packages/tables/site-days.ts'
 import { findStage } from '../../src/packages/tables/staged-versions.ts'
+import { addPolicyRule } from '../../src/projects/policies.ts'
 import { addPublisher, noteRefusal } from '../../src/publishers/trusted-publishers.ts'
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
@@ -142,6 +143,12 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await addPublishers(db, repository)
   const sources = await addSources(db, repository.id, { stage: stages.waiting, madeBy: ann.id })
   await addLocks(baseUrl, token)
+  const rules = [
+    { kind: 'packages', patterns: ['old/*', 'psr/log:<2.0'], reason: 'It is no longer supported' },
+    { kind: 'licenses', patterns: ['GPL-*'], reason: 'We ship closed source: ask legal@example.com' },
+  ] as const
+  for (const rule of rules)
+    await addPolicyRule(db, { groupId: group.id, by: operator }, { ...rule, patterns: [...rule.patterns] })
   await aStoredWebhook(db, repository.id)
   await addAttestations(db, repository, stages.waiting)
   await age(db)

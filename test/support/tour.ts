@@ -101,6 +101,18 @@ function registries({ stages, sources }: TourData): Stop[] {
       project: '/acme/-/projects/shop',
       'project-delete': '/acme/-/projects/shop/delete',
       'project-lock-new': '/acme/-/projects/new',
+      policies: '/acme/-/policies',
+      policy: '/acme/-/policies/1',
+      'policy-edit': '/acme/-/policies/1/edit',
+      'policy-remove': '/acme/-/policies/1/remove',
+      'policy-checked': [
+        '/acme/-/policies/new',
+        (page) => submit(page, { 'Packages or licences': 'psr/*', Reason: 'Too old' }, 'What would break?'),
+      ],
+      'policy-refused': [
+        '/acme/-/policies/new',
+        (page) => submit(page, { 'Packages or licences': 'lib', Reason: 'Too old' }, 'Add rule'),
+      ],
       'group-webhooks': '/acme/-/webhooks',
       'group-deploy-tokens': '/acme/-/deploy-tokens',
       'group-deploy-token-new-refused': ['/acme/-/deploy-tokens/new', (page) => submit(page, { Name: 'ci' })],

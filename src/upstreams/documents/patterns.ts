@@ -12,14 +12,14 @@ const shape = /^(?:\*|[a-z0-9_.*-]+\/[a-z0-9_.*-]+)$/
  * matches any characters.
  */
 export function isPattern(pattern: string): boolean {
-  const { name, constraint } = parts(pattern)
+  const { name, constraint } = splitPattern(pattern)
   if (pattern.length > 500 || !shape.test(name)) return false
   return constraint === null || isConstraint(constraint)
 }
 
 /** Returns whether a pattern matches the name of a package. Ignores its constraint. */
 export function matchesName(pattern: string, packageName: string): boolean {
-  return matchesGlob(parts(pattern).name, packageName)
+  return matchesGlob(splitPattern(pattern).name, packageName)
 }
 
 /** Returns whether a pattern matches this version of the package. Without a constraint it matches every version. */
@@ -34,12 +34,13 @@ export function readPatterns(
 ): (normalized: string) => boolean {
   const tests = patterns
     .filter((pattern) => matchesName(pattern, packageName))
-    .map((pattern) => parts(pattern).constraint)
+    .map((pattern) => splitPattern(pattern).constraint)
     .map((constraint) => (constraint === null ? () => true : readConstraint(constraint)))
   return (normalized) => tests.some((test) => test(normalized))
 }
 
-function parts(pattern: string): { name: string; constraint: string | null } {
+/** Returns the two parts of a pattern. The constraint is null when the pattern means every version. */
+export function splitPattern(pattern: string): { name: string; constraint: string | null } {
   const colon = pattern.indexOf(':')
   if (colon < 0) return { name: pattern, constraint: null }
   return { name: pattern.slice(0, colon), constraint: pattern.slice(colon + 1) }

@@ -22,6 +22,7 @@ import type { ApiContext } from './guards.ts'
 import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
+import { policyRoutes } from './policies.ts'
 import { projectRoutes } from './projects.ts'
 import { repositoryRoutes } from './repositories.ts'
 import { retentionRoutes } from './retention.ts'
@@ -57,6 +58,7 @@ const everyRoute = [
   sourceRoutes,
   webhookRoutes,
   projectRoutes,
+  policyRoutes,
 ]
 
 /** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */

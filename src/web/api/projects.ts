@@ -31,7 +31,7 @@ const FindingSchema = z
     version: z.string().meta({ description: 'Version in the lock file', example: '1.0.0' }),
     reason: z.enum(findingReasons).meta({
       description:
-        '`advisory`: an advisory affects the version; `quarantined`, `malware`: nobody should install it; `abandoned`: the package is not maintained; `denied`: the group does not allow it',
+        '`advisory`: an advisory affects the version; `quarantined`, `malware`: nobody should install it; `abandoned`: the package is not maintained; `denied`, `license`: a rule of the group denies the package or its licence',
     }),
     advisory: z
       .string()

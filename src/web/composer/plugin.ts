@@ -16,6 +16,7 @@ import { distRoute } from './dist.ts'
 import { methodNotAllowed, param, type RegistryContext, registryNotFound, sendRegistryError } from './http.ts'
 import { metadataRoutes } from './metadata.ts'
 import { notifyRoutes } from './notify.ts'
+import { policyRoute } from './policy.ts'
 import { provenanceRoute } from './provenance.ts'
 import { feedRoutes } from './release-feed.ts'
 import { searchRoutes } from './search.ts'
@@ -28,6 +29,7 @@ const everyRoute = [
   searchRoutes,
   changesRoute,
   auditRoute,
+  policyRoute,
   provenanceRoute,
   uploadRoutes,
 ]

@@ -95,7 +95,7 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     show: typeof referencePage,
     render: (description: Record<string, unknown>) => Promise<string>,
   ): void {
-    // The indentation is a tenth of the page, which may have 100 kB.
+    // The indentation is a tenth of the page, which may have 120 kB.
     const reference = keepResult(async () =>
       (await render(await context.describeApi())).replaceAll(/\n\s+/g, '\n'),
     )

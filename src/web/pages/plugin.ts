@@ -17,6 +17,7 @@ import { groupSettingsRoutes } from './group/group-settings.ts'
 import { groupInvitationRoutes } from './group/invitations.ts'
 import { leaveGroupRoutes } from './group/leave.ts'
 import { memberPageRoutes } from './group/members.ts'
+import { policyPageRoutes } from './group/policies.ts'
 import { projectPageRoutes } from './group/projects.ts'
 import { repositoryPageRoutes } from './group/repository.ts'
 import { repositorySettingsRoutes } from './group/repository-settings.ts'
@@ -75,6 +76,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await leaveGroupRoutes(app, context)
     await deployTokenPageRoutes(app, context)
     await projectPageRoutes(app, context)
+    await policyPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await retentionPageRoutes(app, context)
     await activityRoutes(app, context)

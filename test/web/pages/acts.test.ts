@@ -274,6 +274,18 @@ const twins: Record<Act, Twin> = {
     page: ['POST', '/{group}/-/projects/{project}/delete'],
     command: 'project delete',
   },
+  readPolicies: {
+    kind: 'anyone',
+    api: ['GET', `${G}/policies`],
+    page: ['GET', '/{group}/-/policies'],
+    command: 'policy list',
+  },
+  managePolicies: {
+    kind: 'opens',
+    api: ['POST', `${G}/policies`, {}],
+    page: ['POST', '/{group}/-/policies/new'],
+    command: 'policy add',
+  },
   makeDeployToken: {
     kind: 'opens',
     api: ['POST', `${G}/deploy-tokens`, {}],

@@ -212,6 +212,25 @@ function webhooks(urlOf: (person: Person) => string): Record<string, Case[]> {
   }
 }
 
+const aRule = { patterns: 'acme/old', reason: 'It is old' }
+const addRule = (person: Person) => person.send(`${person.ofGroup}/policies/new`, aRule)
+const policyForms: Record<string, Case[]> = {
+  'policies/new': [leavesNotice('The rule was added', addRule)],
+  'policies/:id/edit': [
+    leavesNotice('The rule was changed', async (person) => {
+      await addRule(person)
+      const form = { ...aRule, reason: 'It is too old' }
+      return person.send(`${person.ofGroup}/policies/${await newest('policy_rule')}/edit`, form)
+    }),
+  ],
+  'policies/:id/remove': [
+    leavesNotice('The rule was removed', async (person) => {
+      await addRule(person)
+      return person.send(`${person.ofGroup}/policies/${await newest('policy_rule')}/remove`)
+    }),
+  ],
+}
+
 const below = (prefix: string, forms: Record<string, Case[] | string>) =>
   Object.fromEntries(Object.entries(forms).map(([path, cases]) => [`${prefix}${path}`, cases]))
 
@@ -259,6 +278,7 @@ const forms: Record<string, Case[] | string> = {
         return send(`${ofGroup}/projects/shop/delete`)
       }),
     ],
+    ...policyForms,
     'settings/second-factor': [
       leavesNotice('does not require a second factor', ({ send, ofGroup }) =>
         send(`${ofGroup}/settings/second-factor`, { second_factor: 'optional' }),

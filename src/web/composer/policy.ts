@@ -1,0 +1,72 @@
+import type { FastifyInstance } from 'fastify'
+import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
+import { makePause } from '../../domain/time-slices.ts'
+import { findPolicy, policyLists } from '../../projects/find-policy.ts'
+import { type LicensedVersion, readPolicy } from '../../projects/policy.ts'
+import {
+  acceptText,
+  param,
+  type RegistryContext,
+  readRegistryRequest,
+  registryNotFound,
+  sendRegistryText,
+} from './http.ts'
+
+/** Composer sends the names of all packages that it may install. The largest projects have some thousands. */
+const maxNames = 5_000
+
+/**
+ * `POST policy/<list>`: what the group of a repository denies of the named packages, for Composer 2.10 and later (COMPOSER A8).
+ * Composer sends names of all repositories, and no versions.
+ */
+export async function policyRoute(app: FastifyInstance, { config, pools, requireAccess }: RegistryContext) {
+  acceptText(app)
+  app.post<{ Body: string | undefined }>('/policy/:list', async (request, reply) => {
+    const target = readRegistryRequest(request)
+    const kinds = policyLists.get(param(request, 'list'))
+    const names = readNames(request.body)
+    const { access, rules, known } = await findPolicy(pools.pull, target, {
+      kinds: kinds ?? [],
+      names: names ?? [],
+    })
+    requireAccess(target, access, 'pull')
+    if (!kinds) throw registryNotFound(`there is no such list: use ${[...policyLists.keys()].join(', ')}`)
+    if (!names)
+      throw new Refusal(
+        errcode.invalidArgument,
+        'the body must be JSON with a list "packages" of package URLs',
+      )
+    if (names.length > maxNames)
+      throw new Refusal(errcode.invalidArgument, `too many packages: send at most ${maxNames} in one request`)
+    const policy = readPolicy(rules)
+    const versions = new Map<string, LicensedVersion[]>(names.map((name) => [name, []]))
+    for (const version of known) versions.get(version.name)?.push(version)
+    const pause = makePause()
+    const entries: object[] = []
+    for (const [name, ofName] of versions) {
+      await pause()
+      for (const { rule, constraint, reason } of policy.denialsOf(name, ofName))
+        entries.push({
+          package: name,
+          constraint,
+          url: `${config.baseUrl}/${target.group}/-/policies/${rule.id}`,
+          reason,
+          id: `policy-${rule.id}`,
+        })
+    }
+    return sendRegistryText(reply, JSON.stringify({ filter: entries }))
+  })
+}
+
+/** Reads the names of `{"packages":["pkg://composer/acme/lib"]}`. Null for another body. */
+function readNames(body = ''): string[] | null {
+  try {
+    const { packages } = JSON.parse(body) as { packages?: unknown }
+    if (!Array.isArray(packages)) return null
+    const names = packages.map((url) => /^pkg:(?:\/\/)?composer\/(.+)$/.exec(String(url))?.[1] ?? '')
+    return [...new Set(names.map(toLowerAscii).filter(isPackageName))]
+  } catch {
+    return null
+  }
+}
