@@ -30,8 +30,10 @@ begin
      order by i.id
     returning webhook_id
   ), queued as (
-    insert into job (name, key, data)
-    select distinct 'send-webhook', webhook_id::text, jsonb_build_object('webhookId', webhook_id::text) from told
+    insert into job (name, key, crowd, data)
+    select distinct case when w.is_slow then 'send-slow-webhook' else 'send-webhook' end, w.id::text, w.host,
+           jsonb_build_object('webhookId', w.id::text)
+      from told t join webhook w on w.id = t.webhook_id
   )
   insert into unlogged_identity_event (event_id)
   select id from inserted where repository_id is null and group_id is null;

@@ -17,52 +17,51 @@ export interface ClaimedJob {
   attempts: number
 }
 
+/** A job to queue. */
+export interface NewJob {
+  name: string
+  key: string | null
+  crowd: string | null
+  data: unknown
+}
+
 /** Queues a job that may run after the delay. */
 export async function insertJob(
   db: Queryable,
-  {
-    name,
-    key,
-    data,
-    delaySeconds,
-  }: { name: string; key: string | null; data: unknown; delaySeconds: number },
+  { name, key, crowd, data }: NewJob,
+  delaySeconds: number,
 ): Promise<void> {
   await db.query(
-    `insert into job (name, key, data, run_at) values ($1, $2, $3, now() + $4 * interval '1 second')`,
-    [name, key, JSON.stringify(data ?? {}), delaySeconds],
+    `insert into job (name, key, crowd, data, run_at) values ($1, $2, $3, $4, now() + $5 * interval '1 second')`,
+    [name, key, crowd, JSON.stringify(data ?? {}), delaySeconds],
   )
 }
 
 /** Queues jobs in their order. Leaves out those whose key an unfinished job of any of these names has. */
-export async function insertNewJobs(
-  db: Queryable,
-  jobs: readonly { name: string; key: string | null; data: unknown }[],
-): Promise<void> {
+export async function insertNewJobs(db: Queryable, jobs: readonly NewJob[]): Promise<void> {
   await db.query(
-    `insert into job (name, key, data)
-     select w.name, w.key, w.data
-       from unnest($1::text[], $2::text[], $3::jsonb[]) with ordinality as w (name, key, data, place)
+    `insert into job (name, key, crowd, data)
+     select w.name, w.key, w.crowd, w.data
+       from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]) with ordinality as w (name, key, crowd, data, place)
       where not exists (select from job j where j.name = any ($1) and j.key = w.key and j.failed_at is null)
       order by w.place`,
     [
       jobs.map(({ name }) => name),
       jobs.map(({ key }) => key),
+      jobs.map(({ crowd }) => crowd),
       jobs.map(({ data }) => JSON.stringify(data ?? {})),
     ],
   )
 }
 
 /** Queues a job unless one with its name and key waits and may run now. */
-export async function insertJobUnlessDue(
-  db: Queryable,
-  { name, key, data }: { name: string; key: string | null; data: unknown },
-): Promise<void> {
+export async function insertJobUnlessDue(db: Queryable, { name, key, crowd, data }: NewJob): Promise<void> {
   await db.query(
-    `insert into job (name, key, data)
-     select $1, $2, $3::jsonb
+    `insert into job (name, key, crowd, data)
+     select $1, $2, $4, $3::jsonb
       where not exists (select from job j
                          where j.name = $1 and j.key = $2 and j.failed_at is null and not j.is_running and j.run_at <= now())`,
-    [name, key, JSON.stringify(data ?? {})],
+    [name, key, JSON.stringify(data ?? {}), crowd],
   )
 }
 
@@ -100,7 +99,7 @@ export async function enqueueScheduled(db: Queryable, schedules: ReadonlyMap<str
   )
 }
 
-/** SQL: the first due job of each name in the array. */
+/** SQL: the first due job of each name in the array that the crowds in `crowded` let run. */
 function selectDue(names: string): string {
   return `select d.id
             from unnest(${names}::text[]) as n (name)
@@ -109,6 +108,8 @@ function selectDue(names: string): string {
               where j.name = n.name and j.failed_at is null and j.run_at <= now()
                 and not exists (select from job r
                                  where r.name = j.name and r.key = j.key and r.is_running and r.id <> j.id)
+                and (j.crowd is null
+                     or not exists (select from crowded c where c.name = j.name and c.crowd = j.crowd))
               order by j.run_at, j.id limit 1
                 for update skip locked
            ) as d`
@@ -121,16 +122,27 @@ export interface FreeSlots {
   limit: number
   /** The names of jobs that have own slots. */
   ownNames: readonly string[]
+  /** How many jobs of one crowd run at once, by the names of jobs that have crowds. */
+  crowds: ReadonlyMap<string, number>
 }
 
 /**
  * Takes at most one due job of each name, and leases them. It also takes jobs whose lease ended. Other waiting jobs with
- * the same name and key as a taken job are deleted. Throws a violation of `job_runs_once` when another process was
+ * the same name and key as a taken job are deleted. Two processes at the same moment can take one job of a crowd too many.
+ * Throws a violation of `job_runs_once` when another process was
  * faster: try again.
  */
-export async function claimJobs(db: Queryable, { names, limit, ownNames }: FreeSlots): Promise<ClaimedJob[]> {
+export async function claimJobs(
+  db: Queryable,
+  { names, limit, ownNames, crowds }: FreeSlots,
+): Promise<ClaimedJob[]> {
   const { rows } = await db.query<ClaimedJob>(
-    `with due as (
+    `with crowded as materialized (
+       select r.name, r.crowd
+         from job r join unnest($5::text[], $6::int[]) as b (name, at_once) on b.name = r.name
+        where r.is_running and r.run_at > now() and r.crowd is not null
+        group by r.name, r.crowd, b.at_once having count(*) >= b.at_once
+     ), due as (
        select * from (${selectDue('$1')} limit $3) shared union all select * from (${selectDue('$4')}) own
      ), claimed as (
        update job j set is_running = true, attempts = j.attempts + 1, run_at = now() + $2 * interval '1 second'
@@ -143,7 +155,7 @@ export async function claimJobs(db: Queryable, { names, limit, ownNames }: FreeS
             for update of w skip locked)
      )
      select id, name, data, attempts from claimed`,
-    [names, leaseSeconds, limit, ownNames],
+    [names, leaseSeconds, limit, ownNames, [...crowds.keys()], [...crowds.values()]],
   )
   return rows
 }
@@ -259,10 +271,10 @@ export async function retryJobs(
     `with taken as (
        delete from job
         where not is_running and (id = $1 or name = $2 and failed_at is not null)
-       returning id, name, key, data, last_error, created_at
+       returning id, name, key, crowd, data, last_error, created_at
      )
-     insert into job (name, key, data, last_error, created_at)
-     select name, key, data, last_error, created_at from taken order by id
+     insert into job (name, key, crowd, data, last_error, created_at)
+     select name, key, crowd, data, last_error, created_at from taken order by id
      returning id`,
     'id' in which ? [which.id, null] : [null, which.failedName],
   )

@@ -1,7 +1,7 @@
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
-import { insertJob, insertJobUnlessDue, insertNewJobs } from './job-rows.ts'
+import { insertJob, insertJobUnlessDue, insertNewJobs, type NewJob } from './job-rows.ts'
 
 /** What a job gets in addition to its data. */
 export interface JobContext extends AppContext {
@@ -56,6 +56,11 @@ export interface Job<Data = unknown> {
   /** How many jobs of this name run at once in one process. The default is 1. */
   concurrency?: number
   /**
+   * Bounds how many jobs of this name run at once in all processes for one crowd, such as those that send to one host. A job
+   * that waits for its crowd lets others pass. A job whose crowd is null has no such bound.
+   */
+  crowd?: { of: (data: Data) => string | null; atOnce: number }
+  /**
    * Whether these jobs run beside the slots that all others share. For jobs that wait for other servers, and for those
    * that nothing may delay. They hold no connection to the database while they wait.
    */
@@ -68,7 +73,7 @@ export class FailedForGood extends Error {
 }
 
 /** The members of a job that its row in the queue needs. */
-type QueuedJob<Data> = Pick<Job<Data>, 'name' | 'singleton' | 'everySeconds'>
+type QueuedJob<Data> = Pick<Job<Data>, 'name' | 'singleton' | 'crowd' | 'everySeconds'>
 
 /**
  * Queues a job. Pass the client of the transaction that makes the work necessary, so that both commit or neither does.
@@ -79,7 +84,7 @@ export async function enqueue<Data>(
   data: Data,
   { delaySeconds = 0 }: { delaySeconds?: number } = {},
 ): Promise<void> {
-  await insertJob(db, { name: job.name, key: keyOf(job, data), data, delaySeconds })
+  await insertJob(db, rowOf(job, data), delaySeconds)
 }
 
 /**
@@ -92,7 +97,7 @@ export async function enqueueNew<Data>(
 ): Promise<void> {
   await insertNewJobs(
     db,
-    wanted.map(({ job, data }) => ({ name: job.name, key: keyOf(job, data), data })),
+    wanted.map(({ job, data }) => rowOf(job, data)),
   )
 }
 
@@ -101,7 +106,11 @@ export async function enqueueNew<Data>(
  * the work necessary.
  */
 export async function enqueueUnlessDue<Data>(db: Queryable, job: QueuedJob<Data>, data: Data): Promise<void> {
-  await insertJobUnlessDue(db, { name: job.name, key: keyOf(job, data), data })
+  await insertJobUnlessDue(db, rowOf(job, data))
+}
+
+function rowOf<Data>(job: QueuedJob<Data>, data: Data): NewJob {
+  return { name: job.name, key: keyOf(job, data), crowd: job.crowd?.of(data) ?? null, data }
 }
 
 function keyOf<Data>(job: QueuedJob<Data>, data: Data): string | null {

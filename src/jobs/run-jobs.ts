@@ -56,6 +56,7 @@ export function runJobs(
   const { db } = context
   const byName = new Map(jobs.map((job) => [job.name, job]))
   const schedules = schedulesOf(jobs)
+  const crowds = crowdsOf(jobs)
   const running = new Map<ClaimedJob, { ended: Promise<void>; lease: AbortController }>()
   const stopping = new AbortController()
   let wake = () => {}
@@ -105,6 +106,7 @@ export function runJobs(
       names: free.filter(({ hasOwnSlots }) => !hasOwnSlots).map(({ name }) => name),
       limit: maxRunning - inShared,
       ownNames: free.filter(({ hasOwnSlots }) => hasOwnSlots).map(({ name }) => name),
+      crowds,
     }
   }
 
@@ -163,7 +165,7 @@ export async function runDueJobs(context: AppContext, jobs: readonly Job[], log:
   const signal = new AbortController().signal
   const names = jobs.map(({ name }) => name)
   for (;;) {
-    const rows = await claim(context.db, { names, limit: maxRunning, ownNames: [] })
+    const rows = await claim(context.db, { names, limit: maxRunning, ownNames: [], crowds: crowdsOf(jobs) })
     if (rows.length === 0) return
     for (const row of rows) {
       const job = jobs.find(({ name }) => name === row.name)
@@ -178,6 +180,10 @@ function schedulesOf(jobs: readonly Job[]): Map<string, number> {
     if (everySeconds !== undefined) schedules.set(name, everySeconds)
   }
   return schedules
+}
+
+function crowdsOf(jobs: readonly Job[]): Map<string, number> {
+  return new Map(jobs.flatMap(({ name, crowd }) => (crowd ? [[name, crowd.atOnce]] : [])))
 }
 
 async function claim(db: Queryable, free: FreeSlots): Promise<ClaimedJob[]> {

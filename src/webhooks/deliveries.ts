@@ -51,15 +51,23 @@ export interface DeliveryDetails extends Delivery {
 /** How many attempts of a delivery are kept. It has 10, and 10 more each time that somebody sends it again. */
 const keptAttempts = 20
 
-/** The job that sends what is due to a webhook. `insert_events` has its name, too. */
+/** The job that sends what is due to a webhook. `insert_events` queues it and that of slow webhooks, too. */
 export const webhookJob = {
   name: 'send-webhook',
   singleton: ({ webhookId }: AboutWebhook) => webhookId,
+  crowd: { of: ({ host }: AboutWebhook) => host ?? null, atOnce: 4 },
 }
 
 /** The webhook of a job. */
 export interface AboutWebhook {
   webhookId: string
+  /** The host of its URL: see `hostOf`. Jobs that were queued with an event have it as their crowd only. */
+  host?: string
+}
+
+/** Returns the host of a receiver, for which all webhooks together have a few slots. */
+export function hostOf(url: string): string {
+  return new URL(url).hostname
 }
 
 const columns = `d.id, 'msg_' || replace(d.message_id::text, '-', '') as "messageId", d.type, d.created_at as "createdAt",
@@ -139,6 +147,7 @@ export function describeDetails(delivery: DeliveryDetails) {
 /** A webhook that gets messages while it is enabled. */
 interface Enabled {
   id: string
+  url: string
   enabled: boolean
 }
 
@@ -150,7 +159,7 @@ export async function queuePing(db: pg.Pool, webhook: Enabled): Promise<string> 
       `insert into webhook_delivery (webhook_id, type) values ($1, 'ping') returning id`,
       [webhook.id],
     )
-    await enqueue(tx, webhookJob, { webhookId: webhook.id })
+    await enqueue(tx, webhookJob, { webhookId: webhook.id, host: hostOf(webhook.url) })
     return (rows[0] as { id: string }).id
   })
 }
@@ -166,7 +175,7 @@ export async function queueAgain(db: pg.Pool, webhook: Enabled, id: string): Pro
       'update webhook_delivery set due_at = now(), attempts = 0 where webhook_id = $1 and id = $2',
       [webhook.id, readRowId(id)],
     )
-    if (rowCount === 1) await enqueue(tx, webhookJob, { webhookId: webhook.id })
+    if (rowCount === 1) await enqueue(tx, webhookJob, { webhookId: webhook.id, host: hostOf(webhook.url) })
     return rowCount === 1
   })
 }
@@ -180,7 +189,7 @@ export async function findWebhookOf(db: Queryable, deliveryId: string): Promise<
   return rows[0]?.id ?? null
 }
 
-function requireEnabled({ enabled }: { enabled: boolean }): void {
+function requireEnabled({ enabled }: Enabled): void {
   if (enabled) return
   throw new Refusal(errcode.failedPrecondition, 'the webhook is disabled: enable it first', { status: 409 })
 }

@@ -20,6 +20,7 @@ import {
   type Attempted,
   type DueDelivery,
   findDueDelivery,
+  hostOf,
   noteAttempt,
   webhookJob,
 } from './deliveries.ts'
@@ -44,7 +45,8 @@ const sentAtOnce = 50
 /**
  * Sends the messages to a webhook that are due, one after the other, the oldest first. So messages about one package arrive in
  * their order, unless the receiver has refused one of them. A receiver that takes long has a job of another name, so it takes
- * a slot of slow ones only.
+ * a slot of slow ones only. All webhooks with one host have four slots together, and two of the slow ones: so a host that stops
+ * to respond delays no other.
  */
 export const sendWebhookJob: Job<AboutWebhook> = {
   ...webhookJob,
@@ -61,6 +63,7 @@ export const sendSlowWebhookJob: Job<AboutWebhook> = {
   ...sendWebhookJob,
   name: 'send-slow-webhook',
   concurrency: 8,
+  crowd: { ...webhookJob.crowd, atOnce: 2 },
   run: (context, about, signal) => sendDue(context, about, signal, { isSlow: true, limit: 1 }),
 }
 
@@ -105,11 +108,11 @@ async function sendDue(
 /** Queues the job that sends the next messages: that of its speed, and not before the receiver wants some. */
 async function queueNext(
   db: Pick<pg.Pool, 'query'>,
-  { id: webhookId, isSlow, heldSeconds }: Pick<Receiver, 'id' | 'isSlow' | 'heldSeconds'>,
+  { id: webhookId, url, isSlow, heldSeconds }: Pick<Receiver, 'id' | 'url' | 'isSlow' | 'heldSeconds'>,
   delaySeconds = heldSeconds,
 ): Promise<void> {
   const job = isSlow ? sendSlowWebhookJob : sendWebhookJob
-  await enqueue(db, job, { webhookId }, { delaySeconds })
+  await enqueue(db, job, { webhookId, host: hostOf(url) }, { delaySeconds })
 }
 
 async function findReceiver(db: pg.Pool, id: string): Promise<Receiver | null> {
@@ -233,7 +236,7 @@ async function noteResult(
     failure === null || isLast
       ? null
       : Math.max((next ?? 0) * (1 + jitter * Math.random()), retryAfterSeconds)
-  const now = { id: receiver.id, isSlow: durationMs > slowMilliseconds, heldSeconds: retryAfterSeconds }
+  const now = { ...receiver, isSlow: durationMs > slowMilliseconds, heldSeconds: retryAfterSeconds }
   return transaction(db, async (tx) => {
     await noteAttempt(tx, delivery.id, attempt, delaySeconds)
     if (isLast) {

@@ -13,7 +13,7 @@ import { isOperator } from '../groups/operators.ts'
 import { lockRepository } from '../groups/repositories.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
-import { dropWaiting } from './deliveries.ts'
+import { dropWaiting, hostOf } from './deliveries.ts'
 import { choosableTypes, type MessageFormat, messageFormats } from './message-types.ts'
 import { makeWebhookSecret, webhookSecrets } from './webhook-secrets.ts'
 
@@ -73,8 +73,8 @@ export async function addWebhook(
     const id = await takeId(tx)
     const { keyId, sealed } = await webhookSecrets.seal(config, id, [secret])
     await tx.query(
-      `insert into webhook (id, group_id, repository_id, url, types, format, reaches_private_hosts, key_id, sealed_secrets, made_by)
-       overriding system value values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+      `insert into webhook (id, group_id, repository_id, url, host, types, format, reaches_private_hosts, key_id, sealed_secrets, made_by)
+       overriding system value values ($1, $2, $3, $4, $11, $5, $6, $7, $8, $9, $10)`,
       [
         id,
         place.groupId,
@@ -86,6 +86,7 @@ export async function addWebhook(
         keyId,
         sealed,
         by.accountId,
+        hostOf(url),
       ],
     )
     await noteChange(tx, by, { id, ...place }, 'add', shownSettings(settings))
@@ -116,7 +117,7 @@ export async function changeWebhook(
     if (!former) return null
     await tx.query(
       `update webhook
-          set url = coalesce($2, url), reaches_private_hosts = coalesce($3, reaches_private_hosts),
+          set url = coalesce($2, url), host = coalesce($8, host), reaches_private_hosts = coalesce($3, reaches_private_hosts),
               is_slow = is_slow and $2 is null, held_until = case when $2 is null then held_until end,
               types = case when $4 then $5::text[] else types end, format = coalesce($6, format),
               disabled_at = case when $7 then null when not $7 then coalesce(disabled_at, now()) else disabled_at end,
@@ -130,6 +131,7 @@ export async function changeWebhook(
         events ?? null,
         format ?? null,
         enabled ?? null,
+        url === undefined ? null : hostOf(url),
       ],
     )
     if (enabled === false) await dropWaiting(tx, id)

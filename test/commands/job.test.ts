@@ -7,7 +7,7 @@ describe('svc job', () => {
   const svc = useCommands()
   const job = (name: string): Job => ({ name, run: async () => {} })
   const claimOne = async (name: string) => {
-    const [claimed] = await claimJobs(svc.db, { names: [name], limit: 1, ownNames: [] })
+    const [claimed] = await claimJobs(svc.db, { names: [name], limit: 1, ownNames: [], crowds: new Map() })
     if (!claimed) throw new Error(`no ${name} is due`)
     return claimed
   }

@@ -411,24 +411,28 @@ describe('a receiver that fails', () => {
 })
 
 describe('receivers that never answer', () => {
-  it('delay neither the messages to others nor other jobs', async () => {
-    const silent = await aRepository(t.db)
+  it('delay neither the messages to other hosts nor other jobs, however many webhooks they have', async () => {
+    const silent = [await aRepository(t.db), await aRepository(t.db)] as const
     const lively = await aRepository(t.db)
     const waiting: (() => void)[] = []
     let isSilent = true
-    const hooks = await Promise.all(
-      Array.from({ length: 20 }, async (_, index) => {
-        const url = server.receiver(`silent-${index}`, (response) => {
-          if (isSilent) waiting.push(() => response.end())
-          else response.end()
-        })
-        const webhook = await aWebhook(t, { repositoryId: silent.id }, { url })
-        // They did not answer before either.
-        await makeSlow(t.db, webhook.id)
-        return webhook
-      }),
-    )
-    await aWebhook(t, { repositoryId: lively.id }, { url: server.receiver('lively') })
+    const slow = Array.from({ length: 38 }, async (_, index) => {
+      const url = server.receiver(`silent-${index}`, (response) => {
+        if (isSilent) waiting.push(() => response.end())
+        else response.end()
+      })
+      // A place has 20 webhooks at most. Half of the receivers did not answer before either.
+      const repository = silent[index % 2 === 0 ? 0 : 1]
+      const webhook = await aWebhook(t, { repositoryId: repository.id }, { url })
+      if (index >= 19) await makeSlow(t.db, webhook.id)
+      return webhook
+    })
+    const hooks = await Promise.all(slow)
+    for (const path of ['lively', 'lively-slow']) {
+      const url = server.receiver(path).replace('localhost', '127.0.0.1')
+      const { id } = await aWebhook(t, { repositoryId: lively.id }, { url })
+      if (path === 'lively-slow') await makeSlow(t.db, id)
+    }
     let others = 0
     const other = {
       name: 'other',
@@ -436,25 +440,25 @@ describe('receivers that never answer', () => {
         others += 1
       },
     }
-    await happens(silent.id)
+    for (const { id } of silent) await happens(id)
     await enqueue(t.db, other, {})
     const running = runJobs({ config: t.config, db: t.db }, [...webhookJobs, other], openLog('silent'), {
       pollEveryMilliseconds: 20,
     })
     try {
-      while (waiting.length < 8) await sleep(10)
+      while (waiting.length < 6) await sleep(10)
       await happens(lively.id)
-      await server.waitFor('lively', 1)
+      for (const path of ['lively', 'lively-slow']) await server.waitFor(path, 1)
       while (others === 0) await sleep(10)
-      // Only those with a slot have got their message.
-      expect(waiting).toHaveLength(8)
+      // Four of the webhooks that were not slow, and two of the slow ones.
+      expect(waiting).toHaveLength(6)
     } finally {
       isSilent = false
       for (const answer of waiting) answer()
       await running.stop(10)
     }
     // An answer in time ends the slowness.
-    expect(await Promise.all(hooks.map(({ id }) => isSlow(t.db, id)))).toContain(false)
+    expect(await Promise.all(hooks.slice(19).map(({ id }) => isSlow(t.db, id)))).toContain(false)
   })
 })
 
