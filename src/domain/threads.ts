@@ -1,4 +1,6 @@
 import { once } from 'node:events'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parentPort, Worker } from 'node:worker_threads'
 import { traceSources } from './stack-traces.ts'
 
@@ -19,7 +21,10 @@ export interface Threads<Task> {
 }
 
 export interface TaskOptions {
-  /** The time limit. It does not include the time in which the task waits for a thread. */
+  /**
+   * The time limit. It does not include the time in which the task waits for a thread, and on Linux only the time in which
+   * the thread runs: other work on the machine ends no task.
+   */
   milliseconds: number
   /** Urgent tasks come before all others. */
   isUrgent?: boolean
@@ -35,12 +40,15 @@ interface Waiting {
 
 type Reply = { result: unknown } | { error: unknown }
 
+/** How often a task may take its time limit by the clock, if its thread hardly runs. */
+const maxWaits = 6
+
 /** Opens threads that run a module. The module calls `serveThread`. `module` is its URL, without an extension. */
 export function openThreads<Task>(
   module: URL,
   { count, maxHeapMegabytes }: { count: number; maxHeapMegabytes: number },
 ): Threads<Task> {
-  const all = new Set<Worker>()
+  const all = new Map<Worker, ThreadClock>()
   const idle: Worker[] = []
   const owners: (string | undefined)[] = []
   const waiting: Waiting[] = []
@@ -66,8 +74,8 @@ export function openThreads<Task>(
 
   async function startThread(): Promise<Worker> {
     const started = newThread(module, { maxOldGenerationSizeMb: maxHeapMegabytes })
-    all.add(started)
-    await once(started, 'message')
+    const [clock] = (await once(started, 'message')) as [ThreadClock]
+    all.set(started, clock)
     // Without a listener, an error between two tasks would end the process.
     started.on('error', () => {})
     started.on('exit', () => {
@@ -82,7 +90,8 @@ export function openThreads<Task>(
       await takeTurn(options)
       try {
         const thread = idle.pop() ?? (await startThread())
-        const reply = await ask(thread, task, options.milliseconds)
+        const limit = { milliseconds: options.milliseconds, clock: all.get(thread) ?? null }
+        const reply = await ask(thread, task, limit)
         idle.push(thread)
         if ('error' in reply) throw reply.error
         return reply.result as Result
@@ -91,24 +100,68 @@ export function openThreads<Task>(
       }
     },
     async close() {
-      await Promise.all(Array.from(all, (thread) => thread.terminate()))
+      await Promise.all(Array.from(all.keys(), (thread) => thread.terminate()))
     },
   }
 }
 
 /** Sends a task to a thread. Ends the thread when it does not finish the task. */
-async function ask<Task>(thread: Worker, task: Task, milliseconds: number): Promise<Reply> {
+async function ask<Task>(thread: Worker, task: Task, limit: TimeLimit): Promise<Reply> {
+  const ended = new AbortController()
+  const { signal } = ended
   // Only a running task keeps the process alive.
   thread.ref()
   try {
+    const late = passLimit(limit, signal).then(() => 'late' as const)
     thread.postMessage(task, movable(task))
-    const [reply] = (await once(thread, 'message', { signal: AbortSignal.timeout(milliseconds) })) as [Reply]
+    const answer = await Promise.race([once(thread, 'message', { signal }) as Promise<[Reply]>, late])
+    if (answer === 'late') throw new ThreadFailure('takes too long')
     thread.unref()
-    return reply
+    return answer[0]
   } catch (error) {
     await thread.terminate()
-    const reason = (error as Error).name === 'AbortError' ? 'takes too long' : 'needs too much memory'
-    throw new ThreadFailure(reason, { cause: error })
+    if (error instanceof ThreadFailure) throw error
+    throw new ThreadFailure('needs too much memory', { cause: error })
+  } finally {
+    ended.abort()
+  }
+}
+
+/** The file in which Linux counts the time that a thread runs. Null on other systems. */
+type ThreadClock = string | null
+
+interface TimeLimit {
+  milliseconds: number
+  clock: ThreadClock
+}
+
+/** Resolves when the thread has run for this time, or has waited for the processor much longer. */
+async function passLimit({ milliseconds, clock }: TimeLimit, signal: AbortSignal): Promise<void> {
+  const time = () => (clock === null ? performance.now() : readClock(clock))
+  const end = time() + milliseconds
+  const last = performance.now() + milliseconds * maxWaits
+  for (;;) {
+    const left = Math.min(end - time(), last - performance.now())
+    if (left <= 0) return
+    // The end of the task aborts the wait.
+    await sleep(left, null, { signal, ref: false }).catch(() => {})
+    if (signal.aborted) return
+  }
+}
+
+/** Returns how long a thread has run so far, in milliseconds. Throws when it has ended. */
+function readClock(clock: string): number {
+  const [nanoseconds] = readFileSync(clock, 'utf8').split(' ')
+  return Number(nanoseconds) / 1e6
+}
+
+/** Returns the clock of the thread that calls it. */
+function findClock(): ThreadClock {
+  try {
+    const clock = `/proc/${readlinkSync('/proc/thread-self')}/schedstat`
+    return readClock(clock) > 0 ? clock : null
+  } catch {
+    return null
   }
 }
 
@@ -137,7 +190,7 @@ export function serveThread<Task>(run: (task: Task) => unknown): void {
     parentPort?.postMessage(outcome, movable(outcome))
   }
   parentPort?.on('message', (task: Task) => void reply(task))
-  parentPort?.postMessage('ready')
+  parentPort?.postMessage(findClock())
 }
 
 /** Lists the memory of byte arrays in a value that need not be copied, because nothing else is in it. */
