@@ -1,5 +1,6 @@
 -- Approves a request that waits for this account's decision (SPEC 4.1). Adds a grant and issues a code that
--- belongs to it. Returns no row in these cases:
+-- belongs to it. The code of a device waits for its next poll. Then there is no redirect URI, and the_code_hash is not
+-- used. Returns no row in these cases:
 -- - The request is unknown, expired, already decided, or belongs to another account.
 -- - Its application may no longer be authorized.
 -- - Repositories must be chosen, and the account is a member of none of the chosen ones.
@@ -32,12 +33,23 @@ begin
     return;
   end if;
 
+  -- Two pages may ask about one device. Only the first decision counts.
+  if request.device_hash is not null then
+    update device_request
+       set is_approved = true, account_id = the_account_id
+     where device_hash = request.device_hash and is_approved is null and expires_at > now();
+    if not found then
+      return;
+    end if;
+    the_code_hash := sha256(request.device_hash);
+  end if;
+
   select * into granted
     from add_grant(the_account_id, request.application_id, request.scopes, request.resource_scope,
                    case when request.resource_scope = 'specified' then chosen_ids else '{}' end);
 
   insert into authorization_code (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
-  values (the_code_hash, granted.authorization_id, granted.id, request.redirect_uri, request.scopes, request.code_challenge,
+  values (the_code_hash, granted.authorization_id, granted.id, coalesce(request.redirect_uri, ''), request.scopes, request.code_challenge,
           now() + make_interval(secs => code_lifetime_seconds));
   return query select request.redirect_uri, request.state;
 end

@@ -22,6 +22,7 @@ interface NewOptions extends JsonOptions {
   developer?: string
   exactRedirect?: boolean
   public?: boolean
+  device?: boolean
   resourceServer?: boolean
   pending?: boolean
   apply?: boolean
@@ -50,6 +51,7 @@ export function newCommand(): Command {
     .option('--developer <username>', 'who asked for it, and sees its state')
     .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
     .option('--public', 'a program on the machines of people, which can keep no secret: it gets none')
+    .option('--device', 'let it ask with a code that the person confirms in a browser (RFC 8628)')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
     .option('--apply', 'migrate at once')
@@ -74,6 +76,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
     resourceScope: options.resourceScope,
     developer: developer ?? null,
     isPublic: options.public ?? false,
+    isDevice: options.device ?? false,
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
   })

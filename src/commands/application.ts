@@ -112,6 +112,7 @@ interface SetOptions extends JsonOptions {
   developer?: string
   exactRedirect?: boolean
   public?: boolean
+  device?: boolean
   resourceServer?: boolean
 }
 
@@ -133,6 +134,8 @@ function setCommand(): Command {
     .option('--no-exact-redirect', 'allow any URL on the host of the Redirect URL')
     .option('--public', 'a program on the machines of people: its client secret no longer works')
     .option('--no-public', 'it needs a client secret: make one with rotate-secret')
+    .option('--device', 'let it ask with a code that the person confirms in a browser (RFC 8628)')
+    .option('--no-device', 'end that')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--no-resource-server', 'allow it to introspect only its own tokens')
     .addOption(jsonOption())
@@ -155,7 +158,7 @@ function setCommand(): Command {
 
 async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
   const { name, description, website, redirectUri, logo, scope, resourceScope } = options
-  const { developer, exactRedirect, public: isPublic, resourceServer } = options
+  const { developer, exactRedirect, public: isPublic, device, resourceServer } = options
   return {
     ...(name !== undefined && { name }),
     ...(description !== undefined && { description: description || null }),
@@ -166,6 +169,7 @@ async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
     ...(scope !== undefined && { scopes: scope }),
     ...(resourceScope !== undefined && { resourceScope }),
     ...(isPublic !== undefined && { isPublic }),
+    ...(device !== undefined && { isDevice: device }),
     ...(resourceServer !== undefined && { isResourceServer: resourceServer }),
     ...(logo !== undefined && { logo: await readLogo(logo) }),
   }

@@ -4,7 +4,15 @@ import type { Application } from './applications.ts'
 /** The details of an application that a developer sends to an administrator, without its logo. */
 export type RequestedApplication = Pick<
   Application,
-  'name' | 'website' | 'redirectUri' | 'exactRedirect' | 'isPublic' | 'resourceScope' | 'scopes' | 'developer'
+  | 'name'
+  | 'website'
+  | 'redirectUri'
+  | 'exactRedirect'
+  | 'isPublic'
+  | 'isDevice'
+  | 'resourceScope'
+  | 'scopes'
+  | 'developer'
 > & { description: string }
 
 /** A longer text is not read. The longest text of `formatRequest` has about 4,500 characters. */
@@ -19,6 +27,7 @@ const labels = {
   'Redirect URL': 'redirectUri',
   'Only this URL': 'exactRedirect',
   'Public client': 'isPublic',
+  'For devices': 'isDevice',
   Resources: 'resourceScope',
   Scopes: 'scopes',
   Developer: 'developer',
@@ -75,6 +84,7 @@ export function readRequest(text: string): RequestedApplication | null {
     redirectUri: read('Redirect URL', ''),
     exactRedirect: read('Only this URL', '') === 'yes',
     isPublic: read('Public client', '') === 'yes',
+    isDevice: read('For devices', '') === 'yes',
     // An unknown word is the narrowest choice.
     resourceScope: resourceScopes.find((known) => known === resourceScope) ?? 'public',
     scopes: [

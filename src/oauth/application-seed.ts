@@ -26,7 +26,7 @@ select id, '\\x${secretHash.toString('hex')}' from registered;
 
 function insertion(application: NewApplication): string {
   return `  insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
-                           scopes, resource_scope, status, is_public, is_resource_server, developer_id, logo)
+                           scopes, resource_scope, status, is_public, is_device, is_resource_server, developer_id, logo)
   values (
     ${quote(application.clientId)},
     ${quote(application.name)},
@@ -38,6 +38,7 @@ function insertion(application: NewApplication): string {
     ${quote(application.resourceScope)},
     ${quote(application.status)},
     ${application.isPublic},
+    ${application.isDevice},
     ${application.isResourceServer},
     ${application.developer == null ? 'null' : accountNamed(application.developer)},
     decode('
@@ -69,6 +70,7 @@ export type ApplicationChanges = Partial<
     | 'scopes'
     | 'resourceScope'
     | 'isPublic'
+    | 'isDevice'
     | 'isResourceServer'
     | 'developer'
     | 'logo'
@@ -99,6 +101,7 @@ const columnOf = {
   scopes: 'scopes',
   resourceScope: 'resource_scope',
   isPublic: 'is_public',
+  isDevice: 'is_device',
   isResourceServer: 'is_resource_server',
   developer: 'developer_id',
   logo: 'logo',

@@ -26,6 +26,8 @@ export interface Application {
   statusReason: string | null
   /** Whether it is a program on the machines of people, which has no client secret (OPENID 201). */
   isPublic: boolean
+  /** Whether it may ask with a code that the person confirms in a browser on any machine (OPENID 221). */
+  isDevice: boolean
   /** Whether it may also introspect access, personal and deploy tokens that are not its own (RFC 7662). */
   isResourceServer: boolean
   createdAt: Date
@@ -51,6 +53,7 @@ export function describeApplication(application: Application) {
     scopes: application.scopes,
     resource_scope: application.resourceScope,
     public: application.isPublic,
+    device: application.isDevice,
     resource_server: application.isResourceServer,
     created_at: application.createdAt.toISOString(),
     developer: application.developer,
@@ -73,7 +76,7 @@ export type NewApplication = Omit<
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
   exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
-  is_public as "isPublic", is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
+  is_public as "isPublic", is_device as "isDevice", is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
   (select username from account where account.id = developer_id) as developer,
   (select username from account where account.id = reviewer_id) as reviewer`
 
@@ -82,8 +85,9 @@ export async function insertApplication(db: Queryable, application: NewApplicati
   const { rows } = await db.query<Application>(
     `with registered as (
        insert into application (client_id, name, description, website, redirect_uri, exact_redirect, logo, scopes,
-                                resource_scope, status, is_public, is_resource_server, developer_id)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $11, (select id from account where username = $13))
+                                resource_scope, status, is_public, is_device, is_resource_server,
+                                developer_id)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, $11, (select id from account where username = $13))
        returning ${columns}
      ), secret as (
        insert into application_secret (secret_hash, application_id) select $12::bytea, id from registered where $12::bytea is not null
@@ -104,6 +108,7 @@ export async function insertApplication(db: Queryable, application: NewApplicati
       application.secretHash,
       application.developer ?? null,
       application.isPublic,
+      application.isDevice,
     ],
   )
   return rows[0] as Application

@@ -15,25 +15,39 @@ export interface NewAuthorizationRequest {
   applicationId: string
   /** Path and query of the authorization request. */
   link: string
-  redirectUri: string
+  /** Null for the request of a device. */
+  redirectUri: string | null
   /** Percent-encoded; null when the request had none. */
   state: string | null
   scopes: readonly string[]
   resourceScope: ResourceScope
   codeChallenge: string | null
+  /** The device whose request the page decides. Null for an application in the browser. */
+  deviceHash: SecretHash | null
 }
 
 /** A stored request, with the application as its consent page shows it. */
 export interface AuthorizationRequest {
   accountId: string
   link: string
-  redirectUri: string
+  /** Null for the request of a device. */
+  redirectUri: string | null
+  /** Null for an application in the browser. */
+  device: AskingDevice | null
   scopes: string[]
   resourceScope: ResourceScope
   isDecided: boolean
   application: ConsentApplication
   /** The current registration of the application. It may have changed since the request. */
   registered: Pick<Application, 'redirectUri' | 'exactRedirect' | 'isPublic' | 'scopes' | 'resourceScope'>
+}
+
+/** A device that asks, as the person sees it. */
+export interface AskingDevice {
+  /** The client IP of the device. */
+  ip: string
+  /** How many seconds ago the device asked. */
+  age: number
 }
 
 /** The application as people see it (SPEC 2.1). Its logo has a separate URL. */
@@ -46,7 +60,8 @@ export interface ConsentApplication {
 
 /** The redirect after a decision. */
 export interface Decision {
-  redirectUri: string
+  /** Null after a decision about a device. */
+  redirectUri: string | null
   /** Percent-encoded. */
   state: string | null
 }
@@ -60,8 +75,9 @@ export async function insertAuthorizationRequest(
   await db.query(
     `with ${surplusOf('authorization_request', 'id_hash', 'account_id = $2', maxRequestsPerAccount - 1)}
      insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
-                                        resource_scope, code_challenge, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, now() + make_interval(secs => $10))`,
+                                        resource_scope, code_challenge, device_hash, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11,
+             least(now() + make_interval(secs => $10), (select expires_at from device_request where device_hash = $11)))`,
     [
       idHash,
       request.accountId,
@@ -73,18 +89,24 @@ export async function insertAuthorizationRequest(
       request.resourceScope,
       request.codeChallenge,
       lifetimeSeconds,
+      request.deviceHash,
     ],
   )
 }
 
 const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
-       r.resource_scope as "resourceScope", r.answered_at is not null as "isDecided",
+       r.resource_scope as "resourceScope",
+       r.answered_at is not null or d.is_approved is not null as "isDecided",
+       case when r.device_hash is not null
+            then json_build_object('ip', host(d.client_ip), 'age', floor(extract(epoch from now() - d.created_at)))
+        end as device,
        json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                          'website', c.website) as application,
        json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'isPublic', c.is_public,
                          'scopes', c.scopes, 'resourceScope', c.resource_scope) as registered
   from authorization_request r
   join application c on c.id = r.application_id and c.status = 'approved'
+  left join device_request d on d.device_hash = r.device_hash
  where r.id_hash = $1 and r.expires_at > now()`
 
 /** Finds a request, decided or not. Null when it is unknown or expired, or its application is not approved. */
@@ -137,12 +159,18 @@ export async function denyAuthorizationRequest(
   accountId: string,
 ): Promise<Decision | null> {
   const { rows } = await db.query<Decision>(
-    `update authorization_request r
-        set answered_at = now()
-       from application c
-      where r.id_hash = $1 and r.account_id = $2 and r.answered_at is null and r.expires_at > now()
-        and c.id = r.application_id and c.status = 'approved'
-  returning r.redirect_uri as "redirectUri", r.state`,
+    `with denied as (
+       update authorization_request r
+          set answered_at = now()
+         from application c
+        where r.id_hash = $1 and r.account_id = $2 and r.answered_at is null and r.expires_at > now()
+          and c.id = r.application_id and c.status = 'approved'
+    returning r.redirect_uri, r.state, r.device_hash
+     ), device as (
+       update device_request set is_approved = false, account_id = $2
+        where device_hash in (select device_hash from denied) and is_approved is null
+     )
+     select redirect_uri as "redirectUri", state from denied`,
     [idHash, accountId],
   )
   return rows[0] ?? null

@@ -108,10 +108,14 @@ describe('svc application', () => {
     expect(await svc.fail('application', 'new', ...words, '--public', '--resource-server')).toContain(
       'a public client cannot be a resource server',
     )
-    const made = await register(...words, '--public', '--apply')
+    const made = await register(...words, '--public', '--device', '--apply')
     expect(made['client_secret']).toBeNull()
     const id = made['client_id'] ?? ''
-    expect(await stored(id)).toMatchObject({ isPublic: true, redirectUri: 'com.example.bot:/callback' })
+    expect(await stored(id)).toMatchObject({
+      isPublic: true,
+      isDevice: true,
+      redirectUri: 'com.example.bot:/callback',
+    })
     expect(await workingSecrets(id)).toEqual([])
     expect(await readFile(made['migration'] ?? '', 'utf8')).not.toContain('application_secret')
     expect(await svc.fail('application', 'rotate-secret', id)).toContain('is a public client')
@@ -121,6 +125,7 @@ describe('svc application', () => {
     const { client_secret } = await svc.json('application', 'rotate-secret', id)
     expect(await workingSecrets(id)).toEqual([hashSecret(client_secret ?? '')])
     expect(await svc.json('application', 'set', id, '--public')).toMatchObject({ public: true })
+    expect(await svc.json('application', 'set', id, '--no-device')).toMatchObject({ device: false })
   })
 
   it('new accepts values up to the limits of SPEC 2.1', async () => {
@@ -237,6 +242,7 @@ describe('svc application', () => {
       resource_scope: 'public',
       exact_redirect: true,
       public: false,
+      device: false,
       resource_server: true,
       created_at: expect.any(String),
       developer: null,

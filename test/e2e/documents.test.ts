@@ -48,7 +48,7 @@ describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs 
 
   it('has commands that run the flow without changes', async () => {
     const blocks = await blocksOf('docs/oauth-applications.md', 'sh')
-    const commands = blocks.filter((block) => !block.includes('public.json'))
+    const commands = blocks.filter((block) => !/public\.json|device\.json/.test(block))
     const { code, stdout, stderr } = await paste(exportsOf(await environment()) + commands.join('\n'), home)
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toContain('"issuer"')
@@ -79,6 +79,22 @@ describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs 
       CODE_VERIFIER: verifier,
     }
     expect(await paste(exportsOf(env) + block, home)).toMatchObject({ code: 0, stdout: '{}', stderr: '' })
+  })
+
+  it('has commands of a device, which ask and poll', async () => {
+    const { clientId } = await anApplication(t.db, { isPublic: true, isDevice: true })
+    const blocks = await blocksOf('docs/oauth-applications.md', 'sh')
+    const [begin = '', poll = ''] = blocks.filter((block) => block.includes('device.json'))
+    const env = exportsOf({ SVC: `http://127.0.0.1:${port}`, CLIENT_ID: clientId })
+    const begun = await paste(env + begin, home)
+    expect(begun.stdout).toMatch(/^Open .*\/device and enter [A-Z]{4}-[A-Z]{4}\n$/)
+    const { stdout: early } = await paste(env + poll, home)
+    expect(JSON.parse(early).error).toBe('authorization_pending')
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await open(t, `/device?user_code=${begun.stdout.trim().slice(-9)}`, cookie)
+    await submitConsent(t, page, cookie, 'approve')
+    const { stdout } = await paste(env + poll, home)
+    expect(JSON.parse(stdout)).toMatchObject({ token_type: 'bearer', scope: 'account-profile:r' })
   })
 
   it('has a Node program that makes a link which svc accepts', async () => {

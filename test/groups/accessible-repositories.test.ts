@@ -224,6 +224,7 @@ describe('approving a request', () => {
       scopes: application.scopes,
       resourceScope: 'specified',
       codeChallenge: null,
+      deviceHash: null,
     })
     const code = { hash: hashSecret(aName('code')), lifetimeSeconds: 60 }
     const decision = await approveAuthorizationRequest(t.db, idHash, account.id, [repository.path], code)

@@ -13,6 +13,7 @@ const request: RequestedApplication = {
   redirectUri: 'https://bot.example.com/callback?a=b',
   exactRedirect: true,
   isPublic: true,
+  isDevice: true,
   resourceScope: 'specified',
   scopes: ['account-profile:r', 'registry-package:rw'],
   developer: 'ann',
@@ -22,7 +23,14 @@ const request: RequestedApplication = {
 describe('the text with which a developer asks for an application', () => {
   it('has every detail', () => {
     expect(readRequest(formatRequest(request, site))).toEqual(request)
-    const plain = { ...request, exactRedirect: false, isPublic: false, developer: null, description: '' }
+    const plain = {
+      ...request,
+      exactRedirect: false,
+      isPublic: false,
+      isDevice: false,
+      developer: null,
+      description: '',
+    }
     expect(readRequest(formatRequest(plain, site))).toEqual(plain)
   })
 
@@ -50,6 +58,7 @@ describe('the text with which a developer asks for an application', () => {
       name: 'X',
       website: '',
       isPublic: false,
+      isDevice: false,
       redirectUri: 'https://a.example',
       exactRedirect: false,
       resourceScope: 'public',

@@ -101,6 +101,7 @@ describe('POST /oauth2/auth', () => {
       scopes: application.scopes,
       resourceScope: application.resourceScope,
       codeChallenge: null,
+      deviceHash: null,
     })
     expect(await countUnlocked(t.db, 'authorization_request', { accountId: account.id })).toBe(1)
     await rollback()

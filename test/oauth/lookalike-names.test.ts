@@ -26,6 +26,7 @@ describe.each([
       redirectUri: 'https://app.example.com/callback',
       exactRedirect: false,
       isPublic: false,
+      isDevice: false,
       isResourceServer: false,
       scopes: ['account-profile:r' as const],
       resourceScope: 'all' as const,

@@ -12,6 +12,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
     expect(response.json()).toEqual({
       issuer: 'http://svc.test/auth',
       authorization_endpoint: 'http://svc.test/auth/oauth2/auth',
+      device_authorization_endpoint: 'http://svc.test/auth/oauth2/device',
       token_endpoint: 'http://svc.test/auth/oauth2/token',
       revocation_endpoint: 'http://svc.test/auth/oauth2/revoke',
       introspection_endpoint: 'http://svc.test/auth/oauth2/introspect',
@@ -20,6 +21,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
       grant_types_supported: [
         'authorization_code',
         'refresh_token',
+        'urn:ietf:params:oauth:grant-type:device_code',
         'urn:ietf:params:oauth:grant-type:token-exchange',
       ],
       token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],

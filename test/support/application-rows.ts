@@ -14,6 +14,7 @@ export interface StoredApplication {
   status: string
   statusReason: string | null
   isPublic: boolean
+  isDevice: boolean
   isResourceServer: boolean
 }
 
@@ -22,7 +23,7 @@ export async function listStoredApplications(db: Queryable): Promise<StoredAppli
   const { rows } = await db.query<StoredApplication>(
     `select client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
             exact_redirect as "isExactRedirect", logo, scopes, resource_scope as "resourceScope", status,
-            is_public as "isPublic", status_reason as "statusReason", is_resource_server as "isResourceServer"
+            is_public as "isPublic", is_device as "isDevice", status_reason as "statusReason", is_resource_server as "isResourceServer"
        from application order by id`,
   )
   return rows

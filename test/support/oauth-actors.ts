@@ -32,6 +32,7 @@ export async function anApplication(
     resourceScope: 'all',
     status: 'approved',
     isPublic: false,
+    isDevice: false,
     isResourceServer: false,
     secretHash: differences.isPublic ? null : hashSecret(clientSecret),
     ...differences,

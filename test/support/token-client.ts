@@ -18,7 +18,7 @@ type Form = Record<string, string>
 export function ask(
   { app }: Pick<Server, 'app'>,
   { basic }: Pick<ApplicationActor, 'basic'>,
-  endpoint: 'token' | 'revoke' | 'introspect',
+  endpoint: 'token' | 'revoke' | 'introspect' | 'device',
   form: Form,
 ): Promise<LightMyRequestResponse> {
   return postForm({ app }, `/oauth2/${endpoint}`, new URLSearchParams(form).toString(), {

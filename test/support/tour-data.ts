@@ -5,9 +5,10 @@ import { insertInvitation } from '../../src/accounts/invitations.ts'
 import type { JsonObject } from '../../src/composer/manifest-json.ts'
 import { projectRoot, readConfig } from '../../src/config.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { makeOpaqueId } from '../../src/domain/secrets.ts'
+import { hashSecret, makeOpaqueId } from '../../src/domain/secrets.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
+import { insertDeviceRequest } from '../../src/oauth/device-requests.ts'
 import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { type Downloader, saveDownloads } from '../../src/packages/tables/recorded-downloads.ts'
 import { countSiteDays } from '../../src/packages/tables/site-days.ts'
@@ -28,6 +29,8 @@ export interface TourData {
   /** An approved application that asks for chosen repositories. */
   application: ApplicationActor
   pending: ApplicationActor
+  /** The code of a device that waits for a decision. */
+  userCode: string
   /** The token of an open invitation. */
   invitation: string
   /** The ids of staged versions: one with changes, the first of a package, and a released one. */
@@ -165,6 +168,13 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     logo,
   })
   await anAuthorization(db, ann, application, { repositories: [repository] })
+  const userCode = await insertDeviceRequest(db, {
+    deviceHash: hashSecret(makeOpaqueId()),
+    applicationId: application.id,
+    scopes: application.scopes,
+    resourceScope: application.resourceScope,
+    ip: '203.0.113.7',
+  })
   const developer = 'ann'
   const pending = await anApplication(db, { name: 'Report Writer', status: 'pending', logo, developer })
   const declined = await anApplication(db, { name: 'Old Robot', status: 'pending', logo, developer })
@@ -178,7 +188,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     token: invitation,
     target: { groupId: group.id, role: 'developer' },
   })
-  return { application, pending, invitation, stages, sources }
+  return { application, pending, userCode, invitation, stages, sources }
 }
 
 function pusher(baseUrl: string, token: string) {

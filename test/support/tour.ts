@@ -286,7 +286,7 @@ function packages(): Stop[] {
   })
 }
 
-function personal({ application }: TourData): Stop[] {
+function personal({ application, userCode }: TourData): Stop[] {
   let recoveryCodes: string[] = []
   const consent = `/oauth2/auth?${new URLSearchParams({
     response_type: 'code',
@@ -366,6 +366,11 @@ function personal({ application }: TourData): Stop[] {
           await press(page, 'Authorize')
         },
       ],
+      device: '/device',
+      'device-refused': ['/device', (page) => submit(page, { Code: 'ABCD' })],
+      'device-consent': `/device?user_code=${userCode}`,
+      'device-approved': '/device/approved',
+      'device-denied': '/device/denied',
       'link-error': '/oauth2/auth?client_id=unknown',
       'bad-request': '/?q=a&q=b',
     }),

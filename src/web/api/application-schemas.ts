@@ -35,6 +35,9 @@ export const ApplicationBody = z
     public: z
       .boolean()
       .meta({ description: 'Whether it is a program on the machines of people, which has no client secret' }),
+    device: z.boolean().meta({
+      description: 'Whether it may ask with a code that the person confirms in a browser (RFC 8628)',
+    }),
     resource_server: z.boolean().meta({
       description: 'Whether it may also introspect access, personal and deploy tokens that are not its own',
     }),
@@ -92,6 +95,7 @@ export const ApplicationUpdate = z
       .meta({ ...ApplicationBody.shape.scopes.meta() }),
     resource_scope: ApplicationBody.shape.resource_scope,
     public: ApplicationBody.shape.public,
+    device: ApplicationBody.shape.device,
     resource_server: ApplicationBody.shape.resource_server,
     developer: z
       .string()

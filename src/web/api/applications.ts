@@ -133,6 +133,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         exact_redirect,
         resource_scope,
         public: isPublic,
+        device,
         resource_server,
         description,
         ...rest
@@ -144,6 +145,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         ...(exact_redirect !== undefined && { exactRedirect: exact_redirect }),
         ...(resource_scope !== undefined && { resourceScope: resource_scope }),
         ...(isPublic !== undefined && { isPublic }),
+        ...(device !== undefined && { isDevice: device }),
         ...(resource_server !== undefined && { isResourceServer: resource_server }),
       } as ApplicationChanges
       if (Object.keys(changes).length === 0) throw invalidArgument('there is nothing to change')

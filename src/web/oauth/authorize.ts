@@ -54,6 +54,7 @@ async function redirectOrAsk(
     scopes,
     resourceScope: application.resourceScope,
     codeChallenge,
+    deviceHash: null,
   }
   if (prompt !== 'ask' && mayLeaveOutConsent(application, target.redirectUri)) {
     const code = makeSecret('code')
@@ -65,8 +66,15 @@ async function redirectOrAsk(
     throw new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')
   }
   const id = makeOpaqueId()
-  await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link: request.url, state: target.state })
-  return await showConsent(db, reply, session, { id, ...asked, application }, { search: '', chosen: null })
+  const link = request.url
+  await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link, state: target.state })
+  return await showConsent(
+    db,
+    reply,
+    session,
+    { id, ...asked, application, device: null, link },
+    { search: '', chosen: null },
+  )
 }
 
 /**

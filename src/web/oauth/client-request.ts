@@ -14,6 +14,7 @@ const parameters = [
   'client_secret',
   'code',
   'code_verifier',
+  'device_code',
   'grant_type',
   'redirect_uri',
   'refresh_token',

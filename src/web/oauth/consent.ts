@@ -10,9 +10,11 @@ import { hashSecret, makeSecret } from '../../domain/secrets.ts'
 import { requireLivePrincipal } from '../../groups/live-principal.ts'
 import { type RepositoryPicker, readPicker } from '../../groups/repository-choices.ts'
 import {
+  type AskingDevice,
   type AuthorizationRequest,
   approveAuthorizationRequest,
   type ConsentApplication,
+  type Decision,
   denyAuthorizationRequest,
   findAuthorizationRequest,
   holdAuthorizationRequest,
@@ -39,7 +41,11 @@ interface Question {
   application: ConsentApplication
   scopes: readonly string[]
   resourceScope: ResourceScope
-  redirectUri: string
+  /** Null for the request of a device. */
+  redirectUri: string | null
+  device: AskingDevice | null
+  /** The link that led here. That of a device has its code. */
+  link: string
 }
 
 /** The current choices on the page. */
@@ -59,8 +65,10 @@ const consentPage = page<{
   /** The scopes that it does not have yet. Empty if it has no access: then all are new. */
   newScopes: readonly string[]
   resourceScope: string
-  /** Where the decision takes the browser. */
-  target: string
+  /** Where the decision takes the browser. Null for the request of a device. */
+  target: string | null
+  /** The device that asks, with the code that it shows. */
+  device: (AskingDevice & { userCode: string }) | null
   picker: RepositoryPicker | null
   /** Paths of the repositories to which it already has access. */
   reached: readonly string[]
@@ -90,7 +98,8 @@ export async function showConsent(
     scopeGroups: describeScopes(scopes),
     newScopes: former ? newScopes(former, { scopes, resourceScope, repositories: reached }) : [],
     resourceScope: describeResourceScope(resourceScope),
-    target: describeTarget(question.redirectUri),
+    target: question.redirectUri && describeTarget(question.redirectUri),
+    device: question.device && { ...question.device, userCode: userCodeOf(question.link) },
     picker:
       resourceScope === 'specified'
         ? await readPicker(db, accountId, { search: draft.search, chosen })
@@ -161,7 +170,7 @@ async function approve(
     },
     by,
   )
-  if (decision) return sendBack(reply, decision, config.authUrl, { code })
+  if (decision) return goBack(reply, decision, config.authUrl, { code })
   return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')
 }
 
@@ -180,10 +189,27 @@ async function deny(
     await findOpenRequest(context, request, session)
     throw new Error('A request that is still open could not be denied.')
   }
-  return sendBack(reply, decision, context.config.authUrl, {
+  return goBack(reply, decision, context.config.authUrl, {
     error: 'access_denied',
     error_description: 'The account did not give its consent.',
   })
+}
+
+/** Sends the browser back to the application with the response. After a decision about a device, shows what was decided. */
+function goBack(
+  reply: FastifyReply,
+  { redirectUri, state }: Decision,
+  issuer: string,
+  response: Parameters<typeof sendBack>[3],
+): FastifyReply {
+  if (redirectUri === null)
+    return reply.redirect('code' in response ? '/device/approved' : '/device/denied', 303)
+  return sendBack(reply, { redirectUri, state }, issuer, response)
+}
+
+/** Returns the code of a device in the link to its page. */
+function userCodeOf(link: string): string {
+  return new URLSearchParams(link.slice(link.indexOf('?'))).get('user_code') ?? ''
 }
 
 /** Shows the page again, with the chosen repositories and the search. */
@@ -244,7 +270,7 @@ function isStillRegistered({
   registered,
 }: Pick<AuthorizationRequest, 'redirectUri' | 'scopes' | 'resourceScope' | 'registered'>): boolean {
   return (
-    checkRedirectUri(redirectUri, registered).refusal === undefined &&
+    (redirectUri === null || checkRedirectUri(redirectUri, registered).refusal === undefined) &&
     coversAll(registered.scopes, scopes) &&
     registered.resourceScope === resourceScope
   )

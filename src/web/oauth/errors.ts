@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { refusalOf } from '../refusal-of.ts'
 
 /**
- * The status of each error of RFC 6749 §5.2 and RFC 8693 §2.2.2, and of the errors of RFC 6749 §4.1.2.1 that these
+ * The status of each error of RFC 6749 §5.2, RFC 8628 §3.5 and RFC 8693 §2.2.2, and of the errors of RFC 6749 §4.1.2.1 that these
  * endpoints use.
  */
 const statuses = {
@@ -10,6 +10,11 @@ const statuses = {
   invalid_client: 401,
   invalid_grant: 400,
   unsupported_grant_type: 400,
+  unauthorized_client: 400,
+  access_denied: 400,
+  authorization_pending: 400,
+  expired_token: 400,
+  slow_down: 400,
   invalid_scope: 400,
   invalid_target: 400,
   server_error: 500,

@@ -8,6 +8,7 @@ import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { authorizeRoute } from './authorize.ts'
 import { AuthorizationError, AuthorizationPageError, sendBack } from './authorize-request.ts'
 import { consentRoutes } from './consent.ts'
+import { devicePages } from './device-page.ts'
 import { logoRoute } from './logo.ts'
 
 const linkErrorPage = page<{ reason: string; again: string | null }>('oauth/link-error')
@@ -21,6 +22,7 @@ export async function oauthPages(app: FastifyInstance, context: AppContext): Pro
       await refuseOtherMethods(endpoint, wrongMethod, async () => {
         await authorizeRoute(endpoint, context)
         await consentRoutes(endpoint, context)
+        await devicePages(endpoint, context)
       })
     })
   })

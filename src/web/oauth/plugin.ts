@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { readBasicCredentials } from '../basic-credentials.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
+import { deviceRoute } from './device.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { keySetRoute } from './key-set.ts'
 import { resourceMetadataRoute } from './resource-metadata.ts'
@@ -25,6 +26,7 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
       await readBasicCredentials(scope)
       await refuseOtherMethods(scope, methodNotAllowed, async () => {
         await tokenRoute(scope, context)
+        await deviceRoute(scope, context)
         await revokeRoute(scope, context)
         await introspectRoute(scope, context)
         await audienceRoute(scope, context)

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { allScopes } from '../../domain/scopes.ts'
+import { deviceGrantType } from './device.ts'
 import { sendJson } from './errors.ts'
 import { exchangeGrantType } from './token-exchange.ts'
 
@@ -24,12 +25,13 @@ export async function serverMetadataRoute(
   const metadata = {
     issuer: authUrl,
     authorization_endpoint: `${authUrl}/oauth2/auth`,
+    device_authorization_endpoint: `${authUrl}/oauth2/device`,
     token_endpoint: `${authUrl}/oauth2/token`,
     revocation_endpoint: `${authUrl}/oauth2/revoke`,
     introspection_endpoint: `${authUrl}/oauth2/introspect`,
     response_types_supported: ['code'],
     response_modes_supported: ['query'],
-    grant_types_supported: ['authorization_code', 'refresh_token', exchangeGrantType],
+    grant_types_supported: ['authorization_code', 'refresh_token', deviceGrantType, exchangeGrantType],
     token_endpoint_auth_methods_supported: clientAuthenticationMethods,
     revocation_endpoint_auth_methods_supported: clientAuthenticationMethods,
     introspection_endpoint_auth_methods_supported: secretMethods,

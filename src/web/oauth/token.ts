@@ -4,6 +4,7 @@ import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { isScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret, noSecretHash, type SecretHash } from '../../domain/secrets.ts'
+import { codeHashOf, pollDevice } from '../../oauth/device-requests.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
 import { noteCodeReplay, noteTokenReuse } from '../../oauth/replays.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
@@ -19,6 +20,7 @@ import {
 } from '../../oauth/token-pairs.ts'
 import { applicationOf } from '../principal.ts'
 import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
+import { deviceGrantType } from './device.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { exchangeGrantType, revokeForHolder, type TokenExchange } from './token-exchange.ts'
 
@@ -41,9 +43,11 @@ type GrantHandler = (client: PresentedClient, form: Form, request: FastifyReques
 
 /** Token endpoint: SPEC 4.2, RFC 6749 §3.2, RFC 8693 §2.1. */
 export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
+  const exchange = openCodeExchange(context)
   const grantHandlers = new Map<string, GrantHandler>([
-    ['authorization_code', exchangeCode(context)],
+    ['authorization_code', exchangeCode(exchange)],
     ['refresh_token', refresh(context)],
+    [deviceGrantType, exchangeDevice(context, exchange)],
   ])
 
   app.post('/token', async (request, reply) => {
@@ -55,27 +59,30 @@ export async function tokenRoute(app: FastifyInstance, context: OAuthContext): P
     if (!handler) {
       throw new OAuthError(
         'unsupported_grant_type',
-        `The grant_type must be authorization_code, refresh_token or ${exchangeGrantType}.`,
+        `The grant_type must be ${[...grantHandlers.keys()].join(', ')} or ${exchangeGrantType}.`,
       )
     }
     return sendJson(reply, await handler(client, form, request))
   })
 }
 
-/** Grant type `authorization_code` (SPEC 4.2, RFC 6749 §4.1.3, RFC 7636 §4.5). It ignores a `scope` parameter. */
-function exchangeCode({ db, config, lastUse }: OAuthContext): GrantHandler {
+/** Exchanges a code for its first pair. Throws the error that the client may read. */
+type CodeHandler = (
+  client: PresentedClient,
+  code: Pick<CodeExchange, 'codeHash' | 'redirectUri' | 'codeChallenge'>,
+  request: FastifyRequest,
+) => Promise<TokenResponse>
+
+/** Opens the exchange of codes of a process, whose concurrent requests share statements. */
+function openCodeExchange({ db, config, lastUse }: OAuthContext): CodeHandler {
   const lifetimes = lifetimesOf(config)
   const exchange = shareStatements((calls: CodeExchange[]) => exchangeCodes(db, lifetimes, calls))
 
-  return async (client, form, request) => {
-    const code = readRequired(form, 'code')
-    const verifier = readOptional(form, 'code_verifier')
+  return async (client, code, request) => {
     const pair = makePair()
     const result = await exchange({
       client,
-      codeHash: hashSecret(code),
-      redirectUri: readOptional(form, 'redirect_uri') ?? null,
-      codeChallenge: verifier === undefined ? null : challengeOf(verifier),
+      ...code,
       accessHash: hashSecret(pair.accessToken),
       refreshHash: hashSecret(pair.refreshToken),
       by: applicationOf(request),
@@ -87,12 +94,47 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantHandler {
     }
     if (result.outcome === 'replayed') {
       request.log.warn({ clientId: client.clientId }, 'an authorization code was used again')
-      await noteCodeReplay(db, applicationOf(request), hashSecret(code))
+      await noteCodeReplay(db, applicationOf(request), code.codeHash)
     }
     throw new OAuthError(
       'invalid_grant',
       'The code is unknown, expired or already used, or it was issued for another client, redirect_uri or code_verifier.',
     )
+  }
+}
+
+/** Grant type `authorization_code` (SPEC 4.2, RFC 6749 §4.1.3, RFC 7636 §4.5). It ignores a `scope` parameter. */
+function exchangeCode(exchange: CodeHandler): GrantHandler {
+  return async (client, form, request) => {
+    const codeHash = hashSecret(readRequired(form, 'code'))
+    const verifier = readOptional(form, 'code_verifier')
+    const codeChallenge = verifier === undefined ? null : challengeOf(verifier)
+    return exchange(
+      client,
+      { codeHash, redirectUri: readOptional(form, 'redirect_uri') ?? null, codeChallenge },
+      request,
+    )
+  }
+}
+
+/** Why a poll of a device gets no pair. */
+const pollErrors = {
+  authorization_pending: 'Nobody has decided yet. Poll again after the interval.',
+  slow_down: 'The device polls too fast. Wait 5 seconds longer between two polls from now on.',
+  access_denied: 'The account did not give its consent.',
+  expired_token: 'The device code has expired. Start again.',
+  invalid_grant: 'The device code is unknown or already used, or it was issued to another client.',
+} as const
+
+/** The grant type of a device (OPENID 224–226, RFC 8628 §3.4). An approval has made a code, which the poll exchanges. */
+function exchangeDevice({ db, config }: OAuthContext, exchange: CodeHandler): GrantHandler {
+  return async (client, form, request) => {
+    const deviceHash = hashSecret(readRequired(form, 'device_code'))
+    const outcome = await pollDevice(db, client, deviceHash, config.requireSecondFactor)
+    if (outcome === 'invalid_client') return refuseClient(db, client)
+    if (outcome !== 'approved') throw new OAuthError(outcome, pollErrors[outcome])
+    const codeHash = codeHashOf(deviceHash)
+    return exchange(client, { codeHash, redirectUri: null, codeChallenge: null }, request)
   }
 }
 

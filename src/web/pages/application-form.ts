@@ -16,6 +16,7 @@ const ApplicationFields = z.object({
   redirect_uri: text,
   exact_redirect: checkbox,
   public: checkbox,
+  device: checkbox,
   resource_server: checkbox,
   pending: checkbox,
   developer: text.transform((username) => username.trim()),
@@ -39,6 +40,7 @@ export const emptyApplicationForm: ApplicationForm = {
   redirectUri: '',
   exactRedirect: false,
   isPublic: false,
+  isDevice: false,
   isResourceServer: false,
   status: 'approved',
   scopes: [],
@@ -68,6 +70,7 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
     redirectUri: form.redirect_uri,
     exactRedirect: form.exact_redirect === 'yes',
     isPublic: form.public === 'yes',
+    isDevice: form.device === 'yes',
     isResourceServer: form.resource_server === 'yes',
     status: form.pending === 'yes' ? 'pending' : 'approved',
     scopes: form.scope,
@@ -84,17 +87,11 @@ export function formOfApplication(application: Application): ApplicationForm {
 
 /** Returns the values that the form changes. Without a file, the logo stays. */
 export function findChanges(application: Application, form: ApplicationForm): ApplicationChanges {
-  const { name, website, redirectUri, exactRedirect, isPublic, isResourceServer, resourceScope, developer } =
-    form
+  const { name, website, redirectUri, exactRedirect, isPublic, isDevice, isResourceServer } = form
+  const { resourceScope, developer } = form
   const sent = {
-    name,
-    website,
-    redirectUri,
-    exactRedirect,
-    isPublic,
-    isResourceServer,
-    resourceScope,
-    developer,
+    ...{ name, website, redirectUri, exactRedirect, isPublic, isDevice, isResourceServer },
+    ...{ resourceScope, developer },
   }
   const changed = Object.entries(sent).filter(
     ([key, value]) => application[key as keyof typeof sent] !== value,

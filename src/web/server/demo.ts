@@ -72,6 +72,7 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
       resourceScope: 'all',
       status: 'approved',
       isPublic: false,
+      isDevice: false,
       isResourceServer: false,
       secretHash: hashSecret(clientSecret),
     })

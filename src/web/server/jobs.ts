@@ -31,6 +31,7 @@ import { sweepJob } from '../../jobs/expired-rows.ts'
 import type { Job } from '../../jobs/job.ts'
 import { sendMailJob } from '../../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../../oauth/authorization-requests.ts'
+import { deleteExpiredDevices } from '../../oauth/device-requests.ts'
 import { noteExchangesJob } from '../../oauth/exchange-events.ts'
 import {
   deleteEndedAuthorizations,
@@ -86,6 +87,7 @@ export const jobs: readonly Job[] = [
     deleteEndedAuthorizations,
     deleteSupersededGrants,
     deleteExpiredRequests,
+    deleteExpiredDevices,
     deleteExpiredSessions,
     deleteExpiredResets,
     deleteExpiredVerifications,

@@ -497,6 +497,7 @@ const forms: Record<string, Case[] | string> = {
       'only-trusted-publishers',
     ]),
   }),
+  '/device': 'changes nothing: the page that opens asks for the consent',
   '/invitations': [
     leavesNotice('You are now in', async (person) => {
       const token = await anInvitation(person)

@@ -120,6 +120,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/packages/:vendor/:package/-/versions/quarantine',
     '/:group/:name/packages/:vendor/:package/-/versions/restore',
     '/:group/:name/packages/:vendor/:package/-/versions/review',
+    '/device',
     '/invitations',
     '/invitations/account',
     '/login',

@@ -1,0 +1,77 @@
+import type { FastifyInstance } from 'fastify'
+import type { AppContext } from '../../context.ts'
+import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
+import { networkOf } from '../../domain/client-ip.ts'
+import { coversAll, isScope } from '../../domain/scopes.ts'
+import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
+import {
+  type DeviceClient,
+  deviceLifetimeSeconds,
+  findDeviceClient,
+  insertDeviceRequest,
+  pollSeconds,
+} from '../../oauth/device-requests.ts'
+import { formOf, readClient, readOptional, refuseClient } from './client-request.ts'
+import { OAuthError, sendJson } from './errors.ts'
+
+/** The grant type of a device that polls (RFC 8628 §3.4). */
+export const deviceGrantType = 'urn:ietf:params:oauth:grant-type:device_code'
+
+/** Anybody can start requests with the id of a public client, so a network may start this many in a minute. */
+const requestsPerNetwork = 60
+const windowSeconds = 60
+
+/** Device authorization endpoint (OPENID 221, RFC 8628 §3.1). */
+export async function deviceRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
+  app.post('/device', async (request, reply) => {
+    const form = formOf(request)
+    const presented = readClient(request, form)
+    const client = await findDeviceClient(db, presented)
+    if (!client) return refuseClient(db, presented)
+    if (!client.isDevice) {
+      throw new OAuthError('unauthorized_client', 'The application is not registered for devices.')
+    }
+    const scopes = readScopes(readOptional(form, 'scope'), client)
+    const blockedSeconds = await countAttempt(
+      db,
+      limitsFrom(networkOf(request.ip), { subject: 'devices', attempts: requestsPerNetwork, windowSeconds }),
+    )
+    if (blockedSeconds > 0) {
+      throw new OAuthError(
+        'temporarily_unavailable',
+        'Your network starts too many devices. Try again later.',
+        {
+          headers: { 'retry-after': String(blockedSeconds) },
+        },
+      )
+    }
+    const deviceCode = makeOpaqueId()
+    const userCode = await insertDeviceRequest(db, {
+      deviceHash: hashSecret(deviceCode),
+      applicationId: client.id,
+      scopes,
+      resourceScope: client.resourceScope,
+      ip: request.ip,
+    })
+    const page = `${config.authUrl}/device`
+    return sendJson(reply, {
+      device_code: deviceCode,
+      user_code: userCode,
+      verification_uri: page,
+      verification_uri_complete: `${page}?user_code=${userCode}`,
+      expires_in: deviceLifetimeSeconds,
+      interval: pollSeconds,
+    })
+  })
+}
+
+/** Returns the registered scopes, or those of them that the request names, as for OAUTH 33–35. */
+function readScopes(scope: string | undefined, { scopes: registered }: DeviceClient): string[] {
+  if (scope === undefined) return registered
+  const asked = [...new Set(scope.split(' '))]
+  if (asked.every(isScope) && coversAll(registered, asked)) return asked
+  throw new OAuthError(
+    'invalid_scope',
+    'scope must name scopes the application is registered with, separated by single spaces.',
+  )
+}
