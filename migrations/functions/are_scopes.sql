@@ -1,4 +1,5 @@
--- Returns whether this is a non-empty list of the scopes in SPEC 2.4, without repeats.
+-- Returns whether this is a non-empty list, without repeats, of the scopes in SPEC 2.4 and of those of OpenID Connect. Only
+-- applications get the latter: the forms of tokens do not take them.
 create or replace function are_scopes(names text[]) returns boolean
 language sql immutable parallel safe as $$
   select cardinality(names) > 0
@@ -16,6 +17,7 @@ language sql immutable parallel safe as $$
       'account-email:r', 'account-email:rw', 'account-engage:r', 'account-engage:rw',
       'group-resource:r', 'group-resource:rw', 'group-manage:r', 'group-manage:rw',
       'group-delete:r', 'group-delete:rw', 'mission-delete:r', 'mission-delete:rw',
-      'mission-manage:r', 'mission-manage:rw'
+      'mission-manage:r', 'mission-manage:rw',
+      'openid', 'profile', 'email'
      ]
 $$;

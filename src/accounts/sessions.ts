@@ -61,6 +61,9 @@ export interface SignInProof {
   secondFactor?: 'totp' | 'recovery-code' | 'passkey'
 }
 
+/** How somebody proved their identity. */
+export type ProofMethod = SignInProof['method'] | NonNullable<SignInProof['secondFactor']>
+
 /** A sign-in, for its event. */
 interface SignIn {
   proof?: SignInProof
@@ -99,6 +102,8 @@ export async function insertSession(
     },
   }
   const secondFactor = signIn?.proof?.secondFactor
+  // A change of the password asked for the former one.
+  const methods = signIn === null ? ['password'] : [signIn.proof?.method, secondFactor].filter(Boolean)
   const { rowCount } = await db.query(
     // The lock waits for a running change of the password. A later change finds this session and ends it.
     `with expired as (delete from session where expires_at < now()),
@@ -106,9 +111,9 @@ export async function insertSession(
                          where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share),
           made as (
             insert into session (id_hash, account_id, network, last_network, user_agent, expires_at, proved_at,
-                                 factor_proved_at, recovered_at)
+                                 factor_proved_at, recovered_at, methods)
             select $1, id, $4, $4, $6, now() + make_interval(secs => $5), case when $7 then now() else '-infinity' end,
-                   case when $10 then now() else '-infinity' end, case when $11 then now() else '-infinity' end
+                   case when $10 then now() else '-infinity' end, case when $11 then now() else '-infinity' end, $12
               from signed_in
             returning id_hash)
      select insert_events(the_events => $8, the_actor => $9) from made`,
@@ -124,6 +129,7 @@ export async function insertSession(
       JSON.stringify(describePrincipal(by)),
       signIn?.proof?.method === 'passkey' || secondFactor === 'totp' || secondFactor === 'passkey',
       secondFactor === 'recovery-code',
+      methods,
     ],
   )
   return rowCount === 1 ? id : null
@@ -197,17 +203,26 @@ export function csrfTokenOf(cookie: string): string {
   return createHmac('sha256', cookie).update('csrf').digest('base64url')
 }
 
-/** Stores that the person of a session has just confirmed their identity, and whether with a second factor or passkey. */
-export async function confirmSession(
-  db: Queryable,
-  idHash: SecretHash,
-  { isFactor }: { isFactor: boolean },
-): Promise<void> {
+/** Stores that the person of a session has just confirmed their identity, and how. */
+export async function confirmSession(db: Queryable, idHash: SecretHash, method: ProofMethod): Promise<void> {
   await db.query(
-    `update session set proved_at = now(), factor_proved_at = case when $2 then now() else factor_proved_at end
+    `update session set proved_at = now(), factor_proved_at = case when $2 then now() else factor_proved_at end,
+                        methods = array(select distinct unnest(methods || $3::text))
       where id_hash = $1`,
-    [idHash, isFactor],
+    [idHash, method === 'totp' || method === 'passkey', method],
   )
+}
+
+/**
+ * Returns when the person of a session has last proved their identity, in seconds since 1970 of the database's clock. Null
+ * when it is not known, as after a sign-in at a provider that does not say so.
+ */
+export async function findProofTime(db: Queryable, idHash: SecretHash): Promise<number | null> {
+  const { rows } = await db.query<{ seconds: number | null }>(
+    `select extract(epoch from nullif(proved_at, '-infinity'))::float8 as seconds from session where id_hash = $1`,
+    [idHash],
+  )
+  return rows[0]?.seconds ?? null
 }
 
 /**

@@ -8,7 +8,13 @@ import { findMigrationsDir, writeMigration } from '../database/operator-migratio
 import type { ResourceScope } from '../domain/permissions.ts'
 import { prepareRegistration } from '../oauth/application-changes.ts'
 import { maxLogoBytes } from '../oauth/application-rules.ts'
-import { type JsonOptions, jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
+import {
+  applicationScopeOption,
+  applicationScopesHelp,
+  type JsonOptions,
+  jsonOption,
+  resourceScopeOption,
+} from './options.ts'
 import { printResult, theAccount, withBareDatabase, withDatabase } from './run.ts'
 
 interface NewOptions extends JsonOptions {
@@ -45,7 +51,7 @@ export function newCommand(): Command {
     .requiredOption('--website <url>', 'official website, at most 128 characters')
     .requiredOption('--redirect-uri <url>', 'URL to which the browser returns after the authorization')
     .requiredOption('--logo <file>', 'PNG, JPEG, GIF or WebP, at most 1 MB')
-    .addOption(scopeOption())
+    .addOption(applicationScopeOption())
     .addOption(resourceScopeOption('which resources it may access').makeOptionMandatory())
     .option('--description <text>', 'at most 350 characters')
     .option('--developer <username>', 'who asked for it, and sees its state')
@@ -57,7 +63,7 @@ export function newCommand(): Command {
     .option('--apply', 'migrate at once')
     .addOption(jsonOption())
     .addHelpText('after', example)
-    .addHelpText('after', scopesHelp)
+    .addHelpText('after', applicationScopesHelp)
     .action(registerApplication)
 }
 

@@ -26,11 +26,11 @@ import {
 import { newCommand, readLogo } from './application-new.ts'
 import { confirm, confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import {
+  applicationScopeOption,
   type JsonOptions,
   jsonOption,
   type ListOptions,
   resourceScopeOption,
-  scopeOption,
   wholeNumber,
   withListOptions,
 } from './options.ts'
@@ -127,7 +127,7 @@ function setCommand(): Command {
     .option('--website <url>', 'official website, at most 128 characters')
     .option('--redirect-uri <url>', 'URL to which the browser returns after the authorization')
     .option('--logo <file>', 'PNG, JPEG, GIF or WebP, at most 1 MB')
-    .addOption(scopeOption().makeOptionMandatory(false))
+    .addOption(applicationScopeOption().makeOptionMandatory(false))
     .addOption(resourceScopeOption('which resources it may access'))
     .option('--developer <username>', 'who asked for it, and sees its state; empty removes it')
     .option('--exact-redirect', 'allow only the Redirect URL itself')

@@ -1,16 +1,25 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { resourceScopes } from '../domain/permissions.ts'
-import { isScope, scopeDefinitions } from '../domain/scopes.ts'
+import { isApplicationScope, isScope, openidScopes, scopeDefinitions } from '../domain/scopes.ts'
 
 /** Returns `--json`, an option of every command except `serve` and `completion`. */
 export function jsonOption(): Option {
   return new Option('--json', 'print one JSON object')
 }
 
-/** Returns `--scope`. It can be repeated, and takes values separated by commas too. */
+/** Returns `--scope` of a token. It can be repeated, and takes values separated by commas too. */
 export function scopeOption(): Option {
+  return optionOfScopes(isScope)
+}
+
+/** Returns `--scope` of an application, which also takes the scopes of OpenID Connect. */
+export function applicationScopeOption(): Option {
+  return optionOfScopes(isApplicationScope)
+}
+
+function optionOfScopes(isAllowed: (scope: string) => boolean): Option {
   return new Option('--scope <scopes...>', 'scopes, such as registry-package:rw')
-    .argParser(readScopes)
+    .argParser((text: string, before: string[] | undefined) => readScopes(text, before, isAllowed))
     .makeOptionMandatory()
 }
 
@@ -67,16 +76,25 @@ export function daysOrNever(text: string): number | 'never' {
   }
 }
 
-/** All scopes, for a command's help. */
+/** All scopes of a token, for a command's help. */
 export const scopesHelp = `
 Scopes (:r reads, :rw reads and writes):
 ${scopeDefinitions.map(({ name, permissions }) => `  ${permissions.map((p) => `${name}:${p}`).join('  ')}`).join('\n')}
 `
 
-function readScopes(text: string, before: string[] | undefined): string[] {
+/** All scopes of an application, for a command's help. */
+export const applicationScopesHelp = `${scopesHelp}
+To sign people in (OpenID Connect): ${openidScopes.join('  ')}
+`
+
+function readScopes(
+  text: string,
+  before: string[] | undefined,
+  isAllowed: (scope: string) => boolean,
+): string[] {
   const scopes = text.split(',').filter((scope) => scope !== '')
   if (scopes.length === 0) throw new InvalidArgumentError('It is empty: --help lists the scopes.')
-  const wrong = scopes.find((scope) => !isScope(scope))
+  const wrong = scopes.find((scope) => !isAllowed(scope))
   if (wrong !== undefined) throw new InvalidArgumentError(explainScope(wrong))
   return [...new Set([...(before ?? []), ...scopes])]
 }

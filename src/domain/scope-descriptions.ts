@@ -1,9 +1,9 @@
 import type { ResourceScope } from './permissions.ts'
-import { allScopes } from './scopes.ts'
+import { allScopes, openidScopes } from './scopes.ts'
 
 /** The description of a scope. */
 export interface DescribedScope {
-  /** The name in requests, such as `repo-code:r`. */
+  /** The name in requests, such as `repo-code:r` or `openid`. */
   scope: string
   access: 'Read-only' | 'Read-write'
   /** The actions that the scope allows, such as "Clone and fetch your code with Git". */
@@ -91,19 +91,33 @@ const groups: Record<string, Record<string, Description>> = {
   },
 }
 
+/** What the scopes of OpenID Connect allow, in the order of `openidScopes`. */
+const signInDescriptions: Record<(typeof openidScopes)[number], string> = {
+  openid: 'Sign you in with your account here',
+  profile: 'See your profile: username and display name',
+  email: 'See your email address, and whether it is verified',
+}
+
+/** Describes those of the scopes that are of OpenID Connect. */
+function describeSignIn(scopes: readonly string[]): DescribedScope[] {
+  return openidScopes
+    .filter((scope) => scopes.includes(scope))
+    .map((scope) => ({ scope, access: 'Read-only', can: signInDescriptions[scope], warning: null }))
+}
+
 /**
  * Describes scopes, in groups and a fixed order. Empty groups are left out. A `:r` scope is left out when its `:rw` is
  * present, because `:rw` covers it (CONTRACT 1.11).
  */
 export function describeScopes(scopes: readonly string[]): ScopeGroup[] {
-  return Object.entries(groups)
-    .map(([title, descriptions]) => ({
-      title,
-      scopes: Object.entries(descriptions).flatMap(([name, description]) =>
-        describeScope(name, description, scopes),
-      ),
-    }))
-    .filter((group) => group.scopes.length > 0)
+  const described = Object.entries(groups).map(([title, descriptions]) => ({
+    title,
+    scopes: Object.entries(descriptions).flatMap(([name, description]) =>
+      describeScope(name, description, scopes),
+    ),
+  }))
+  const signIn = { title: 'Sign-in', scopes: describeSignIn(scopes) }
+  return [signIn, ...described].filter((group) => group.scopes.length > 0)
 }
 
 /**

@@ -50,6 +50,23 @@ export const allScopes: readonly string[] = scopeDefinitions.flatMap(({ name, pe
 
 const known = new Set(allScopes)
 
+/**
+ * The scopes of OpenID Connect (OPENID 243). Only applications have them. `profile` and `email` show in ID tokens and at the
+ * userinfo endpoint what `account-profile:r` and `account-email:r` show in the API.
+ */
+export const openidScopes = ['openid', 'profile', 'email'] as const
+const ofOpenid = new Set<string>(openidScopes)
+
+/** Returns whether the scope is one of OpenID Connect. */
+export function isOpenidScope(scope: string): boolean {
+  return ofOpenid.has(scope)
+}
+
+/** Returns whether an application may have the scope. */
+export function isApplicationScope(scope: string): boolean {
+  return isScope(scope) || isOpenidScope(scope)
+}
+
 /** Returns whether SPEC 2.4 lists the scope with this permission type. */
 export function isScope(scope: string): boolean {
   return known.has(scope)

@@ -1,7 +1,7 @@
 import { imageTypeOf } from '../domain/image-type.ts'
 import { mixesScripts, skeletonOf } from '../domain/lookalikes.ts'
 import { isPlainText } from '../domain/plain-text.ts'
-import { isScope } from '../domain/scopes.ts'
+import { isApplicationScope } from '../domain/scopes.ts'
 import { isNameOfSite, type Site } from '../domain/site.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
 
@@ -46,7 +46,7 @@ export function listMistakes(
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
     isPublic && isResourceServer && 'a public client cannot be a resource server',
     scopes.length === 0 && 'no scope is chosen',
-    !scopes.every(isScope) && 'a scope is not known',
+    !scopes.every(isApplicationScope) && 'a scope is not known',
     logo !== null && logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
     logo !== null && imageTypeOf(logo) === null && 'the logo is not a PNG, JPEG, GIF or WebP image',
   ].filter((mistake) => typeof mistake === 'string')

@@ -30,7 +30,7 @@ export function readForm<Schema extends z.ZodObject>(
   schema: Schema,
   request: FastifyRequest,
 ): z.output<Schema> {
-  return readFields(schema, formOf(request))
+  return readFields(schema, sentFormOf(request))
 }
 
 /**
@@ -42,7 +42,7 @@ export function readTexts<Name extends string>(
   request: FastifyRequest,
 ): Partial<Record<Name, string>> {
   const texts: Partial<Record<Name, string>> = {}
-  for (const [name, [value, ...others]] of wellFormed(formOf(request))) {
+  for (const [name, [value, ...others]] of wellFormed(sentFormOf(request))) {
     if (!names.has(name as Name)) continue
     if (others.length > 0) throw isRepeated(name)
     texts[name as Name] = value as string
@@ -97,8 +97,8 @@ function splitOnce(whole: string, separator: string): string[] {
   return at === -1 ? [whole] : [whole.slice(0, at), whole.slice(at + 1)]
 }
 
-/** The form that the parser has read: null when it is not well-formed. Without a body it is empty. */
-function formOf(request: FastifyRequest): SentForm | null {
+/** Returns the form that the parser has read: null when it is not well-formed. Without a body it is empty. */
+export function sentFormOf(request: FastifyRequest): SentForm | null {
   const body = request.body as { form: SentForm | null } | undefined
   return body ? body.form : new Map()
 }

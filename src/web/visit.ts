@@ -233,7 +233,21 @@ export async function redirectLinkToSignIn(
   { db }: AppContext,
   reply: FastifyReply,
   link: string,
+  { loginHint }: { loginHint: string | null } = { loginHint: null },
 ): Promise<FastifyReply> {
   const id = await signAuthorizationLink(db, link)
-  return reply.redirect(withReturn('/login', id ?? ''), 303)
+  return reply.redirect(
+    withReturn('/login', id ?? '', loginHint === null ? {} : { login_hint: loginHint }),
+    303,
+  )
+}
+
+/** Redirects the browser to the page that asks for a proof of identity, and then to the link. */
+export async function redirectLinkToConfirmation(
+  { db }: AppContext,
+  reply: FastifyReply,
+  link: string,
+): Promise<FastifyReply> {
+  const id = await signAuthorizationLink(db, link)
+  return reply.redirect(withReturn('/settings/confirm-access', id ?? ''), 303)
 }

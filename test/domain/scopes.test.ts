@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { allScopes, covers, coversAll, isScope, scopeDefinitions } from '../../src/domain/scopes.ts'
+import {
+  allScopes,
+  covers,
+  coversAll,
+  isApplicationScope,
+  isScope,
+  openidScopes,
+  scopeDefinitions,
+} from '../../src/domain/scopes.ts'
 import { useDatabase } from '../support/database.ts'
 import { areScopesInSql } from '../support/sql-rules.ts'
 
@@ -32,6 +40,11 @@ describe('the scopes of SPEC 2.4', () => {
     expect(await judge(allScopes)).toBe(true)
     for (const { name } of scopeDefinitions) {
       for (const scope of [`${name}:r`, `${name}:rw`, name]) expect(await judge([scope])).toBe(isScope(scope))
+    }
+    // Applications also have those of OpenID Connect (OPENID 243), and tokens do not.
+    for (const scope of [...openidScopes, 'openid:r', 'profile:rw']) {
+      expect([scope, await judge([scope])]).toEqual([scope, isApplicationScope(scope)])
+      expect(isScope(scope)).toBe(false)
     }
     expect(await judge([])).toBe(false)
     expect(await judge(['repo-code:r', 'repo-code:r'])).toBe(false)

@@ -1,9 +1,17 @@
 import type { FastifyReply } from 'fastify'
 import type { Queryable } from '../../database/database.ts'
-import { coversAll, isScope } from '../../domain/scopes.ts'
+import { coversAll, isApplicationScope } from '../../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
 import { checkRedirectUri, redirectTo } from '../../oauth/redirect-uri.ts'
+import type { OpenidRequest } from '../../openid/sign-ins.ts'
 import { maxLinkCharacters } from '../pages/sign-in/return-path.ts'
+import {
+  defaultScopes,
+  type OpenidParameters,
+  readOpenidParameters,
+  type UnsupportedParameter,
+  withClaimScopes,
+} from './openid-parameters.ts'
 
 /** A link whose application and redirect URI are checked. The other parameters are not read yet. */
 export interface ProvenLink {
@@ -13,7 +21,7 @@ export interface ProvenLink {
 }
 
 /** The scopes and options that the application requests. */
-export interface AuthorizeRequest {
+export interface AuthorizeRequest extends OpenidParameters {
   scopes: string[]
   codeChallenge: string | null
   /** `none`: no page may be shown. `ask`: the consent page must be shown. Null: it is shown if needed. */
@@ -48,18 +56,34 @@ export function readAuthorizeRequest({ query, application, target }: ProvenLink)
   // A client that asks for another mode would never find its response.
   const responseMode = readParameter(query, 'response_mode', invalid)
   if (responseMode !== null && responseMode !== 'query') throw invalid('response_mode must be query.')
+  const openid = readOpenidParameters(
+    (name) => readParameter(query, name, invalid),
+    (code, reason) => new AuthorizationError(target, code, reason),
+  )
+  const scopes = readScopes(readParameter(query, 'scope', invalid), application, target)
   return {
-    scopes: readScopes(readParameter(query, 'scope', invalid), application, target),
+    ...openid,
+    scopes: withClaimScopes(scopes, openid, application.scopes),
     codeChallenge: readCodeChallenge(query, application, invalid),
     prompt: readPrompt(query, invalid),
   }
 }
 
+/** Returns what the link of an authorization request asks for with the scope `openid`. The request was read before. */
+export function readOpenidRequest(link: string): OpenidRequest {
+  const query = readLinkQuery(link)
+  const invalid = (reason: string) => new Error(reason)
+  return readOpenidParameters(
+    (name) => readParameter(query, name, invalid),
+    (_code, reason) => invalid(reason),
+  )
+}
+
 /** Returns the registered scopes, or those of them that the request names (OAUTH 33–35). */
 function readScopes(scope: string | null, application: Application, target: ResponseTarget): string[] {
-  if (scope === null) return application.scopes
-  const asked = [...new Set(scope.split(' '))]
-  if (asked.every(isScope) && coversAll(application.scopes, asked)) return asked
+  const asked = scope === null ? defaultScopes(application.scopes) : [...new Set(scope.split(' '))]
+  if (asked.length > 0 && asked.every(isApplicationScope) && coversAll(application.scopes, asked))
+    return asked
   throw new AuthorizationError(
     target,
     'invalid_scope',
@@ -93,10 +117,13 @@ export function isCodeChallenge(text: string): boolean {
   return /^[A-Za-z0-9._~-]{43,128}$/.test(text)
 }
 
-/** Reads the `prompt` parameter of OpenID Connect. Every value except `none` shows the consent page. */
+/**
+ * Reads the `prompt` parameter of OpenID Connect. `login` asks for a proof of identity. Every other value except `none` shows
+ * the consent page.
+ */
 function readPrompt(query: LinkQuery, invalid: (reason: string) => Error): AuthorizeRequest['prompt'] {
   const values = readParameter(query, 'prompt', invalid)?.split(' ') ?? []
-  if (!values.includes('none')) return values.length > 0 ? 'ask' : null
+  if (!values.includes('none')) return values.some((value) => value !== 'login') ? 'ask' : null
   if (values.length > 1) throw invalid('prompt=none must be the only value.')
   return 'none'
 }
@@ -130,6 +157,7 @@ export type AuthorizationErrorCode =
   | 'invalid_scope'
   | 'login_required'
   | 'unsupported_response_type'
+  | UnsupportedParameter
 
 /** An error that is sent to the application by redirect. The description has only the characters of RFC 6749 §4.1.2.1. */
 export class AuthorizationError extends Error {

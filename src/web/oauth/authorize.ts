@@ -1,12 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
+import { transaction } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
 import type { Application } from '../../oauth/applications.ts'
 import { insertAuthorizationRequest, issueCodeForGrant } from '../../oauth/authorization-requests.ts'
-import { readSession, redirectLinkToSignIn } from '../visit.ts'
+import { readIdTokenHint } from '../../openid/id-tokens.ts'
+import { noteSignIn } from '../../openid/sign-ins.ts'
+import { sentFormOf } from '../forms.ts'
+import { maxLinkCharacters } from '../pages/sign-in/return-path.ts'
+import { readSession, redirectLinkToConfirmation, redirectLinkToSignIn } from '../visit.ts'
 import {
   AuthorizationError,
+  AuthorizationPageError,
   type AuthorizeRequest,
   type ProvenLink,
   proveLink,
@@ -14,6 +20,7 @@ import {
   sendBack,
 } from './authorize-request.ts'
 import { showConsent } from './consent.ts'
+import { hasFreshProof, markLink, withoutMark } from './fresh-proof.ts'
 
 /** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. The decision is handled in consent.ts. */
 export async function authorizeRoute(app: FastifyInstance, context: AppContext): Promise<void> {
@@ -21,18 +28,63 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
   app.head('/oauth2/auth', async (_request, reply) => reply.type('text/html; charset=utf-8').send())
 
   app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
-    const link = await proveLink(context.db, request.url)
+    const { config, db } = context
+    const link = await proveLink(db, withoutMark(request.url))
     const asked = readAuthorizeRequest(link)
     // With `prompt=none` no page may be shown, so the application gets the error below.
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
-    if (session && !session.lacksFactor)
-      return await redirectOrAsk(context, request, reply, session, link, asked)
-    if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, reply, request.url)
+    const signInIsRequired = (reason: string) => new AuthorizationError(link.target, 'login_required', reason)
+    const { maxAgeSeconds } = asked
+    if (session && !session.lacksFactor) {
+      await refuseOthers(context, session, asked, signInIsRequired)
+      if (maxAgeSeconds === null || (await hasFreshProof(db, session, request.url, maxAgeSeconds)))
+        return await redirectOrAsk(context, request, reply, session, link, asked)
+      if (asked.prompt === 'none') throw signInIsRequired('The last sign-in is too old.')
+      return await redirectLinkToConfirmation(context, reply, await markLink(db, request.url))
+    }
+    if (asked.prompt !== 'none') {
+      const back = maxAgeSeconds === null ? request.url : await markLink(db, request.url)
+      return await redirectLinkToSignIn(context, reply, back, asked)
+    }
     const reason = session
-      ? `The account needs a second factor. Set one up at ${context.config.baseUrl}/settings/second-factor.`
+      ? `The account needs a second factor. Set one up at ${config.baseUrl}/settings/second-factor.`
       : 'Nobody is signed in.'
-    throw new AuthorizationError(link.target, 'login_required', reason)
+    throw signInIsRequired(reason)
   })
+}
+
+/**
+ * A hook that redirects an authorization request that was sent as a form, also by another site, to the same request as a link
+ * (OPENID 253). It does nothing else. The form of the consent page has a decision, and never a client id.
+ */
+export async function redirectPostedRequest(
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply | undefined> {
+  const form = sentFormOf(request)
+  if (request.method !== 'POST' || request.routeOptions.url !== '/oauth2/auth') return undefined
+  if (!form?.has('client_id') || form.has('decision')) return undefined
+  const pairs = [...form].flatMap(([name, values]) =>
+    values.map((value) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`),
+  )
+  const link = `/oauth2/auth?${pairs.join('&')}`
+  if (link.length > maxLinkCharacters)
+    throw new AuthorizationPageError(`The request is longer than ${maxLinkCharacters} characters.`)
+  return reply.redirect(link, 303)
+}
+
+/** Throws the error of `refuse` when the request is for another account than that of the session (OPENID 249). */
+async function refuseOthers(
+  { config, db }: AppContext,
+  { account }: Session,
+  { idTokenHint, subject }: AuthorizeRequest,
+  refuse: (reason: string) => Error,
+): Promise<void> {
+  const isOther = refuse('Another account is signed in.')
+  if (subject !== null && subject !== account.id) throw isOther
+  if (idTokenHint === null) return
+  const hint = await readIdTokenHint(db, config, idTokenHint)
+  if (hint?.accountId !== account.id) throw isOther
 }
 
 /**
@@ -45,7 +97,7 @@ async function redirectOrAsk(
   reply: FastifyReply,
   session: Session,
   { application, target }: ProvenLink,
-  { scopes, codeChallenge, prompt }: AuthorizeRequest,
+  { scopes, codeChallenge, prompt, ...openid }: AuthorizeRequest,
 ): Promise<FastifyReply> {
   const asked = {
     accountId: session.account.id,
@@ -59,8 +111,14 @@ async function redirectOrAsk(
   if (prompt !== 'ask' && mayLeaveOutConsent(application, target.redirectUri)) {
     const code = makeSecret('code')
     const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
-    if (await issueCodeForGrant(db, asked, codeToStore))
-      return sendBack(reply, target, config.authUrl, { code })
+    const isIssued = scopes.includes('openid')
+      ? await transaction(db, async (tx) => {
+          if (!(await issueCodeForGrant(tx, asked, codeToStore))) return false
+          await noteSignIn(tx, codeToStore.hash, session.idHash, openid, config.lifetimes)
+          return true
+        })
+      : await issueCodeForGrant(db, asked, codeToStore)
+    if (isIssued) return sendBack(reply, target, config.authUrl, { code })
   }
   if (prompt === 'none') {
     throw new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')

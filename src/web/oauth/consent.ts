@@ -21,12 +21,13 @@ import {
 } from '../../oauth/authorization-requests.ts'
 import { findAuthorization, newScopes } from '../../oauth/authorizations.ts'
 import { checkRedirectUri, describeTarget } from '../../oauth/redirect-uri.ts'
+import { noteSignIn } from '../../openid/sign-ins.ts'
 import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
 import { redirectLinkToSignIn, signedIn, type Visit } from '../visit.ts'
-import { AuthorizationPageError, sendBack } from './authorize-request.ts'
+import { AuthorizationPageError, readOpenidRequest, sendBack } from './authorize-request.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
 const maxChosen = 500
@@ -165,8 +166,15 @@ async function approve(
     db,
     async (tx) => {
       await requireLivePrincipal(tx, by)
-      refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
-      return approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
+      const { link, scopes, deviceCodeHash } = refuseClosed(
+        await holdAuthorizationRequest(tx, idHash),
+        session,
+      )
+      const approved = await approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
+      const codeHash = deviceCodeHash ?? codeToStore.hash
+      if (approved && scopes.includes('openid'))
+        await noteSignIn(tx, codeHash, session.idHash, readOpenidRequest(link), config.lifetimes)
+      return approved
     },
     by,
   )

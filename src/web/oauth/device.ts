@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
 import { networkOf } from '../../domain/client-ip.ts'
-import { coversAll, isScope } from '../../domain/scopes.ts'
+import { coversAll, isApplicationScope } from '../../domain/scopes.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import {
   type DeviceClient,
@@ -13,6 +13,7 @@ import {
 } from '../../oauth/device-requests.ts'
 import { formOf, readClient, readOptional, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
+import { defaultScopes } from './openid-parameters.ts'
 
 /** The grant type of a device that polls (RFC 8628 §3.4). */
 export const deviceGrantType = 'urn:ietf:params:oauth:grant-type:device_code'
@@ -67,9 +68,8 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
 
 /** Returns the registered scopes, or those of them that the request names, as for OAUTH 33–35. */
 function readScopes(scope: string | undefined, { scopes: registered }: DeviceClient): string[] {
-  if (scope === undefined) return registered
-  const asked = [...new Set(scope.split(' '))]
-  if (asked.every(isScope) && coversAll(registered, asked)) return asked
+  const asked = scope === undefined ? defaultScopes(registered) : [...new Set(scope.split(' '))]
+  if (asked.length > 0 && asked.every(isApplicationScope) && coversAll(registered, asked)) return asked
   throw new OAuthError(
     'invalid_scope',
     'scope must name scopes the application is registered with, separated by single spaces.',

@@ -2,8 +2,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { refusalOf } from '../refusal-of.ts'
 
 /**
- * The status of each error of RFC 6749 §5.2, RFC 8628 §3.5 and RFC 8693 §2.2.2, and of the errors of RFC 6749 §4.1.2.1 that these
- * endpoints use.
+ * The status of each error of RFC 6749 §5.2, RFC 6750 §3.1, RFC 8628 §3.5 and RFC 8693 §2.2.2, and of the errors of RFC 6749
+ * §4.1.2.1 that these endpoints use.
  */
 const statuses = {
   invalid_request: 400,
@@ -17,6 +17,8 @@ const statuses = {
   slow_down: 400,
   invalid_scope: 400,
   invalid_target: 400,
+  invalid_token: 401,
+  insufficient_scope: 403,
   server_error: 500,
   temporarily_unavailable: 429,
 } as const

@@ -5,7 +5,7 @@ import { leavingPagePolicy, pagePolicy, servePages, showError } from '../page-sc
 import { authorizationsPage } from '../pages/account/authorizations-page.ts'
 import { page } from '../pages.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
-import { authorizeRoute } from './authorize.ts'
+import { authorizeRoute, redirectPostedRequest } from './authorize.ts'
 import { AuthorizationError, AuthorizationPageError, sendBack } from './authorize-request.ts'
 import { consentRoutes } from './consent.ts'
 import { devicePages } from './device-page.ts'
@@ -19,6 +19,8 @@ export async function oauthPages(app: FastifyInstance, context: AppContext): Pro
     await servePages(scope, context.config, leavingPagePolicy)
     await scope.register(async (endpoint) => {
       endpoint.setErrorHandler(sendAuthorizeError(context.config.authUrl))
+      // Before the check for forged forms, which other sites cannot pass.
+      endpoint.addHook('preValidation', redirectPostedRequest)
       await refuseOtherMethods(endpoint, wrongMethod, async () => {
         await authorizeRoute(endpoint, context)
         await consentRoutes(endpoint, context)

@@ -9,6 +9,7 @@ import { resourceMetadataRoute } from './resource-metadata.ts'
 import { serverMetadataRoute } from './server-metadata.ts'
 import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
 import { audienceRoute } from './token-exchange.ts'
+import { userinfoRoute } from './userinfo.ts'
 
 /** The endpoints of the authorization server that programs call. Its pages are in `pages-plugin.ts`. */
 export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
@@ -31,6 +32,7 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
         await introspectRoute(scope, context)
         await audienceRoute(scope, context)
         await keySetRoute(scope, context)
+        await userinfoRoute(scope, context)
       })
       refuseOtherPaths(scope, noSuchOAuthEndpoint)
     },

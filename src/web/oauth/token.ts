@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
-import { isScope } from '../../domain/scopes.ts'
+import { isApplicationScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret, noSecretHash, type SecretHash } from '../../domain/secrets.ts'
 import { codeHashOf, pollDevice } from '../../oauth/device-requests.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
@@ -18,6 +18,7 @@ import {
   revokeTokens,
   type SeenToken,
 } from '../../oauth/token-pairs.ts'
+import { type IdTokens, openIdTokens } from '../../openid/id-tokens.ts'
 import { applicationOf } from '../principal.ts'
 import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
 import { deviceGrantType } from './device.ts'
@@ -31,6 +32,8 @@ export interface TokenResponse {
   expires_in: number
   refresh_token: string
   scope: string
+  /** With the scope `openid` (OpenID Connect Core §3.1.3.3). */
+  id_token?: string
 }
 
 /** The context of the token endpoints. */
@@ -43,10 +46,11 @@ type GrantHandler = (client: PresentedClient, form: Form, request: FastifyReques
 
 /** Token endpoint: SPEC 4.2, RFC 6749 §3.2, RFC 8693 §2.1. */
 export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
-  const exchange = openCodeExchange(context)
+  const idTokens = openIdTokens(context.db, context.config)
+  const exchange = openCodeExchange(context, idTokens)
   const grantHandlers = new Map<string, GrantHandler>([
     ['authorization_code', exchangeCode(exchange)],
-    ['refresh_token', refresh(context)],
+    ['refresh_token', refresh(context, idTokens)],
     [deviceGrantType, exchangeDevice(context, exchange)],
   ])
 
@@ -74,7 +78,7 @@ type CodeHandler = (
 ) => Promise<TokenResponse>
 
 /** Opens the exchange of codes of a process, whose concurrent requests share statements. */
-function openCodeExchange({ db, config, lastUse }: OAuthContext): CodeHandler {
+function openCodeExchange({ db, config, lastUse }: OAuthContext, idTokens: IdTokens): CodeHandler {
   const lifetimes = lifetimesOf(config)
   const exchange = shareStatements((calls: CodeExchange[]) => exchangeCodes(db, lifetimes, calls))
 
@@ -90,7 +94,9 @@ function openCodeExchange({ db, config, lastUse }: OAuthContext): CodeHandler {
     if (result.outcome === 'invalid_client') return refuseClient(db, client)
     if (result.outcome === 'issued') {
       noteUse(lastUse, client, result.authorizationId, hashSecret(pair.accessToken))
-      return tokenResponse(pair, result.scope, lifetimes.accessSeconds)
+      return addIdToken(idTokens, tokenResponse(pair, result.scope, lifetimes.accessSeconds), {
+        isRefresh: false,
+      })
     }
     if (result.outcome === 'replayed') {
       request.log.warn({ clientId: client.clientId }, 'an authorization code was used again')
@@ -141,7 +147,7 @@ function exchangeDevice({ db, config }: OAuthContext, exchange: CodeHandler): Gr
 /**
  * Grant type `refresh_token` (SPEC 3, 4.2, RFC 6749 §6). In the grace period, repeated requests return the same pair.
  */
-function refresh({ db, config, lastUse }: OAuthContext): GrantHandler {
+function refresh({ db, config, lastUse }: OAuthContext, idTokens: IdTokens): GrantHandler {
   const lifetimes = lifetimesOf(config)
   const refreshOne = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
 
@@ -160,7 +166,7 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantHandler {
     if (result.outcome === 'issued' || result.outcome === 'repeated') {
       noteUse(lastUse, client, result.authorizationId, hashSecret(next.accessToken))
       const pair = result.outcome === 'issued' ? next : openSeal(result.sealedPair, refreshToken)
-      return tokenResponse(pair, result.scope, result.expiresIn)
+      return addIdToken(idTokens, tokenResponse(pair, result.scope, result.expiresIn), { isRefresh: true })
     }
     if (result.outcome === 'invalid_scope') {
       throw new OAuthError('invalid_scope', 'The scope asks for more than was granted.')
@@ -253,7 +259,7 @@ function readScope(form: Form): string | null {
   const scope = readOptional(form, 'scope')
   if (scope === undefined) return null
   const names = [...new Set(scope.split(' '))]
-  return names.every(isScope) ? names.join(' ') : ''
+  return names.every(isApplicationScope) ? names.join(' ') : ''
 }
 
 /** Notes that a client got a pair. Of a public client, svc also keeps when each of its grants was used (OPENID 210). */
@@ -283,4 +289,15 @@ function tokenResponse(pair: TokenPair, scope: string, expiresIn: number): Token
     refresh_token: pair.refreshToken,
     scope,
   }
+}
+
+/** Adds the ID token, if the scopes include `openid` (OPENID 243, 244). */
+async function addIdToken(
+  idTokens: IdTokens,
+  response: TokenResponse,
+  { isRefresh }: { isRefresh: boolean },
+): Promise<TokenResponse> {
+  const { access_token: accessToken, scope } = response
+  const idToken = await idTokens.issue({ accessToken, scope, isRefresh })
+  return idToken === null ? response : { ...response, id_token: idToken }
 }

@@ -40,6 +40,7 @@ import {
 } from '../../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
 import { deleteRetiredKeys, rotateKeysJob } from '../../openid/keys.ts'
+import { deleteExpiredOpenidSignIns } from '../../openid/sign-ins.ts'
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
 import { applyRetentionJob } from '../../packages/lifecycle/retention.ts'
 import { renderReadmesJob } from '../../packages/readmes/render-readme.ts'
@@ -112,6 +113,7 @@ export const jobs: readonly Job[] = [
     deleteUnusedLockedPackages,
     deleteFormerFindings,
     deleteRetiredKeys,
+    deleteExpiredOpenidSignIns,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,

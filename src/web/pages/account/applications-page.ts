@@ -16,7 +16,7 @@ import {
   readApplicationForm,
   resourceScopeWords,
 } from '../application-form.ts'
-import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
+import { applicationScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 
 const listPage = page<{ applications: (Application & { host: string })[] }>('accounts/applications')
 const requestPage = page<
@@ -119,7 +119,7 @@ function show(
 ): FastifyReply {
   return requestPage(reply, session, {
     ...content,
-    ...allScopeChoices(),
+    ...applicationScopeChoices(),
     resourceScopes: resourceScopeWords,
     maxLogoBytes,
   })

@@ -181,14 +181,16 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       { form: '/settings/confirm-access', mayLackFactor: true },
       async ({ session, by }, request, reply) => {
         const { return: returnId, form, need, ...typed } = readForm(ConfirmForm, request)
-        const isFactor = typed.credential !== '' || typed.code !== ''
+        const method = typed.credential !== '' ? 'passkey' : typed.code !== '' ? 'totp' : 'password'
         const refused =
-          need === 'factor' && !isFactor ? noFactor : await refuseProof(request, { session, by }, typed)
+          need === 'factor' && method === 'password'
+            ? noFactor
+            : await refuseProof(request, { session, by }, typed)
         if (refused) {
           reply.code(refused.status).headers(refused.headers)
           return show(reply, session, { returnId, form, need, problem: refused.problem })
         }
-        await confirmSession(db, session.idHash, { isFactor })
+        await confirmSession(db, session.idHash, method)
         if (form === 'lost') {
           leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
         }

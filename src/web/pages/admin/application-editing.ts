@@ -23,7 +23,7 @@ import {
   readApplicationForm,
   resourceScopeWords,
 } from '../application-form.ts'
-import { allScopeChoices, type ScopeChoices } from '../scope-choices.ts'
+import { applicationScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 import { applicationUrl, theApplication } from './applications.ts'
 
@@ -168,7 +168,7 @@ async function showEditor(
   return editorPage(reply, sessionOf(reply.request), {
     request: '',
     ...content,
-    ...allScopeChoices(),
+    ...applicationScopeChoices(),
     resourceScopes: resourceScopeWords,
     maxLogoBytes,
     maxRequestCharacters,

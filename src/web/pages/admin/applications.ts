@@ -9,7 +9,7 @@ import {
   describeResourceScopeOfOthers,
   describeScopes,
 } from '../../../domain/scope-descriptions.ts'
-import { covers } from '../../../domain/scopes.ts'
+import { covers, isOpenidScope } from '../../../domain/scopes.ts'
 import { applicationActions } from '../../../events/actions.ts'
 import { listEvents } from '../../../events/event-list.ts'
 import {
@@ -303,7 +303,7 @@ async function readHistory(db: Queryable, applicationId: string): Promise<ShownE
 
 /** Returns who checks a scope: svc, or a service that introspects the token. */
 function describeEnforcement(scope: string): string {
-  if (enforcedScopes.includes(scope)) return 'Enforced here'
+  if (enforcedScopes.includes(scope) || isOpenidScope(scope)) return 'Enforced here'
   return enforcedScopes.some((enforced) => covers([scope], enforced))
     ? 'Reading is enforced here'
     : 'For other services'

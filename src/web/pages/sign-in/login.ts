@@ -39,7 +39,10 @@ const loginPage = page<
   }
 >('accounts/login')
 
-const LoginQuery = z.object({ return: text, page: text })
+/** A longer name belongs to nobody. */
+const maxLoginCharacters = 254
+
+const LoginQuery = z.object({ return: text, page: text, login_hint: text })
 const PasswordForm = z.object({
   return: text,
   username: text.transform((name) => name.trim()),
@@ -53,11 +56,15 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   app.get(
     '/login',
     anybody(context, async (session, request, reply) => {
-      const { return: returnId, page: from } = readQuery(LoginQuery, request)
+      const { return: returnId, page: from, login_hint: hint } = readQuery(LoginQuery, request)
       // The “Sign in” link of a page names the page. The server signs the path, if it is one of this site.
       if (from !== '') return redirectToSignIn(context, request, reply, from)
       if (session) return redirectBack(context, reply, returnId)
-      return showLogin(context, request, reply, { returnId, login: '', problem: null })
+      return showLogin(context, request, reply, {
+        returnId,
+        login: hint.slice(0, maxLoginCharacters),
+        problem: null,
+      })
     }),
   )
 

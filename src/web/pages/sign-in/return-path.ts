@@ -23,9 +23,12 @@ export async function signPage(db: Queryable, path: string): Promise<string | nu
   return kept.length <= maxPathCharacters ? signPath(db, kept) : null
 }
 
+/** What svc adds to a link at most, so that the browser comes back to it. */
+const maxAddedCharacters = 100
+
 /** Like `signPage`, for a longer link to the authorization endpoint, whose client and redirect URI are checked. */
 export async function signAuthorizationLink(db: Queryable, link: string): Promise<string | null> {
-  return link.length <= maxLinkCharacters ? signPath(db, link) : null
+  return link.length <= maxLinkCharacters + maxAddedCharacters ? signPath(db, link) : null
 }
 
 /** Returns the path of a signed value. Null for any other text. */

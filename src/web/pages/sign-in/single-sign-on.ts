@@ -253,7 +253,7 @@ async function confirm(
   if (!person.hasJustSignedIn) {
     return reply.redirect(withReturn('/settings/confirm-access', returnId, { unproven: name }), 303)
   }
-  await confirmSession(context.db, session.idHash, { isFactor: false })
+  await confirmSession(context.db, session.idHash, 'provider')
   return redirectBack(context, reply, returnId)
 }
 
