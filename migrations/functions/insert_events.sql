@@ -2,6 +2,8 @@
 -- and time are set when they are missing. The actor fills what the event does not tell about who acted: it has the account,
 -- the token, or the members of the setting svc.actor. Identity events are also queued for the log. The webhooks that want a
 -- message about an event get a delivery and a job in this transaction. Those about an account go to the site's webhooks.
+-- Events that people are told about become news; of a development version nobody is told, and of a version only where
+-- somebody watches.
 create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$
 begin
   with inserted as (
@@ -18,7 +20,7 @@ begin
            coalesce(e.user_agent, the_actor ->> 'userAgent'), coalesce(e.request_id, the_actor ->> 'requestId'),
            coalesce(e.details, '{}')
       from jsonb_populate_recordset(null::event, the_events) as e
-    returning id, action, repository_id, group_id, in_group_id
+    returning id, action, account_id, repository_id, group_id, in_group_id, version, actor_id, token_kind, details
   ), told as (
     insert into webhook_delivery (webhook_id, event_id, type)
     select w.id, i.id, webhook_type_of(i.action)
@@ -34,6 +36,15 @@ begin
     select distinct case when w.is_slow then 'send-slow-webhook' else 'send-webhook' end, w.id::text, w.host,
            jsonb_build_object('webhookId', w.id::text)
       from told t join webhook w on w.id = t.webhook_id
+  ), noted as (
+    insert into news (event_id, action, repository_id, group_id, account_id, actor_id)
+    select i.id, i.action, i.repository_id, i.group_id, i.account_id,
+           case when n.is_act and i.token_kind is null then i.actor_id end
+      from inserted i
+      join notification_rule n on n.action = i.action
+     where (n.audience <> 'watchers' or exists (select from watched_repository w where w.repository_id = i.repository_id))
+       and (n.topic <> 'releases' or i.version !~* '^dev-|-dev$')
+       and (i.action <> 'application-registered' or i.details ->> 'status' = 'pending')
   )
   insert into unlogged_identity_event (event_id)
   select id from inserted where repository_id is null and group_id is null;

@@ -4,7 +4,7 @@ create or replace function refuse_reserved_group_name() returns trigger language
 begin
   if new.name in ('-', 'access', 'admin', 'api', 'applications', 'assets', 'device', 'docs', 'explore', 'favicon.ico',
                   'healthz', 'hooks', 'invitations', 'login', 'logout', 'metrics', 'new', 'oauth2', 'password-reset',
-                  'readyz', 'robots.txt', 'search', 'settings', 'sign-up', 'status') then
+                  'readyz', 'robots.txt', 'search', 'settings', 'sign-up', 'status', 'unsubscribe') then
     raise check_violation using constraint = 'group_name_is_not_the_first_segment_of_another_url',
       message = 'other URLs start with the name';
   end if;

@@ -109,6 +109,8 @@ const acts = {
   leaveGroup: { on: 'account', scope: 'group-resource:rw', isForPeople: true },
   readOwnAccess: { on: 'account', scope: 'account-profile:r', isForPeople: true },
   endOwnSession: { on: 'account', scope: 'account-profile:rw', isForPeople: true },
+  readNotifications: { on: 'account', scope: 'account-profile:r', isForPeople: true },
+  changeNotifications: { on: 'account', scope: 'account-profile:rw', isForPeople: true },
   // The export contains what the acts with these scopes return: emails, groups and names of private repositories.
   exportOwnAccount: {
     on: 'account',

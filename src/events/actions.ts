@@ -124,6 +124,7 @@ export const registryWords = {
   'remove-publisher': 'removed a trusted publisher',
   'use-publisher': 'got a token as a trusted publisher for the first time',
   'refuse-publisher': 'got no token as a trusted publisher',
+  'reservation-lapsing': 'saw that reserved package names become free soon',
   'add-source': 'added a Git source',
   'confirm-source': 'confirmed the SSH server of a Git source',
   'change-hook-secret': 'changed the hook secret of a Git source',
@@ -281,6 +282,7 @@ export const areas = {
       'remove-publisher',
       'use-publisher',
       'refuse-publisher',
+      'reservation-lapsing',
     ],
   },
   accounts: {

@@ -12,39 +12,6 @@ function adminsOf(groupId: string, repositoryId: string): string {
 }
 
 /**
- * Lists the ids of the admins of a repository or a group who can get a mail: of the site administrators without a place. None
- * of a deleted repository.
- */
-export async function listAdminsToTell(
-  db: Queryable,
-  { groupId = null, repositoryId = null }: { groupId?: string | null; repositoryId?: string | null },
-): Promise<string[]> {
-  const { rows } = await db.query<{ id: string }>(
-    `with place as (
-       select coalesce($1::bigint, r.group_id) as group_id, r.id as repository_id
-         from (select 1) one left join repository r on r.id = $2::bigint and r.group_id is not null)
-     select a.id from account a
-      where a.id in (${adminsOf('(select group_id from place)', '(select repository_id from place)')}
-                     union select id from account where is_admin and $1::bigint is null and $2::bigint is null)
-        and a.email_verified_at is not null and a.disabled_at is null
-      order by a.id`,
-    [groupId, repositoryId],
-  )
-  return rows.map(({ id }) => id)
-}
-
-/** Lists the ids of the admins of a group who can get a mail. */
-export async function listGroupAdminsToTell(db: Queryable, groupId: string): Promise<string[]> {
-  const { rows } = await db.query<{ id: string }>(
-    `select a.id from counted_group_member m join account a on a.id = m.account_id
-      where m.group_id = $1 and m.role = 'admin' and a.email_verified_at is not null and a.disabled_at is null
-      order by a.id`,
-    [groupId],
-  )
-  return rows.map(({ id }) => id)
-}
-
-/**
  * Describes who the admins of a group, or of a repository, are: `ann, bob and 2 others`. Only members may see it. Admins
  * of the group are admins of its repositories. Leaves out disabled accounts, and those without a second factor while the
  * group requires one. Null when there is none.

@@ -37,6 +37,15 @@ export async function insertJob(
   )
 }
 
+/** Queues jobs of one name without a key, in their order. */
+export async function insertJobs(db: Queryable, name: string, all: readonly unknown[]): Promise<void> {
+  await db.query(
+    `insert into job (name, data)
+     select $1, w.data from jsonb_array_elements($2) with ordinality as w (data, place) order by w.place`,
+    [name, JSON.stringify(all)],
+  )
+}
+
 /** Queues jobs in their order. Leaves out those whose key an unfinished job of any of these names has. */
 export async function insertNewJobs(db: Queryable, jobs: readonly NewJob[]): Promise<void> {
   await db.query(

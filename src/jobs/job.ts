@@ -1,7 +1,7 @@
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
-import { insertJob, insertJobUnlessDue, insertNewJobs, type NewJob } from './job-rows.ts'
+import { insertJob, insertJobs, insertJobUnlessDue, insertNewJobs, type NewJob } from './job-rows.ts'
 
 /** What a job gets in addition to its data. */
 export interface JobContext extends AppContext {
@@ -85,6 +85,15 @@ export async function enqueue<Data>(
   { delaySeconds = 0 }: { delaySeconds?: number } = {},
 ): Promise<void> {
   await insertJob(db, rowOf(job, data), delaySeconds)
+}
+
+/** Queues many jobs without a key in one statement, in their order. */
+export async function enqueueAll<Data>(
+  db: Queryable,
+  { name }: Pick<QueuedJob<Data>, 'name'>,
+  all: readonly Data[],
+): Promise<void> {
+  await insertJobs(db, name, all)
 }
 
 /**

@@ -58,8 +58,7 @@ export async function deliver(
                 contentDisposition: 'inline',
               },
             ],
-      // RFC 3834 §5: out-of-office programs do not reply.
-      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
+      headers: headersOf(mail),
       signal: limit,
     })
     // A stop must not wait for the mail server, in any step of the SMTP dialog.
@@ -68,6 +67,17 @@ export async function deliver(
     throw describeFailure(error as SmtpError)
   } finally {
     transport.close()
+  }
+}
+
+function headersOf({ unsubscribe }: Mail): Record<string, string> {
+  return {
+    // RFC 3834 §5: out-of-office programs do not reply.
+    'Auto-Submitted': 'auto-generated',
+    'X-Auto-Response-Suppress': 'All',
+    ...(unsubscribe && { 'List-Unsubscribe': `<${unsubscribe.url}>` }),
+    // RFC 8058 §3.1: only for https. The request of the mail program has no cookie.
+    ...(unsubscribe?.url.startsWith('https:') && { 'List-Unsubscribe-Post': 'List-Unsubscribe=One-Click' }),
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
-import { enqueue, type Job, type JobContext } from '../jobs/job.ts'
+import { enqueue, enqueueAll, type Job, type JobContext } from '../jobs/job.ts'
 import { deliver } from './delivery.ts'
 import type { Mail } from './mail.ts'
 
@@ -11,6 +11,8 @@ import type { Mail } from './mail.ts'
 export interface MailKind<Data = unknown> {
   /** Kebab-case. It is stored with queued mails: do not rename it. */
   name: string
+  /** Whether many people get it at once. Such mails have a queue of their own, so that they delay no other. */
+  isBulk?: true
   /** Makes the mail. Null when there is nothing to send any more. It runs again for every attempt to deliver. */
   compose(context: JobContext, data: Data): Promise<Mail | null>
 }
@@ -21,6 +23,10 @@ interface QueuedMail {
 }
 
 const queue = { name: 'send-mail' }
+const bulkQueue = { name: 'send-bulk-mail' }
+/** The names of the jobs that send mails. */
+export const mailQueues: readonly string[] = [queue.name, bulkQueue.name]
+const queueOf = ({ isBulk = false }: { isBulk?: boolean }) => (isBulk ? bulkQueue : queue)
 
 /**
  * Queues a mail. Pass the client of the transaction that makes it necessary: both commit or neither does. Returns
@@ -33,18 +39,34 @@ export async function queueMail<Data>(
   data: Data,
 ): Promise<boolean> {
   if (mail === null) return false
-  await enqueue<QueuedMail>(db, queue, { kind: kind.name, data })
+  await enqueue<QueuedMail>(db, queueOf(kind), { kind: kind.name, data })
   return true
 }
 
+/** Queues mails to many people in one statement, in the transaction that makes them necessary. Without SMTP_URL none is. */
+export async function queueMails<Data>(
+  db: Queryable,
+  { mail }: Pick<Config, 'mail'>,
+  kind: MailKind<Data>,
+  all: readonly Data[],
+): Promise<void> {
+  if (mail === null || all.length === 0) return
+  const mails = all.map((data): QueuedMail => ({ kind: kind.name, data }))
+  await enqueueAll(db, queueOf(kind), mails)
+}
+
 /**
- * The job that sends queued mails, two at once in a process, so that a slow mail server leaves room for other jobs. A
- * mail server that is down delays a mail: 14 attempts within about 26 hours.
+ * The jobs that send queued mails, two at once of each queue in a process, so that a slow mail server leaves room for other
+ * jobs. A mail server that is down delays a mail: 14 attempts within about 26 hours.
  */
-export function sendMailJob(kinds: readonly MailKind<never>[]): Job {
+export function sendMailJobs(kinds: readonly MailKind<never>[]): Job[] {
+  return [queue, bulkQueue].map((one) => sendMailJob(one, kinds))
+}
+
+function sendMailJob({ name }: { name: string }, kinds: readonly MailKind<never>[]): Job {
   const byName = new Map(kinds.map((kind) => [kind.name, kind as MailKind]))
   return {
-    ...queue,
+    name,
     needsClaim: true,
     concurrency: 2,
     hasOwnSlots: true,

@@ -9,11 +9,22 @@ export interface Mail {
   subject: string
   /** What happened, in one or more sentences each. */
   paragraphs: readonly string[]
+  /** Several things that happened, after the paragraphs. */
+  sections?: readonly MailSection[]
   /** Names and values, such as the browser of a sign-in. */
   facts?: readonly (readonly [name: string, value: string])[]
   link?: { label: string; url: string }
   /** What to do, after the link. */
   advice?: readonly string[]
+  /** A link that ends such mails, without a sign-in (RFC 8058). */
+  unsubscribe?: { words: string; url: string }
+}
+
+/** One of several things that a mail tells. */
+export interface MailSection {
+  title: string
+  url: string
+  lines: readonly string[]
 }
 
 /** The recipient of a mail to an account. */
@@ -49,12 +60,26 @@ function signatureOf({ baseUrl, site }: MailSite) {
 }
 
 /** The names and values in a mail come from people. A line end in one of them could imitate the rest of the mail. */
-function cleaned({ subject, paragraphs, facts = [], link, advice = [] }: Mail): object {
+function cleaned({
+  subject,
+  paragraphs,
+  sections = [],
+  facts = [],
+  link,
+  advice = [],
+  unsubscribe,
+}: Mail): object {
   return {
     subject: cleanLine(subject),
     paragraphs: paragraphs.map(cleanLine),
+    sections: sections.map(({ title, url, lines }) => ({
+      title: cleanLine(title),
+      url,
+      lines: lines.map(cleanLine),
+    })),
     facts: facts.map(([name, value]) => [cleanLine(name), cleanLine(value)]),
     link,
     advice: advice.map(cleanLine),
+    unsubscribe,
   }
 }

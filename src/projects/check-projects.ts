@@ -65,7 +65,7 @@ export const checkProjectsJob: Job<{ groupId: string }> = {
         )
         // It was judged when it was posted, with packages that are not in this judgement.
         const unjudged = await listLockedPackages(tx, groupId, ids)
-        await settleFindings(tx, config, background, { groupId, lock: null, unjudged }, judgement)
+        await settleFindings(tx, background, { groupId, lock: null, unjudged }, judgement)
       })
     } finally {
       await client.close()

@@ -1,5 +1,4 @@
 import type pg from 'pg'
-import type { Config } from '../config.ts'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import { cleanLine, shortenText } from '../domain/plain-text.ts'
@@ -7,9 +6,6 @@ import type { Principal } from '../domain/principal.ts'
 import { Refusal } from '../domain/refusal.ts'
 import { makePause } from '../domain/time-slices.ts'
 import { insertEvents } from '../events/events.ts'
-import { listGroupAdminsToTell } from '../groups/admins.ts'
-import { personOf, siteOf } from '../mail/mail.ts'
-import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import type { AuditedName, ListUpstreamAdvisories } from '../upstreams/advisories.ts'
 import { readConstraint } from '../upstreams/documents/satisfies.ts'
 import { listPolicyRules, type Policy, readPolicy } from './policy.ts'
@@ -247,12 +243,11 @@ export interface SettledLocks {
 
 /**
  * Compares the findings of locks with what is known now: new ones are stored, the others are resolved. Writes an event for
- * each project and environment, and queues one mail to the admins of the group when there are new ones. Call it in a
- * transaction that holds the locks' rows.
+ * each project and environment, which tells the admins of the group about new ones. Call it in a transaction that holds the
+ * locks' rows.
  */
 export async function settleFindings(
   tx: pg.PoolClient,
-  config: Config,
   by: Principal,
   { groupId, lock, unjudged = [] }: SettledLocks,
   { flagged, unknownNames }: Judgement,
@@ -328,11 +323,6 @@ export async function settleFindings(
   ])
   if (events.length === 0) return
   await insertEvents(tx, by, events)
-  const affected = rows.filter(({ found }) => found !== null).map(({ project }) => project)
-  if (affected.length === 0) return
-  const projects = [...new Set(affected)].slice(0, 20)
-  for (const accountId of await listGroupAdminsToTell(tx, groupId))
-    await queueMail(tx, config, affectedProjectsMail, { accountId, groupId, projects })
 
   function eventOf(
     action: 'affect-project' | 'resolve-project',
@@ -363,42 +353,3 @@ export const deleteFormerFindings = sweepOf(
   'id',
   "resolved_at < now() - interval '1 year'",
 )
-
-/** The mail to an admin of a group about projects that install something that is now known to be bad. */
-export const affectedProjectsMail: MailKind<{ accountId: string; groupId: string; projects: string[] }> = {
-  name: 'affected-projects',
-  async compose({ config, db }, { accountId, groupId, projects }) {
-    const { rows } = await db.query<{
-      username: string
-      displayName: string
-      email: string
-      groupName: string
-      findings: string[]
-    }>(
-      `select a.username, a.display_name as "displayName", a.email, g.name as "groupName",
-              array(select distinct f.package_name || ' ' || f.version || ': ' || coalesce(f.title, f.reason)
-                      from project_finding f join project j on j.id = f.project_id
-                     where j.group_id = g.id and j.name = any($3) and f.resolved_at is null
-                     order by 1 limit 10) as findings
-         from account a join repository_group g on g.id = $2
-        where a.id = $1 and a.email_verified_at is not null and a.disabled_at is null`,
-      [accountId, groupId, projects],
-    )
-    const [told] = rows
-    // Everything was resolved meanwhile.
-    if (!told || told.findings.length === 0) return null
-    const { groupName, findings } = told
-    const [first = ''] = projects
-    const which = projects.length === 1 ? first : `${first} and ${projects.length - 1} more`
-    return {
-      to: personOf(told),
-      subject: `${which} in ${groupName} installs a package with a problem (${siteOf(config)})`,
-      paragraphs: [
-        `Lock files of ${groupName} contain packages that somebody has warned about since.`,
-        ...findings,
-      ],
-      link: { label: 'See the projects', url: `${config.baseUrl}/${groupName}/-/projects?affected=1` },
-      advice: ['The next lock file of a project and environment resolves what it no longer contains.'],
-    }
-  },
-}

@@ -75,7 +75,7 @@ export async function postLock(
 ): Promise<PostedLock> {
   requirePlace(place)
   const packages = await readLock(groupId, bytes)
-  const { db, config, listUpstreamAdvisories, log } = context
+  const { db, listUpstreamAdvisories, log } = context
   const ids = await savePackages(db, packages)
   const judgement = await judgeLocked(db, listUpstreamAdvisories, { groupId, ids: [...ids.values()], log })
   const affected = await transaction(db, async (tx) => {
@@ -84,7 +84,7 @@ export async function postLock(
     await saveLock(tx, projectId, place, by, packages, ids)
     await noteLockedPackages(tx, groupId, [...ids.values()])
     const lock = { projectId, environment: place.environment }
-    await settleFindings(tx, config, by, { groupId, lock }, judgement)
+    await settleFindings(tx, by, { groupId, lock }, judgement)
     return listFindings(tx, lock)
   })
   return { project: place.project, packages: packages.length, affected }

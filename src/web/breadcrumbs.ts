@@ -1,11 +1,12 @@
 /** The pages of the signed-in account: the tabs of the settings, and the menu of the header. */
 export const settingsPages = [
   { url: '/settings/account', words: 'Account' },
+  { url: '/settings/notifications', words: 'Notifications' },
   { url: '/settings/second-factor', words: 'Second factor' },
   { url: '/settings/security', words: 'Security' },
   { url: '/settings/sessions', words: 'Sessions' },
   { url: '/settings/tokens', words: 'Tokens' },
-  { url: '/settings/authorizations', words: 'Authorized applications' },
+  { url: '/settings/authorizations', words: 'Authorizations' },
   { url: '/settings/applications', words: 'Your applications' },
 ]
 

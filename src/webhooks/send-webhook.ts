@@ -4,9 +4,7 @@ import type { SealedSecret } from '../database/secret-key.ts'
 import { cleanText } from '../domain/plain-text.ts'
 import { findIdentityEvent } from '../events/identity-events.ts'
 import { findRegistryEvent } from '../events/registry-events.ts'
-import { listAdminsToTell } from '../groups/admins.ts'
 import { enqueue, type Job, type JobContext } from '../jobs/job.ts'
-import { queueMail } from '../mail/mail-queue.ts'
 import {
   describeStatus,
   headerOf,
@@ -24,7 +22,6 @@ import {
   noteAttempt,
   webhookJob,
 } from './deliveries.ts'
-import { webhookDisabledMail } from './disabled-mail.ts'
 import { formatMessage, messageAbout, pingMessage } from './message.ts'
 import { signMessage, webhookSecrets } from './webhook-secrets.ts'
 import { disableWebhook, type Webhook, webhookColumns, webhookJoins } from './webhooks.ts'
@@ -224,7 +221,7 @@ function readRetryAfter(response: OutboundResponse): number {
 
 /** Stores an attempt, and decides about the next one. Returns whether the job goes on with the next message. */
 async function noteResult(
-  { config, db, log }: JobContext,
+  { db, log }: JobContext,
   receiver: Receiver,
   delivery: DueDelivery,
   { retryAfterSeconds, ...attempt }: Result,
@@ -241,11 +238,8 @@ async function noteResult(
     await noteAttempt(tx, delivery.id, attempt, delaySeconds)
     if (isLast) {
       const because = status === 410 ? 'the receiver wants no more messages (410 Gone)' : failure
-      if (await disableWebhook(tx, receiver, because)) {
+      if (await disableWebhook(tx, receiver, because))
         log.warn({ webhook: receiver.id }, 'a webhook was disabled: its receiver fails')
-        for (const accountId of await listAdminsToTell(tx, receiver))
-          await queueMail(tx, config, webhookDisabledMail, { webhookId: receiver.id, accountId })
-      }
       return false
     }
     const isSame = now.isSlow === receiver.isSlow && now.heldSeconds === 0

@@ -258,11 +258,6 @@ export async function findWebhook(
   return rows[0] ?? null
 }
 
-/** Returns the URL of the page of a webhook. */
-export function webhookPageUrl(baseUrl: string, { id, place }: Pick<Webhook, 'id' | 'place'>): string {
-  return `${baseUrl}/${place === null ? 'admin' : `${place}/-`}/webhooks/${id}`
-}
-
 /** Describes a webhook for the API and `--json`. It has no secret. */
 export function describeWebhook(webhook: Webhook) {
   return {

@@ -551,7 +551,7 @@ describe('the notice of a token that expires', () => {
     }
     await checkTwice()
     expect(await subjectsTo(email)).toEqual([expect.stringContaining('expires soon')])
-    expect(server.received[0]?.text).toContain('Token: soon')
+    expect(server.received[0]?.text).toContain('soon, expires ')
     await moveTokenInTime(t.db, 'soon', { createdDaysAgo: 30, expiresInDays: 0.9, notedDaysAgo: 5.1 })
     await checkTwice()
     expect(await subjectsTo(email)).toHaveLength(2)

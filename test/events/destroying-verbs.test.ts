@@ -799,13 +799,13 @@ const harmless = {
   forms: new Set(
     `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch sync review
      maintain only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
-     confirm-access send-link link confirm ping resend rotate totp login passkey account sign-up password-reset group repository
+     confirm-access send-link link confirm ping resend rotate totp notifications watch unsubscribe login passkey account sign-up password-reset group repository
      /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
   ),
   endpoints: new Set(
-    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks policies advisories user
+    `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks policies advisories user notifications
      restore request check sync confirm reset-link approve rotate ping resend lock
-     POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
+     PUT /user/watched/:/: DELETE /user/watched/:/: POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),

@@ -5,10 +5,11 @@ import { PassThrough } from 'node:stream'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import { transaction } from '../../src/database/database.ts'
+import type { Job } from '../../src/jobs/job.ts'
 import { countJobs } from '../../src/jobs/job-rows.ts'
 import { runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
 import type { Mail } from '../../src/mail/mail.ts'
-import { type MailKind, queueMail, sendMailJob } from '../../src/mail/mail-queue.ts'
+import { type MailKind, queueMail, sendMailJobs } from '../../src/mail/mail-queue.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useDatabase } from '../support/database.ts'
 import { listStoredJobs, makeJobsDue } from '../support/job-rows.ts'
@@ -34,7 +35,7 @@ const greeting: MailKind<Partial<Mail>> = {
   }),
 }
 const nothing: MailKind = { name: 'nothing', compose: async () => null }
-const job = sendMailJob([greeting, nothing])
+const [job] = sendMailJobs([greeting, nothing]) as [Job, Job]
 
 const lines: string[] = []
 const stream = new PassThrough().on('data', (chunk: Buffer) => lines.push(chunk.toString()))

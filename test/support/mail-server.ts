@@ -4,8 +4,10 @@ import { afterAll } from 'vitest'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import { tellPeopleJob } from '../../src/notifications/tell-people.ts'
 import { jobs } from '../../src/web/server/jobs.ts'
 import type { TestApp } from './app.ts'
+import { ageNews } from './news-rows.ts'
 
 /** A mail as the server received it. */
 export interface ReceivedMail {
@@ -99,10 +101,19 @@ export async function useMailServer(): Promise<MailServer> {
   return server
 }
 
-const mailJobs = ['log-identity-events', 'request-password-reset', 'request-sign-up', 'send-mail']
+const mailJobs = [
+  'log-identity-events',
+  'request-password-reset',
+  'request-sign-up',
+  'send-mail',
+  'tell-people',
+  'send-bulk-mail',
+]
 
-/** Runs the jobs that cause and send mails, until no mail is left. */
+/** Runs the jobs that cause and send mails, until no mail is left. News count as old enough to be told. */
 export async function sendMails({ app, config, db }: TestApp): Promise<void> {
+  await ageNews(db)
+  await enqueue(db, tellPeopleJob, {})
   await enqueue(db, logIdentityEventsJob, {})
   const due = jobs.filter(({ name }) => mailJobs.includes(name))
   await runDueJobs({ config, db }, due, app.log)

@@ -7,6 +7,8 @@ import { projectRoot, readConfig } from '../../src/config.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeOpaqueId } from '../../src/domain/secrets.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
+import { signUnsubscription } from '../../src/notifications/unsubscribe-link.ts'
+import { setWatching } from '../../src/notifications/watching.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { insertDeviceRequest } from '../../src/oauth/device-requests.ts'
 import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
@@ -33,6 +35,8 @@ export interface TourData {
   userCode: string
   /** The token of an open invitation. */
   invitation: string
+  /** The token that ends mails about releases for otto. */
+  unsubscription: string
   /** The ids of staged versions: one with changes, the first of a package, and a released one. */
   stages: { waiting: string; first: string; released: string }
   /** The ids of Git sources: one with many tags, one that fails, and one whose SSH server nobody has confirmed. */
@@ -109,6 +113,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await aGroupMember(db, bob, long, 'guest')
   await aGroupMember(db, ann, group, 'admin')
   await aGroupMember(db, bob, group, 'developer')
+  await setWatching(db, ann.id, repository.id, true)
   const token = await aPersonalToken(db, ann, { name: 'build server', expiry: { inDays: 5 } })
   await aPersonalToken(db, ann, {
     name: 'laptop',
@@ -188,7 +193,8 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     token: invitation,
     target: { groupId: group.id, role: 'developer' },
   })
-  return { application, pending, userCode, invitation, stages, sources }
+  const unsubscription = await signUnsubscription(db, otto.id, 'releases')
+  return { application, pending, userCode, invitation, unsubscription, stages, sources }
 }
 
 function pusher(baseUrl: string, token: string) {

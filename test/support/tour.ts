@@ -25,7 +25,7 @@ export const tour: Record<string, (data: TourData) => Stop[]> = {
   'of administrators': administration,
 }
 
-function signedOut({ application, invitation }: TourData): Stop[] {
+function signedOut({ application, invitation, unsubscription }: TourData): Stop[] {
   return by('visitor', {
     front: '/',
     login: '/login',
@@ -45,6 +45,8 @@ function signedOut({ application, invitation }: TourData): Stop[] {
     'sign-up-refused': ['/sign-up', (page) => submit(page, { Email: 'no' })],
     invitation: `/invitations?token=${invitation}`,
     'invitation-expired': '/invitations?token=x',
+    unsubscribe: `/unsubscribe?token=${unsubscription}`,
+    unsubscribed: [`/unsubscribe?token=${unsubscription}`, (page) => press(page, 'Unsubscribe')],
     explore: '/explore',
     'public-repository': '/acme/open',
     'public-package': '/acme/open/packages/acme/money',
@@ -304,6 +306,7 @@ function personal({ application, userCode }: TourData): Stop[] {
       'account-profile': '/settings/account/profile',
       'account-username': '/settings/account/sign-in',
       'account-delete': '/settings/account/delete',
+      notifications: '/settings/notifications',
       'second-factor': '/settings/second-factor',
       security: '/settings/security',
       sessions: '/settings/sessions',

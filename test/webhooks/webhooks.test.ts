@@ -317,7 +317,7 @@ describe('a receiver that fails', () => {
     expect(await eventsOf(t.db, about, ['id'])).toHaveLength(1)
     await sendMails(t)
     const [mail, ...others] = mails.received.filter(({ recipients }) => recipients.includes(email))
-    expect(mail?.text).toContain(`A webhook of ${repository.path} was disabled, because its receiver fails.`)
+    expect(mail?.text).toContain(`A webhook of ${repository.path} was disabled, because its receiver fails`)
     expect(mail?.text).toContain(`http://svc.test/${repository.path}/-/webhooks/${webhook.id}`)
     expect(others).toEqual([])
     await happens(repository.id)

@@ -21,6 +21,7 @@ import { groupRoutes } from './groups.ts'
 import type { ApiContext } from './guards.ts'
 import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
+import { notificationEndpoints } from './notifications.ts'
 import { packageRoutes } from './packages.ts'
 import { policyRoutes } from './policies.ts'
 import { projectRoutes } from './projects.ts'
@@ -39,6 +40,7 @@ const everyRoute = [
   accountEndpoints,
   accountCredentialEndpoints,
   accountSessionEndpoints,
+  notificationEndpoints,
   applicationEndpoints,
   groupRoutes,
   groupSettingsEndpoints,

@@ -3,6 +3,7 @@ import type { Queryable } from '../../database/database.ts'
 import { findMaintenance } from '../../database/installation.ts'
 import { findVisibleGroup } from '../../groups/groups.ts'
 import { countJobs } from '../../jobs/job-rows.ts'
+import { mailQueues } from '../../mail/mail-queue.ts'
 import { nobody, page } from '../pages.ts'
 import { type Health, openHealth } from '../server/health.ts'
 import { showGroup } from './group/group.ts'
@@ -41,7 +42,7 @@ export async function statusRoutes(app: FastifyInstance, context: PagesContext):
 
 async function readWork(db: Queryable, sendsMail: boolean): Promise<Work> {
   const [jobs, maintenance] = await Promise.all([countJobs(db), findMaintenance(db)])
-  const failed = jobs.find(({ name }) => name === 'send-mail')?.failed ?? 0
-  const mail = failed > 0 ? 'fails' : 'works'
+  const hasFailed = jobs.some(({ name, failed }) => mailQueues.includes(name) && failed > 0)
+  const mail = hasFailed ? 'fails' : 'works'
   return { mail: sendsMail ? mail : null, backedUpAt: maintenance.get('backup') ?? null }
 }

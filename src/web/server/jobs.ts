@@ -14,7 +14,7 @@ import { logIdentityEventsJob, securityNotice } from '../../accounts/security-no
 import { deleteExpiredSessions } from '../../accounts/sessions.ts'
 import { knownAddressMail, requestSignUpJob } from '../../accounts/sign-ups.ts'
 import { deleteExpiredProof, deleteExpiredSignIns } from '../../accounts/single-sign-on/pending-sign-ins.ts'
-import { noteExpiringTokensJob, tokenExpiryMail } from '../../accounts/token-expiry-notices.ts'
+import { noteExpiringTokensJob } from '../../accounts/token-expiry-notices.ts'
 import { collectGarbageJob } from '../../archives/collect-garbage.ts'
 import { removePurgedJob } from '../../archives/remove-purged.ts'
 import { scrubArchivesJob } from '../../archives/scrub-archives.ts'
@@ -29,7 +29,9 @@ import {
 import { removeExpiredRepositoriesJob } from '../../groups/group-lifecycle.ts'
 import { sweepJob } from '../../jobs/expired-rows.ts'
 import type { Job } from '../../jobs/job.ts'
-import { sendMailJob } from '../../mail/mail-queue.ts'
+import { sendMailJobs } from '../../mail/mail-queue.ts'
+import { digestMail, formerMails, newsMail } from '../../notifications/news-mail.ts'
+import { deleteFormerNews, sendDigestsJob, tellPeopleJob } from '../../notifications/tell-people.ts'
 import { deleteExpiredRequests } from '../../oauth/authorization-requests.ts'
 import { deleteExpiredDevices } from '../../oauth/device-requests.ts'
 import { noteExchangesJob } from '../../oauth/exchange-events.ts'
@@ -56,12 +58,12 @@ import {
   checkProjectsJob,
   deleteUnusedLockedPackages,
 } from '../../projects/check-projects.ts'
-import { affectedProjectsMail, deleteFormerFindings } from '../../projects/findings.ts'
+import { deleteFormerFindings } from '../../projects/findings.ts'
 import {
   deleteExpiredIdentityTokens,
   deleteExpiredPublisherTokens,
 } from '../../publishers/publisher-tokens.ts'
-import { noteLapsingReservationsJob, reservationMail } from '../../publishers/reservation-notices.ts'
+import { noteLapsingReservationsJob } from '../../publishers/reservation-notices.ts'
 import { readDueSourcesJob, readSourceJob } from '../../sources/read-source.ts'
 import {
   askEarlierUpstream,
@@ -75,7 +77,6 @@ import {
 } from '../../upstreams/follow-feeds.ts'
 import { deleteExpiredMisses } from '../../upstreams/tables/upstream-documents.ts'
 import { deleteOldDeliveries } from '../../webhooks/deliveries.ts'
-import { webhookDisabledMail } from '../../webhooks/disabled-mail.ts'
 import { sendSlowWebhookJob, sendWebhookJob } from '../../webhooks/send-webhook.ts'
 
 /** Every background job of the server. `jobs/job.ts` describes how to add one. */
@@ -114,6 +115,7 @@ export const jobs: readonly Job[] = [
     deleteFormerFindings,
     deleteRetiredKeys,
     deleteExpiredOpenidSignIns,
+    deleteFormerNews,
   ]),
   removeExpiredRepositoriesJob,
   collectGarbageJob,
@@ -142,6 +144,8 @@ export const jobs: readonly Job[] = [
   requestSignUpJob as Job,
   noteExpiringTokensJob,
   noteRequiredFactorsJob,
+  tellPeopleJob,
+  sendDigestsJob,
   noteLapsingReservationsJob,
   readDueSourcesJob,
   readSourceJob as Job,
@@ -149,17 +153,16 @@ export const jobs: readonly Job[] = [
   sendSlowWebhookJob as Job,
   checkAllProjectsJob,
   checkProjectsJob as Job,
-  sendMailJob([
+  ...sendMailJobs([
     verificationMail,
     confirmationMail,
     passwordResetMail,
     securityNotice,
-    tokenExpiryMail,
     requiredFactorMail,
-    reservationMail,
-    webhookDisabledMail,
     invitationMail,
     knownAddressMail,
-    affectedProjectsMail,
+    newsMail,
+    digestMail,
+    ...formerMails,
   ]),
 ]

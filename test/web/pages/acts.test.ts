@@ -15,6 +15,7 @@ import { operator } from '../../../src/domain/principal.ts'
 import { allScopes } from '../../../src/domain/scopes.ts'
 import { deleteRepository } from '../../../src/groups/group-lifecycle.ts'
 import { changeRepository, findRepositoryByPath } from '../../../src/groups/repositories.ts'
+import { topicNames } from '../../../src/notifications/topics.ts'
 import {
   aGroupMember,
   anAccount,
@@ -66,6 +67,10 @@ const R = '/repositories/{group}/{name}'
 const G = '/groups/{group}'
 const P = '/{group}/{name}/packages/acme/lib/-'
 
+const allChoices = {
+  ...Object.fromEntries(topicNames.map((topic) => [topic, 'off'])),
+  digest_hour: '7',
+}
 const twins: Record<Act, Twin> = {
   describe: { kind: 'anyone', api: ['GET', R], page: ['GET', '/{group}/{name}'], command: 'repository list' },
   pull: {
@@ -358,6 +363,18 @@ const twins: Record<Act, Twin> = {
     kind: 'people',
     api: ['DELETE', `/user/sessions/${'0'.repeat(64)}`],
     page: ['POST', '/settings/sessions/end', { session: '0'.repeat(64) }],
+    command: null,
+  },
+  readNotifications: {
+    kind: 'people',
+    api: ['GET', '/user/notifications'],
+    page: ['GET', '/settings/notifications'],
+    command: null,
+  },
+  changeNotifications: {
+    kind: 'people',
+    api: ['PATCH', '/user/notifications', {}],
+    page: ['POST', '/settings/notifications', allChoices],
     command: null,
   },
   exportOwnAccount: {

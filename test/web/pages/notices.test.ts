@@ -5,6 +5,7 @@ import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { deleteRepository } from '../../../src/groups/group-lifecycle.ts'
+import { topicNames } from '../../../src/notifications/topics.ts'
 import { anIdentity, aStoredPasskey, removePassword, verifyEmail } from '../../support/account-rows.ts'
 import {
   aDeployToken,
@@ -302,6 +303,10 @@ const forms: Record<string, Case[] | string> = {
   }),
   ...below('/:group/:name/-/', {
     ...membersAndTokens(({ ofRepository }) => ofRepository),
+    watch: [
+      leavesNotice('You watch', ({ send, ofRepository }) => send(`${ofRepository}/watch`, { watch: 'yes' })),
+      leavesNotice('You no longer watch', ({ send, ofRepository }) => send(`${ofRepository}/watch`)),
+    ],
     settings: [
       leavesNotice('The settings were saved', ({ send, ofRepository }) =>
         send(`${ofRepository}/settings`, { description: 'Ours', visibility: 'private' }),
@@ -632,6 +637,13 @@ const forms: Record<string, Case[] | string> = {
       return send('/settings/confirm-access/link', { token: account.username })
     }),
   ],
+  '/settings/notifications': [
+    leavesNotice('Your notifications were saved', ({ send }) => {
+      const chosen = Object.fromEntries(topicNames.map((topic) => [topic, 'daily']))
+      return send('/settings/notifications', { ...chosen, digest_hour: '7' })
+    }),
+  ],
+  '/unsubscribe': 'the page says what no longer comes',
   '/settings/email-verification': [
     leavesNotice('Your email address is verified', async ({ account, send }) => {
       const made = await makeVerificationToken(t.db, account.id)

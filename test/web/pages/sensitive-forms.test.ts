@@ -113,6 +113,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/upstreams/release',
     '/:group/:name/-/upstreams/request',
     '/:group/:name/-/upstreams/set',
+    '/:group/:name/-/watch',
     '/:group/:name/packages/:vendor/:package/-/advisories/new',
     '/:group/:name/packages/:vendor/:package/-/fetch',
     '/:group/:name/packages/:vendor/:package/-/versions/abandon',
@@ -141,10 +142,13 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/account/verification',
     '/settings/authorizations/withdraw',
     '/settings/email-verification',
+    '/settings/notifications',
     '/settings/sessions/end',
     '/settings/sessions/end-others',
     '/settings/tokens/revoke',
     '/sign-up',
+    // The signed link is the proof: see the tests of notifications.
+    '/unsubscribe',
   ],
 }
 

@@ -19,9 +19,11 @@ import { confirmAccessRoutes } from './confirm-access.ts'
 import { securityRoutes } from './event-pages.ts'
 import { factorRoutes } from './factor-page.ts'
 import { linkRoutes, unlinkRoutes } from './identities-page.ts'
+import { notificationRoutes } from './notifications-page.ts'
 import { passkeyRoutes } from './passkey-pages.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
 import { sessionRoutes } from './sessions-page.ts'
+import { unsubscribeRoutes } from './unsubscribe-page.ts'
 
 /** Accounts: sign-in, and the settings of the signed-in account. */
 export async function accounts(
@@ -39,6 +41,7 @@ export async function accounts(
       await linkRoutes(scope, { ...context, providers })
     })
   })
+  await unsubscribeRoutes(app, context)
   await app.register(async (scope) => {
     await servePages(scope, context.config, passkeyPolicy)
     await refuseOtherMethods(scope, wrongMethod, async () => {
@@ -62,6 +65,7 @@ export async function accounts(
       await invitationRoutes(scope, context)
       await personalTokenRoutes(scope, context)
       await sessionRoutes(scope, context)
+      await notificationRoutes(scope, context)
       await unlinkRoutes(scope, context)
       await securityRoutes(scope, context)
       await scope.register((forms) => developerRoutes(forms, context))

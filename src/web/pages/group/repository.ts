@@ -7,6 +7,7 @@ import { type ListPart, type Page, pageOf } from '../../../domain/paging.ts'
 import { isAtLeast } from '../../../domain/permissions.ts'
 import { describeAdmins } from '../../../groups/admins.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../../../groups/repositories.ts'
+import { isWatching } from '../../../notifications/watching.ts'
 import { findOwnVersion, type OwnVersion } from '../../../packages/tables/feed-versions.ts'
 import {
   type ListedPackage,
@@ -31,6 +32,8 @@ const RepositoryQuery = z.object({ q: text, sort: text, after: text })
 const repositoryPage = page<{
   repository: VisibleRepository
   mayPush: boolean
+  /** Null for a visitor without an account, and when svc sends no mails. */
+  isWatching: boolean | null
   /** Who the admins are, as words. Null when there is none, and for visitors without a role. */
   admins: string | null
   packages: ListedPackage[]
@@ -115,6 +118,8 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
         mirrored,
         admins: repository.role && (await describeAdmins(db, { repositoryId: repository.id })),
         mayPush: isAtLeast(repository.role, 'developer'),
+        isWatching:
+          session && config.mail !== null ? await isWatching(db, session.account.id, repository.id) : null,
         packages,
         next,
         search,
