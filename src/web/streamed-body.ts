@@ -25,14 +25,53 @@ export function endWithConnection<Body extends Readable>(
   return body
 }
 
-/** Reads a body into memory. Null when it has more than `maxBytes`: the rest is not read. */
-export async function readBody(body: Readable, maxBytes: number): Promise<Buffer | null> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.byteLength
-    if (bytes > maxBytes) return null
-    chunks.push(chunk)
+/** The memory that bodies may take: those of all owners together, and those of each one. */
+interface BodyMemory {
+  bytes: number
+  bytesOfOwner: number
+}
+
+/**
+ * Reads a body into memory, and keeps it there while `use` runs. It gets null for a body with more than `maxBytes`: the rest is
+ * not read. Throws the error of `refuse` when there is no memory left.
+ */
+export type UseBody = <T>(
+  about: { owner: string; body: Readable; maxBytes: number },
+  use: (bytes: Buffer | null) => Promise<T>,
+) => Promise<T>
+
+/** Opens the memory for bodies. One that arrives slowly takes only what has arrived, so it keeps nobody else waiting. */
+export function openBodyMemory({ bytes, bytesOfOwner }: BodyMemory, refuse: () => Error): UseBody {
+  const taken = new Map<string, number>()
+  let all = 0
+
+  function take(owner: string, count: number): void {
+    const ofOwner = (taken.get(owner) ?? 0) + count
+    if (all + count > bytes || ofOwner > bytesOfOwner) throw refuse()
+    all += count
+    taken.set(owner, ofOwner)
   }
-  return Buffer.concat(chunks)
+
+  function giveBack(owner: string, count: number): void {
+    all -= count
+    const left = (taken.get(owner) ?? 0) - count
+    if (left > 0) taken.set(owner, left)
+    else taken.delete(owner)
+  }
+
+  return async ({ owner, body, maxBytes }, use) => {
+    const chunks: Buffer[] = []
+    let size = 0
+    try {
+      for await (const chunk of body as AsyncIterable<Buffer>) {
+        if (size + chunk.byteLength > maxBytes) return await use(null)
+        take(owner, chunk.byteLength)
+        size += chunk.byteLength
+        chunks.push(chunk)
+      }
+      return await use(Buffer.concat(chunks))
+    } finally {
+      giveBack(owner, size)
+    }
+  }
 }

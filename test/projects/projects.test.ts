@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { PassThrough, type Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Ajv } from 'ajv'
 import formats from 'ajv-formats'
 import { describe, expect, it } from 'vitest'
@@ -66,7 +68,7 @@ async function aCompany(...versions: string[]) {
   const url = `/api/groups/${group.name}/projects`
   const post = (
     project: string,
-    lock: string | Buffer,
+    lock: string | Buffer | Readable,
     { query = '', token = caller.token, app = t.app } = {},
   ) =>
     app.inject({
@@ -198,6 +200,33 @@ describe('POST …/projects/<project>/lock', () => {
     const stranger = await aPersonalToken(t.db, await anAccount(t.db))
     expect(await statusOf(stranger)).toBe(404)
     expect((await list('', stranger)).statusCode).toBe(404)
+  })
+
+  it('does not wait for lock files that arrive slowly, also of the same group and network', async () => {
+    const { post } = await aCompany()
+    const slow = Array.from({ length: 5 }, () => new PassThrough())
+    const answers = slow.map((body, index) => {
+      body.write('{"packages": [')
+      return post(`slow-${index}`, body)
+    })
+    while (slow.some((body) => body.readableLength > 0)) await sleep(5)
+    expect((await post('quick', aLock({}))).statusCode).toBe(201)
+    for (const body of slow) body.end(']}')
+    expect((await Promise.all(answers)).map(({ statusCode }) => statusCode)).toEqual(Array(5).fill(201))
+  })
+
+  it('is refused while too many large lock files of its group arrive, and taken after that', async () => {
+    const { post } = await aCompany()
+    const slow = Array.from({ length: 4 }, () => new PassThrough())
+    const answers = slow.map((body, index) => {
+      body.write(Buffer.alloc(16 * 1024 * 1024, ' '))
+      return post(`large-${index}`, body)
+    })
+    while (slow.some((body) => body.readableLength > 0)) await sleep(5)
+    expect((await post('quick', aLock({}))).statusCode).toBe(503)
+    for (const body of slow) body.end()
+    await Promise.all(answers)
+    expect((await post('quick', aLock({}))).statusCode).toBe(201)
   })
 
   it('keeps no secret of the lock file, and one row for each package version', async () => {

@@ -12,17 +12,17 @@ import {
   maxLockBytes,
   postLock,
 } from '../../projects/projects.ts'
-import { readBody } from '../streamed-body.ts'
+import { withoutTurn } from '../network-turns.ts'
+import { openBodyMemory } from '../streamed-body.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, guardGroup, guardReport } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 
-/**
- * Lock files are held in memory: this many at once in a process, and one of a group. The body of one that waits does not arrive
- * meanwhile, and a request has 30 seconds to arrive.
- */
+/** Lock files are in memory while they arrive, wait and are judged. */
+const lockMemory = { bytes: 8 * maxLockBytes, bytesOfOwner: 4 * maxLockBytes }
+/** How many lock files are judged at once in a process, and of a group. */
 const lockTurns = { atOnce: 4, atOnceOfOwner: 1, waiting: 200, waitingOfOwner: 50, waitingSeconds: 20 }
 
 const FindingSchema = z
@@ -128,10 +128,10 @@ export async function projectRoutes(app: ApiScope, context: ApiContext): Promise
   const mayRead = guardGroup('readProjects', context)
   const mayReport = guardReport(context)
   const mayDelete = guardGroup('deleteProject', context)
-  const inTurn = openTurns(
-    lockTurns,
-    () => new Refusal(errcode.unavailable, 'too many lock files arrive at once: send it again in a minute'),
-  )
+  const refuse = () =>
+    new Refusal(errcode.unavailable, 'too many lock files arrive at once: send it again in a minute')
+  const useBody = openBodyMemory(lockMemory, refuse)
+  const inTurn = openTurns(lockTurns, refuse)
   app.get(
     url,
     endpoint(mayRead, {
@@ -230,25 +230,28 @@ export async function projectRoutes(app: ApiScope, context: ApiContext): Promise
         querystring: LockQuery,
         response: { 201: PostedLock },
       }),
-      async (request, reply) => {
+      // It waits for its client. Its turn is that of its group.
+      withoutTurn(async (request, reply) => {
         const { groupId, by } = mayReport.granted(request)
         const { environment, commit } = request.query
-        const posted = await inTurn(groupId, async () => {
-          const { body } = request
-          const bytes = body instanceof Readable ? await readBody(body, maxLockBytes) : Buffer.alloc(0)
+        const body = request.body instanceof Readable ? request.body : Readable.from([])
+        const posted = await useBody({ owner: groupId, body, maxBytes: maxLockBytes }, async (bytes) => {
           if (bytes === null)
             throw new Refusal(errcode.resourceExhausted, 'a lock file can have at most 16 MiB', {
               status: 413,
             })
-          return postLock(
-            { ...context, listUpstreamAdvisories: upstreamQueries.listAdvisories, log: request.log },
-            { groupId, by },
-            { project: request.params.project, environment, commit: commit ?? null },
-            bytes,
+          const listUpstreamAdvisories = upstreamQueries.listAdvisories
+          return inTurn(groupId, () =>
+            postLock(
+              { ...context, listUpstreamAdvisories, log: request.log },
+              { groupId, by },
+              { project: request.params.project, environment, commit: commit ?? null },
+              bytes,
+            ),
           )
         })
         return reply.code(201).send(posted)
-      },
+      }),
     )
   })
 }
