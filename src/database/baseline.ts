@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { readChecksums, readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
+import { readChecksums, readSqlFile, runSqlFiles, type SqlFile } from './sql-file.ts'
 import { objectName } from './sql-functions.ts'
 
 /**
@@ -41,8 +41,7 @@ export async function runBaseline(
   functions: readonly SqlFile[],
 ): Promise<void> {
   if (files.length === 0) return
-  for (const file of functions) if (checks.has(objectName(file))) await runSqlFile(client, file)
-  for (const file of files) await runSqlFile(client, file)
+  await runSqlFiles(client, [...functions.filter((file) => checks.has(objectName(file))), ...files])
 }
 
 /** Throws when a database lacks a replaced migration. `applied` has the names of its migrations. */

@@ -203,18 +203,21 @@ export function setActor(by: Principal): string {
   return `select set_config('svc.actor', ${pg.escapeLiteral(actor)}, true)`
 }
 
-/** Runs work on a separate connection to the pool's database. The work may take longer than the pool's timeout. */
+/**
+ * Runs work on a separate connection to the pool's database. The work may take longer than the pool's timeout. With
+ * `pipeline`, the connection sends statements without waiting, as those of the pool, and cannot COPY.
+ */
 export async function withOwnConnection<T>(
   { options }: pg.Pool,
   work: (client: pg.Client) => Promise<T>,
+  { pipeline = false }: Pick<pg.ClientConfig, 'pipeline'> = {},
 ): Promise<T> {
   const Client = (options.Client as typeof pg.Client | undefined) ?? pg.Client
   const client = new Client({
     ...options,
     password: options.password,
     query_timeout: undefined,
-    // pg refuses COPY on connections that send statements without waiting.
-    pipeline: false,
+    pipeline,
     // While a backup or a restore copies archives, the connection is silent. A firewall may drop it after minutes.
     keepAlive: true,
     keepAliveInitialDelayMillis: 60_000,

@@ -5,10 +5,10 @@ import pg from 'pg'
 import { projectRoot } from '../config.ts'
 import type { Principal } from '../domain/principal.ts'
 import { type Baseline, readBaseline, refuseOlderDatabase, runBaseline } from './baseline.ts'
-import { advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
+import { advisoryLocks, type Queryable, setActor, together, withOwnConnection } from './database.ts'
 import { isLostToAnother } from './errors.ts'
 import { inOneTransaction, type MigrationEffects, readEffects } from './migration-effects.ts'
-import { isTextOf, readChecksums, readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
+import { isTextOf, readChecksums, readSqlFile, runSqlFile, runSqlFiles, type SqlFile } from './sql-file.ts'
 import {
   applyFunctions,
   type FunctionTexts,
@@ -52,6 +52,8 @@ export interface MigrateReport {
   missing?: (names: string[]) => void
   /** Called once when a migration waits for a lock. */
   waiting?: () => void
+  /** Called when PostgreSQL works on files, or there are none. Until the end, this process mostly waits for it. */
+  working?: () => void
 }
 
 /** The folder of the built-in schema's migrations. */
@@ -73,14 +75,14 @@ export async function migrate(
   pool: pg.Pool,
   migrationsDir: string | null,
   builtInDir = builtInMigrations,
-  { missing: reportMissing = () => {}, waiting = () => {} }: MigrateReport = {},
+  { missing: reportMissing = () => {}, waiting = () => {}, working = () => {} }: MigrateReport = {},
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
   const migrations = [...schema.builtIn, ...schema.operators]
   const known = new Set([...schema.baseline.replaced.keys(), ...migrations.map(({ name }) => name)])
   const done: string[] = []
   let isFirst = true
-  return withOwnConnection(pool, async (client) => {
+  const applyAll = async (client: pg.Client) => {
     for (;;) {
       const step = await withPatience(client, waiting, async () => {
         const isNewDatabase = !(await isMigrated(client))
@@ -91,13 +93,16 @@ export async function migrate(
         if (isFirst && missing.length > 0) reportMissing(missing)
         isFirst = false
         const unit = nextUnit(schema, applied, await listFunctionTexts(client), isNewDatabase)
-        if (unit !== null) await applyUnit(pool, client, unit)
+        const applying = unit === null ? null : applyUnit(pool, client, unit)
+        working()
+        await applying
         return unit
       })
       if (step === null) return done
       done.push(...[...migrationsOf(step), ...step.newFunctions].map(({ name }) => name))
     }
-  })
+  }
+  return withOwnConnection(pool, applyAll, { pipeline: true })
 }
 
 /** Files that are committed together. */
@@ -214,11 +219,15 @@ async function applyUnit(pool: pg.Pool, client: pg.Client, unit: MigrationUnit):
     await noteApplied(client, unit.migrations)
     return
   }
-  // In a transaction, an index is not built concurrently and needs a stronger lock.
-  const effects = unit.migrations.map(({ sql }) => readEffects({ sql: inOneTransaction(sql) }))
-  await takeTableLocks(client, await findTableLocks(client, effects))
-  if (unit.baseline !== null) await applyBaseline(client, unit.baseline, unit.functions)
-  await apply(client, unit.migrations)
+  if (unit.baseline !== null) {
+    // Nothing else uses a new database.
+    await together([applyBaseline(client, unit.baseline, unit.functions), apply(client, unit.migrations)])
+  } else {
+    // In a transaction, an index is not built concurrently and needs a stronger lock.
+    const effects = unit.migrations.map(({ sql }) => readEffects({ sql: inOneTransaction(sql) }))
+    await takeTableLocks(client, await findTableLocks(client, effects))
+    await apply(client, unit.migrations)
+  }
   if (unit.functions.length > 0) await applyFunctions(client, unit.functions, await listFunctionTexts(client))
 }
 
@@ -309,7 +318,7 @@ export async function buildSchema(
 ): Promise<void> {
   await listApplied(client)
   await runBaseline(client, baseline, functions)
-  for (const { path, sql } of builtIn) await runSqlFile(client, { path, sql: inOneTransaction(sql) })
+  await runSqlFiles(client, builtIn.map(toRunInOneTransaction))
   await applyFunctions(client, functions, new Map())
   for (const migration of operators) {
     await client.query('savepoint operator_migration')
@@ -451,7 +460,7 @@ function refuseChange(migration: SqlFile, applied: Map<string, string>): void {
 }
 
 async function apply(client: pg.Client, migrations: readonly SqlFile[]): Promise<void> {
-  for (const { path, sql } of migrations) await runSqlFile(client, { path, sql: inOneTransaction(sql) })
+  await runSqlFiles(client, migrations.map(toRunInOneTransaction))
   await noteApplied(client, migrations)
 }
 
@@ -466,6 +475,10 @@ async function applyBaseline(
     client,
     Array.from(baseline.replaced, ([name, checksum]) => ({ name, checksum })),
   )
+}
+
+function toRunInOneTransaction({ path, sql }: SqlFile): Pick<SqlFile, 'path' | 'sql'> {
+  return { path, sql: inOneTransaction(sql) }
 }
 
 async function noteApplied(

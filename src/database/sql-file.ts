@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import pg from 'pg'
+import { together } from './database.ts'
 
 /** A file of SQL: a numbered migration (`NNNN_what.sql`), or one SQL function or view (`functions/what.sql`). */
 export interface SqlFile {
@@ -51,6 +52,18 @@ export async function runSqlFile(
   } catch (error) {
     throw new Error(`The migration ${path} failed: ${reason(error)}`, { cause: error })
   }
+}
+
+/**
+ * Runs files one after another in the caller's transaction. If the connection sends statements without waiting, PostgreSQL
+ * gets them all at once, and works on them while this process does other things. Throws as `runSqlFile` does.
+ */
+export async function runSqlFiles(
+  client: pg.Client,
+  files: readonly Pick<SqlFile, 'path' | 'sql'>[],
+): Promise<void> {
+  if (client.pipeline) await together(files.map((file) => runSqlFile(client, file)))
+  else for (const file of files) await runSqlFile(client, file)
 }
 
 function reason(error: unknown): string {

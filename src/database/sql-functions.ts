@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 import type { Queryable } from './database.ts'
-import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
+import { readSqlFile, runSqlFiles, type SqlFile } from './sql-file.ts'
 
 const fileName = /^[a-z][a-z0-9_]*\.sql$/
 
@@ -98,6 +98,7 @@ export async function applyFunctions(
   )
   const views = await listViews(client)
   const changed = new Set<string>()
+  const replacing: SqlFile[] = []
   const newTexts: SqlFile[] = []
   for (const file of files) {
     const isNew = isNewText(file, texts)
@@ -105,9 +106,10 @@ export async function applyFunctions(
     const isChanged = isNew || [...wordsOf(file)].some((word) => changed.has(word))
     if (!isChanged && views.has(objectName(file))) continue
     if (isChanged) changed.add(objectName(file))
-    await runSqlFile(client, file)
+    replacing.push(file)
     if (isNew) newTexts.push(file)
   }
+  await runSqlFiles(client, replacing)
   await client.query(
     `insert into applied_function (name, checksum)
      select name, checksum from json_to_recordset($1) as applied(name text, checksum text)`,

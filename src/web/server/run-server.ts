@@ -27,11 +27,14 @@ export async function runServer(
   database: ChosenDatabase,
   { config, log, stopRequested }: { config: Config; log: FastifyBaseLogger; stopRequested: Promise<void> },
 ): Promise<void> {
-  // PostgreSQL works on the schema while this process builds the app.
-  const [app] = await Promise.all([
-    buildApp({ config, db: database.db }, log),
-    prepare(database, config, log),
-  ])
+  let onWork = () => {}
+  const working = new Promise<void>((resolve) => {
+    onWork = resolve
+  })
+  const preparing = prepare(database, config, log, onWork)
+  // Building the app keeps this process busy for a while: begin when PostgreSQL works on the schema.
+  const building = Promise.race([working, preparing]).then(() => buildApp({ config, db: database.db }, log))
+  const [app] = await Promise.all([building, preparing])
   const demo = await listenWithDemo(app, config, database)
   await noteServerUrls(database.db, config)
   say(`svc listens on ${config.baseUrl}`)
@@ -53,8 +56,16 @@ export async function runServer(
   if (failure instanceof Error) throw failure
 }
 
-/** Migrates the database. Throws when the archives belong to another database. */
-async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
+/**
+ * Migrates the database. Throws when the archives belong to another database. Calls `onWork` when PostgreSQL works on the
+ * schema.
+ */
+async function prepare(
+  { db }: ChosenDatabase,
+  config: Config,
+  log: FastifyBaseLogger,
+  onWork: () => void,
+): Promise<void> {
   await refuseEmptyDatabase(db, config)
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, {
     missing: (missing) =>
@@ -63,6 +74,7 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
         'applied migrations have no file here: this may be an older release, or their files are elsewhere',
       ),
     waiting: () => log.warn('a migration waits for another transaction, such as a backup'),
+    working: onWork,
   })
   if (applied.length > 0) {
     const migrations = applied.filter((name) => !name.startsWith('functions/'))
