@@ -42,8 +42,8 @@ function fitsWithOthers(test: string): boolean {
   return [loadsServer, runsCommands].some((kind) => kind.test(test)) || !runsPrograms.test(test)
 }
 
-/** A larger heap is collected less often. */
-const flags = [...rareOptimization, '--max-semi-space-size=64']
+/** A larger heap is collected less often. Threads that help to collect take more from the other processes than they save. */
+const flags = [...rareOptimization, '--max-semi-space-size=64', '--single-threaded-gc']
 
 const plugins = [useBuiltSources(root)]
 
