@@ -1,11 +1,15 @@
+import { readFile } from 'node:fs/promises'
 import { Command, Option } from 'commander'
+import { operator } from '../domain/principal.ts'
 import { readAdvisory } from '../packages/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../packages/lifecycle/warn.ts'
+import { exportOsv } from '../packages/osv/export-osv.ts'
+import { importOsv } from '../packages/osv/import-osv.ts'
 import { type Advisory, listAdvisories, severities } from '../packages/tables/package-warnings.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { withPackage, withPackageArguments } from './package.ts'
-import { partOf, printList, printResult } from './run.ts'
+import { partOf, printList, printResult, theRepository, withDatabase } from './run.ts'
 
 /** `svc advisory …` */
 export function advisoryCommand(): Command {
@@ -14,6 +18,8 @@ export function advisoryCommand(): Command {
     .addCommand(listCommand())
     .addCommand(addCommand())
     .addCommand(withdrawCommand())
+    .addCommand(exportCommand())
+    .addCommand(importCommand())
 }
 
 function listCommand(): Command {
@@ -81,6 +87,54 @@ function withdrawCommand(): Command {
       })
       const json = { path, package: name, advisory_id: advisoryId }
       printResult(options, json, `Advisory ${advisoryId} of ${name} withdrawn.`)
+    })
+}
+
+function exportCommand(): Command {
+  return new Command('export')
+    .description(
+      'Print all advisories of a repository in OSV form, also those that were withdrawn: a JSON array.',
+    )
+    .argument('<path>', 'the repository, such as acme/php')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc advisory export acme/php > advisories.json')
+    .action(async (path: string, options: JsonOptions) => {
+      await withDatabase(async (db, { baseUrl }) => {
+        const { id } = await theRepository(db, path)
+        let separator = options.json ? '{"items":[' : '['
+        for await (const record of exportOsv(db, { id, path, baseUrl })) {
+          process.stdout.write(`${separator}\n${JSON.stringify(record)}`)
+          separator = ','
+        }
+        process.stdout.write(`${separator === ',' ? '\n' : separator}]${options.json ? '}' : ''}\n`)
+      })
+    })
+}
+
+function importCommand(): Command {
+  return new Command('import')
+    .description(
+      'Import advisories in OSV form into the packages of a repository. The same file again changes nothing.',
+    )
+    .argument('<path>', 'the repository, such as acme/php')
+    .argument('<file>', 'a JSON file with one record, an array, or a record on each line')
+    .option('--dry-run', 'only show what would be added, changed, withdrawn and skipped')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc advisory import acme/php advisories.json --dry-run')
+    .action(async (path: string, file: string, options: JsonOptions & { dryRun?: boolean }) => {
+      const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {
+        throw new Error(`${file} cannot be read (${error.code}).`)
+      })
+      const isDryRun = options.dryRun ?? false
+      const imported = await withDatabase(async (db, { baseUrl }) => {
+        const { id: repositoryId } = await theRepository(db, path)
+        const wanted = { repositoryId, by: operator, baseUrl, mayWithdraw: true, isDryRun }
+        return importOsv(db, wanted, bytes)
+      })
+      const lines = imported.map(({ outcome, id, package: name, advisory, reason }) =>
+        [outcome.padEnd(9), id, name ?? '-', advisory, reason].filter(Boolean).join('  '),
+      )
+      printResult(options, { path, dry_run: isDryRun, items: imported }, lines.join('\n'))
     })
 }
 

@@ -223,6 +223,20 @@ const verbs: Record<string, Verb> = {
     pages: [[`${P}/-/advisories/withdraw`, { advisory: ':advisory' }]],
     command: 'advisory withdraw :path acme/lib :advisory',
   },
+  'import an advisory that is withdrawn': {
+    writes: ['withdraw'],
+    make: () =>
+      aChanged((_place, url) => ['POST', `${url}/advisories`, { title: 'A hole', affected_versions: '*' }]),
+    api: [
+      `POST ${R}/advisories/import`,
+      {
+        id: 'x_:advisory',
+        modified: '2026-11-01T00:00:00Z',
+        withdrawn: '2026-11-01T00:00:00Z',
+        affected: [{ package: { ecosystem: 'Packagist', name: ':vendor/:package' } }],
+      },
+    ],
+  },
   'end the review of a package': {
     writes: ['change-package'],
     make: () => aChanged((_place, url) => ['PATCH', url, { release: 'reviewed' }]),

@@ -159,6 +159,28 @@ function registries({ stages, sources }: TourData): Stop[] {
       activity: `${own}/activity`,
       'activity-empty': '/acme/empty/-/activity',
       settings: `${own}/settings`,
+      'repository-advisories': `${own}/advisories`,
+      'repository-advisories-preview': [
+        `${own}/advisories`,
+        async (page) => {
+          const records = ['GHSA-7kq2-m4tz-x3dp', 'GHSA-aaaa-bbbb-cccc'].map((id, i) => ({
+            id,
+            modified: '2026-11-01T00:00:00Z',
+            summary: 'Path traversal',
+            affected: [
+              {
+                package: { ecosystem: 'Packagist', name: i === 0 ? 'acme/billing' : 'other/package' },
+                ranges: [{ type: 'ECOSYSTEM', events: [{ introduced: '0' }, { fixed: '2.0.0' }] }],
+              },
+            ],
+          }))
+          const buffer = Buffer.from(JSON.stringify(records))
+          await page
+            .getByLabel('File')
+            .setInputFiles({ name: 'a.json', mimeType: 'application/json', buffer })
+          await press(page, 'Preview')
+        },
+      ],
       retention: `${own}/settings/retention`,
       'retention-refused': `${own}/settings/retention/preview?keep_development=0`,
       'retention-preview': `${own}/settings/retention/preview?keep_development=1&deleted_archives_days=30`,

@@ -21,7 +21,8 @@ export function warningsOf(
 
 /** Returns an advisory in Composer's format. All keys are present, because `composer audit` fails without them. */
 export function composerAdvisory(advisory: Advisory): object {
-  const { advisoryId, packageName, affectedVersions, title, cve, link, reportedAt, severity } = advisory
+  const { advisoryId, packageName, affectedVersions, title, cve, link, reportedAt, severity, osvId } =
+    advisory
   return {
     advisoryId,
     packageName,
@@ -30,7 +31,11 @@ export function composerAdvisory(advisory: Advisory): object {
     cve,
     link,
     reportedAt: reportedAt.toISOString().replace('T', ' ').slice(0, 19),
-    sources: [{ name: 'svc', remoteId: advisoryId }],
+    // Projects ignore an advisory by any of these ids.
+    sources: [
+      { name: 'svc', remoteId: advisoryId },
+      ...(osvId === null ? [] : [{ name: 'OSV', remoteId: osvId }]),
+    ],
     severity,
   }
 }

@@ -22,7 +22,7 @@ import { findVersionState } from '../tables/version-states.ts'
 import { changePackage, notNow, noVersion, type PackageChange, type VersionChange } from './change.ts'
 
 /** The maximum number of active advisories of a package. Its documents contain all of them. */
-const maxAdvisories = 500
+export const maxAdvisories = 500
 
 /**
  * Puts a version into quarantine (COMPOSER A8). The version disappears from the metadata, so that Composer does not
@@ -127,7 +127,7 @@ export async function withdrawAdvisory(
 }
 
 /** Returns an id such as SVC-7kq2-m4tz-x3dp. It has 60 random bits, so that no two registries create the same id. */
-function makeAdvisoryId(): string {
+export function makeAdvisoryId(): string {
   const letters = 'abcdefghijklmnopqrstuvwxyz234567'
   const picked = Array.from(randomBytes(12), (byte) => letters[byte & 31]).join('')
   return `SVC-${picked.slice(0, 4)}-${picked.slice(4, 8)}-${picked.slice(8)}`

@@ -28,10 +28,12 @@ export interface Advisory extends AdvisoryText {
   advisoryId: string
   packageName: string
   reportedAt: Date
+  /** The id in the file from which it was imported. Null for one that was written here. */
+  osvId: string | null
 }
 
 const columns = `y.advisory_id as "advisoryId", p.name as "packageName", y.title,
-  y.affected_versions as "affectedVersions", y.cve, y.link, y.severity, y.reported_at as "reportedAt"`
+  y.affected_versions as "affectedVersions", y.cve, y.link, y.severity, y.reported_at as "reportedAt", y.osv_id as "osvId"`
 
 /** Adds an advisory to a package. */
 export async function insertAdvisory(
@@ -44,7 +46,7 @@ export async function insertAdvisory(
     `with y as (
        insert into advisory (advisory_id, package_id, title, affected_versions, cve, link, severity)
        values ($1, $2, $3, $4, $5, $6, $7)
-       returning advisory_id, package_id, title, affected_versions, cve, link, severity, reported_at
+       returning advisory_id, package_id, title, affected_versions, cve, link, severity, reported_at, osv_id
      )
      select ${columns} from y join package p on p.id = y.package_id`,
     [advisoryId, packageId, title, affectedVersions, cve, link, severity],

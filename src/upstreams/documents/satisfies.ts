@@ -31,11 +31,26 @@ export function satisfies(normalized: string, constraint: string): boolean {
 
 /** Returns `satisfies` for one constraint, to compare it with many versions. */
 export function readConstraint(constraint: string): (normalized: string) => boolean {
-  const alternatives = trimSpaces(constraint)
-    .split(/\|\|?/)
-    .map((alternative) => trimSpaces(alternative).split(conjunction).map(comparisonsOf))
+  const alternatives = alternativesOf(constraint)
   return (normalized) =>
     alternatives.some((all) => all.every((some) => some?.every((one) => matches(normalized, one))))
+}
+
+/**
+ * Returns the comparisons of a constraint with normalized versions: a version satisfies all comparisons of one of the lists. Null
+ * for a constraint that cannot be parsed.
+ */
+export function readComparisons(constraint: string): Comparison[][] | null {
+  const alternatives = alternativesOf(constraint).map((all) =>
+    all.includes(null) ? null : all.flatMap((some) => some ?? []),
+  )
+  return alternatives.includes(null) ? null : (alternatives as Comparison[][])
+}
+
+function alternativesOf(constraint: string): (Comparison[] | null)[][] {
+  return trimSpaces(constraint)
+    .split(/\|\|?/)
+    .map((alternative) => trimSpaces(alternative).split(conjunction).map(comparisonsOf))
 }
 
 /** Returns the comparisons of a single constraint. Null when it cannot be parsed. */

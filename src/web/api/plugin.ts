@@ -22,6 +22,7 @@ import type { ApiContext } from './guards.ts'
 import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
 import { notificationEndpoints } from './notifications.ts'
+import { osvRoutes } from './osv.ts'
 import { packageRoutes } from './packages.ts'
 import { policyRoutes } from './policies.ts'
 import { projectRoutes } from './projects.ts'
@@ -52,6 +53,7 @@ const everyRoute = [
   eventRoutes,
   packageRoutes,
   advisoryRoutes,
+  osvRoutes,
   versionRoutes,
   stageRoutes,
   archiveRoutes,

@@ -10,6 +10,7 @@ import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { docsRoutes } from './docs.ts'
 import { exploreRoutes } from './explore.ts'
 import { activityRoutes } from './group/activity.ts'
+import { repositoryAdvisoryRoutes } from './group/advisories.ts'
 import { deployTokenPageRoutes } from './group/deploy-tokens.ts'
 import { groupPageRoutes } from './group/group.ts'
 import { groupActivityRoutes } from './group/group-activity.ts'
@@ -79,6 +80,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await policyPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await retentionPageRoutes(app, context)
+    await repositoryAdvisoryRoutes(app, context)
     await activityRoutes(app, context)
     await groupActivityRoutes(app, context)
     await trustedPublisherPageRoutes(app, context)

@@ -317,6 +317,7 @@ const forms: Record<string, Case[] | string> = {
         send(`${ofRepository}/settings/rename`, { name: aName('new') }),
       ),
     ],
+    advisories: 'the test of imported advisories sends its file',
     'settings/retention': [
       leavesNotice('retention rules were saved', ({ send, ofRepository }) =>
         send(`${ofRepository}/settings/retention`, { keep_development: '5' }),

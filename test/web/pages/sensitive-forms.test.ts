@@ -36,6 +36,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/-/projects/:project/delete',
     '/:group/:name/-/settings/delete',
     '/:group/:name/-/settings/retention',
+    '/:group/:name/-/advisories',
     '/:group/:name/-/upstreams/remove',
     '/:group/:name/packages/:vendor/:package/-/versions/delete',
     '/:group/-/invitations',
