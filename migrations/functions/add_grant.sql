@@ -1,7 +1,7 @@
 -- Adds a grant, one act of consent, to the account's authorization of the application. Earlier grants do not change.
 create or replace function add_grant(
   the_account_id bigint, the_application_id bigint, the_scopes text[], the_resource_scope resource_scope,
-  the_repository_ids bigint[]
+  the_repository_ids bigint[], the_resources text[]
 ) returns authorization_grant
 language plpgsql as $$
 declare
@@ -30,9 +30,10 @@ begin
   -- The first grant has the id of its authorization. So it also owns a code that a process of the previous release
   -- issues.
   the_grant_id := case when is_first then the_authorization_id else nextval('account_authorization_id_seq') end;
-  insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope, repository_ids)
+  insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope, repository_ids,
+                                   resources)
   values (the_grant_id, the_authorization_id, the_account_id, the_application_id, the_scopes, the_resource_scope,
-          the_repository_ids)
+          the_repository_ids, the_resources)
   returning * into granted;
   perform note_identity_event('consent-given', the_account_id, the_application_id,
                               jsonb_build_object('scopes', granted.scopes, 'resource_scope', granted.resource_scope));

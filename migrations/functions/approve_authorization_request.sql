@@ -46,7 +46,7 @@ begin
 
   select * into granted
     from add_grant(the_account_id, request.application_id, request.scopes, request.resource_scope,
-                   case when request.resource_scope = 'specified' then chosen_ids else '{}' end);
+                   case when request.resource_scope = 'specified' then chosen_ids else '{}' end, request.resources);
 
   insert into authorization_code (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
   values (the_code_hash, granted.authorization_id, granted.id, coalesce(request.redirect_uri, ''), request.scopes, request.code_challenge,

@@ -2,13 +2,13 @@
 -- for a repeated one the pair of the first use. Changes nothing.
 create or replace function explain_refused_refreshes(
   client_ids text[], secret_hashes bytea[], refresh_hashes bytea[], asked_scopes text[], next_refresh_hashes bytea[],
-  grace_seconds integer)
+  grace_seconds integer, asked_resources text[])
 returns table (call_number integer, outcome text, scope text, expires_in integer, sealed_pair bytea,
                authorization_id bigint)
 language sql stable as $$
   select call.n::integer, explained.outcome, successor.scope, successor.expires_in,
          case when successor.scope is not null then call.sealed_successor end, call.authorization_id
-    from presented_pairs(client_ids, secret_hashes, refresh_hashes, asked_scopes) as call
+    from presented_pairs(client_ids, secret_hashes, refresh_hashes, asked_scopes, asked_resources) as call
    -- Use clock_timestamp(): now() is when the statement began. A racing request may have ended the pair since then.
    cross join lateral (
      select case
@@ -19,6 +19,7 @@ language sql stable as $$
                 case
                   when not call.is_live then 'invalid_grant'
                   when not call.is_covered then 'invalid_scope'
+                  when not call.is_targeted then 'invalid_target'
                   when call.superseded_at is not null then 'repeated'
                   else 'invalid_grant'
                 end

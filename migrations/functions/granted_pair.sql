@@ -15,11 +15,14 @@ create or replace view granted_pair as
          g.ended_at is not null as is_ended,
          g.ended_at is null and p.epoch = g.epoch and array_position(g.replayed_codes, p.code_hash) is null
            and (select disabled_at is null from account where id = g.account_id) as is_live,
-         p.ctid as row_location
+         p.ctid as row_location,
+         p.refresh_resources as own_resources, p.access_resources as own_access_resources,
+         coalesce(p.refresh_resources, g.resources) as refresh_resources,
+         coalesce(p.access_resources, p.refresh_resources, g.resources) as access_resources
     from token_pair p
    -- Without the limit, PostgreSQL could make this a join and read all grants.
    cross join lateral (
-     select id, scopes, account_id, application_id, resource_scope, repository_ids, ended_at, epoch, replayed_codes
+     select id, scopes, account_id, application_id, resource_scope, repository_ids, ended_at, epoch, replayed_codes, resources
        from authorization_grant
       where id = coalesce(p.grant_id, p.authorization_id)
       limit 1) as g;

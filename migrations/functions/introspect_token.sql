@@ -16,6 +16,7 @@ language sql stable as $$
              'issuedAt', floor(extract(epoch from t.created_at)),
              'expiresAt', case when isfinite(t.expires_at) then floor(extract(epoch from t.expires_at)) end,
              'group', (select jsonb_build_object('id', id::text, 'name', name) from repository_group where id = t.group_id),
+             'resources', t.resources,
              'resourceScope', case when t.group_id is null then t.resource_scope else 'specified' end,
              'repositories', case when t.group_id is null and t.resource_scope = 'all' then '{}'
                                else array(select g.name || '/' || r.name
@@ -27,13 +28,13 @@ language sql stable as $$
                                                               else t.repository_ids end)
                                            order by 1) end)
       from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids,
-                   group_id
+                   group_id, resources
               from live_token
              where token_hash = the_token_hash and kind <> 'publisher'
                and (asker.is_resource_server or application_id = asker.application_id)
              union all
             select 'refresh', refresh_scopes, account_id, application_id, created_at, refresh_expires_at, resource_scope,
-                   repository_ids, null
+                   repository_ids, null, refresh_resources
               from live_pair
              where refresh_hash = the_token_hash and refresh_expires_at > now()
                and application_id = asker.application_id) as t)

@@ -3,6 +3,7 @@
 -- The outcome is:
 --   issued          the pair is stored; scope lists its scopes
 --   invalid_client  the client's authentication failed, and no code was used
+--   invalid_target  the code is not good for the requested resources; it stays valid
 --   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge;
 --                   its own client can still use it; or the code was used within the last 3 seconds
 --   replayed        the code was used before; all its pairs are dead now
@@ -17,7 +18,8 @@
 -- grant is only updated by a transaction that holds the lock of its authorization.
 create or replace function redeem_codes(
   client_ids text[], secret_hashes bytea[], code_hashes bytea[], redirect_uris text[], code_challenges text[],
-  access_hashes bytea[], refresh_hashes bytea[], actors text[], access_seconds integer, refresh_seconds integer)
+  access_hashes bytea[], refresh_hashes bytea[], actors text[], access_seconds integer, refresh_seconds integer,
+  asked_resources text[])
 returns table (call_number integer, outcome text, scope text, authorization_id bigint)
 language plpgsql
 -- Use one plan with indexes for all calls. A plan for each length of the arrays takes longer than the calls. A plan
@@ -34,9 +36,10 @@ declare
 begin
   return query
   with call as materialized (
-    select n, code_hash, scopes, authorization_id, grant_id, epoch, grant_scopes, account_id, application_id
-      from presented_codes(client_ids, secret_hashes, code_hashes, redirect_uris, code_challenges)
-     where is_granted
+    select n, code_hash, scopes, authorization_id, grant_id, epoch, grant_scopes, account_id, application_id,
+           refresh_resources, access_resources
+      from presented_codes(client_ids, secret_hashes, code_hashes, redirect_uris, code_challenges, asked_resources)
+     where is_granted and is_targeted
      order by code_hash, n
   ), used as (
     update authorization_code o
@@ -46,9 +49,10 @@ begin
     returning call.*
   ), made as (
     insert into token_pair (authorization_id, grant_id, epoch, code_hash, access_hash, access_expires_at, refresh_hash,
-                            refresh_scopes, refresh_expires_at)
+                            refresh_scopes, refresh_expires_at, refresh_resources, access_resources)
     select authorization_id, grant_id, epoch, code_hash, access_hashes[n], now() + make_interval(secs => access_seconds),
-           refresh_hashes[n], nullif(scopes, grant_scopes), now() + make_interval(secs => refresh_seconds)
+           refresh_hashes[n], nullif(scopes, grant_scopes), now() + make_interval(secs => refresh_seconds),
+           refresh_resources, access_resources
       from used
   ), queued as (
     insert into unnoted_exchange (account_id, application_id, grant_id, scopes, actor)
@@ -63,7 +67,7 @@ begin
 
   for call_number, outcome in
     select * from explain_refused_codes(client_ids, secret_hashes, code_hashes, redirect_uris, code_challenges,
-                                        refresh_hashes)
+                                        refresh_hashes, asked_resources)
   loop
     return next;
     if outcome = 'replayed' then

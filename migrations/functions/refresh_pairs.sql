@@ -6,6 +6,7 @@
 --   invalid_client  the client's authentication failed, and no token was used
 --   invalid_grant   the token is unknown, expired, revoked, or another client's
 --   invalid_scope   the call requested more than was granted; the token stays valid
+--   invalid_target  the refresh token is not good for the requested resources; it stays valid
 --   reused          the token was used again after its grace period; all tokens of the authorization are dead now
 --
 -- One statement decides about all calls: a call gets a pair if the old pair is its own and live, covers what it requests
@@ -17,7 +18,7 @@
 create or replace function refresh_pairs(
   client_ids text[], secret_hashes bytea[], refresh_hashes bytea[], asked_scopes text[],
   access_hashes bytea[], next_refresh_hashes bytea[], sealed_successors bytea[],
-  access_seconds integer, refresh_seconds integer, grace_seconds integer)
+  access_seconds integer, refresh_seconds integer, grace_seconds integer, asked_resources text[])
 returns table (call_number integer, outcome text, scope text, expires_in integer, sealed_pair bytea,
                authorization_id bigint)
 language plpgsql
@@ -36,9 +37,9 @@ begin
   -- Use clock_timestamp(): now() is when the statement began.
   return query
   with call as materialized (
-    select n, id, authorization_id, grant_id, epoch, code_hash, own_scopes, scopes, asked
-      from presented_pairs(client_ids, secret_hashes, refresh_hashes, asked_scopes)
-     where is_own and is_live and is_covered
+    select n, id, authorization_id, grant_id, epoch, code_hash, own_scopes, scopes, asked, own_resources, access_resources
+      from presented_pairs(client_ids, secret_hashes, refresh_hashes, asked_scopes, asked_resources)
+     where is_own and is_live and is_covered and is_targeted
      order by id, n
   ), used as (
     update token_pair p
@@ -51,11 +52,12 @@ begin
   ), made as (
     insert into token_pair (id, authorization_id, grant_id, epoch, code_hash, predecessor_id,
                             access_hash, access_scopes, access_expires_at,
-                            refresh_hash, refresh_scopes, refresh_expires_at)
+                            refresh_hash, refresh_scopes, refresh_expires_at, refresh_resources, access_resources)
     overriding system value
     select successor_id, authorization_id, grant_id, epoch, code_hash, id,
            access_hashes[n], string_to_array(asked, ' '), now() + make_interval(secs => access_seconds),
-           next_refresh_hashes[n], own_scopes, now() + make_interval(secs => refresh_seconds)
+           next_refresh_hashes[n], own_scopes, now() + make_interval(secs => refresh_seconds),
+           own_resources, access_resources
       from used
   )
   select n::integer, 'issued', coalesce(asked, array_to_string(scopes, ' ')), access_seconds, null::bytea, authorization_id
@@ -67,7 +69,7 @@ begin
 
   for call_number, outcome, scope, expires_in, sealed_pair, authorization_id in
     select * from explain_refused_refreshes(client_ids, secret_hashes, refresh_hashes, asked_scopes, next_refresh_hashes,
-                                            grace_seconds)
+                                            grace_seconds, asked_resources)
   loop
     return next;
     if outcome = 'reused' then

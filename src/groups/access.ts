@@ -68,7 +68,8 @@ export interface WithAccess {
  * SQL that reads an `Access`: `select ${publisherAccessJson} as access from ${accessTable}`. Its three values come first: `values:
  * [...accessValues(target)]`. One JSON column takes PostgreSQL and pg less time than ten columns.
  */
-export const accessTable = 'registry_access(group_name => $1, repository_name => $2, presented_hash => $3) a'
+export const accessTable =
+  'registry_access(group_name => $1, repository_name => $2, presented_hash => $3, place => null) a'
 export const accessJson = accessJsonWith('null')
 
 /** The same with what only a token of a trusted publisher has. Statements for other kinds of tokens need not read it. */
@@ -87,7 +88,11 @@ function accessJsonWith(publisher: string): string {
 }
 
 /** The part of a request that decides its access. */
-type AccessTarget = Pick<RegistryRequest, 'group' | 'name'> & { token: Pick<RequestToken, 'hash'> | null }
+type AccessTarget = Pick<RegistryRequest, 'group' | 'name'> & {
+  token: Pick<RequestToken, 'hash'> | null
+  /** The resource that the request is for. Without one, it is the registry of the repository. */
+  resource?: string
+}
 
 export function accessValues({ group, name, token }: AccessTarget): [string, string, SecretHash | null] {
   return [group, name, token?.hash ?? null]
@@ -97,8 +102,9 @@ export function accessValues({ group, name, token }: AccessTarget): [string, str
 export async function findAccess(db: Queryable, target: AccessTarget): Promise<Access> {
   const { rows } = await db.query<WithAccess>({
     name: 'find-access',
-    text: `select ${publisherAccessJson} as access from ${accessTable}`,
-    values: accessValues(target),
+    text: `select ${publisherAccessJson} as access
+             from registry_access(group_name => $1, repository_name => $2, presented_hash => $3, place => $4) a`,
+    values: [...accessValues(target), target.resource ?? null],
   })
   return (rows[0] as WithAccess).access
 }

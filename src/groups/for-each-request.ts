@@ -80,7 +80,7 @@ function selectForOneToken(about: RequestQuery, kind: TokenKind | null): Stateme
   const columns = columnsOf(about)
   const last = commonValues + Object.keys(columns).length
   const check = `registry_access(group_name => $${last + 1}, repository_name => $${last + 2},
-                                 presented_hash => ${kind ? `$${last + 3}` : 'null'})`
+                                 presented_hash => ${kind ? `$${last + 3}` : 'null'}, place => null)`
   return {
     name: `${name}-${kind ?? 'no-token'}`,
     text: forEachCall(columns, query, {
@@ -103,7 +103,7 @@ function selectForManyTokens(about: RequestQuery): Statement {
   const checks = forEachCall(
     { group_name: 'text', repository_name: 'text', token_hash: 'bytea', place: 'bigint' },
     `select call.place, a.* from registry_access(group_name => call.group_name, repository_name => call.repository_name,
-                                                presented_hash => call.token_hash) a`,
+                                                presented_hash => call.token_hash, place => null) a`,
     { first: commonValues + 1 + Object.keys(columns).length },
   )
   return {

@@ -21,6 +21,8 @@ export interface NewAuthorizationRequest {
   state: string | null
   scopes: readonly string[]
   resourceScope: ResourceScope
+  /** The resources that it names (RFC 8707). Null: none, so it is for everything. */
+  resources: readonly string[] | null
   codeChallenge: string | null
   /** The device whose request the page decides. Null for an application in the browser. */
   deviceHash: SecretHash | null
@@ -38,6 +40,7 @@ export interface AuthorizationRequest {
   deviceCodeHash: SecretHash | null
   scopes: string[]
   resourceScope: ResourceScope
+  resources: string[] | null
   isDecided: boolean
   application: ConsentApplication
   /** The current registration of the application. It may have changed since the request. */
@@ -77,9 +80,11 @@ export async function insertAuthorizationRequest(
   await db.query(
     `with ${surplusOf('authorization_request', 'id_hash', 'account_id = $2', maxRequestsPerAccount - 1)}
      insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
-                                        resource_scope, code_challenge, device_hash, expires_at)
+                                        resource_scope, code_challenge, device_hash, expires_at,
+                                        resources)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11,
-             least(now() + make_interval(secs => $10), (select expires_at from device_request where device_hash = $11)))`,
+             least(now() + make_interval(secs => $10), (select expires_at from device_request where device_hash = $11)),
+             $12)`,
     [
       idHash,
       request.accountId,
@@ -92,12 +97,13 @@ export async function insertAuthorizationRequest(
       request.codeChallenge,
       lifetimeSeconds,
       request.deviceHash,
+      request.resources,
     ],
   )
 }
 
 const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
-       r.resource_scope as "resourceScope",
+       r.resource_scope as "resourceScope", r.resources,
        r.answered_at is not null or d.is_approved is not null as "isDecided",
        case when r.device_hash is not null
             then json_build_object('ip', host(d.client_ip), 'age', floor(extract(epoch from now() - d.created_at)))
@@ -192,13 +198,27 @@ export interface RepeatedRequest {
   redirectUri: string
   scopes: readonly string[]
   resourceScope: ResourceScope
+  resources: readonly string[] | null
   codeChallenge: string | null
+}
+
+/** Returns whether each of the resources exists for an account. Those that it may not see do not exist for it. */
+export async function areResourcesOf(
+  db: Queryable,
+  accountId: string,
+  resources: readonly string[],
+): Promise<boolean> {
+  const { rows } = await db.query<{ exist: boolean }>('select are_resources_of($1, $2) as exist', [
+    accountId,
+    resources,
+  ])
+  return rows[0]?.exist === true
 }
 
 /**
  * Issues a code that belongs to a live grant of the account (OAUTH 47). Returns false when no single grant covers the
- * scopes and the resource scope with a chosen repository that still exists. It uses the newest such grant, so the
- * access never becomes wider.
+ * scopes, the resources, and the resource scope with a chosen repository that still exists. It uses the newest such grant,
+ * so the access never becomes wider. If the grant is good for more resources, the code is only for the requested ones.
  */
 export async function issueCodeForGrant(
   db: Queryable,
@@ -207,13 +227,13 @@ export async function issueCodeForGrant(
 ): Promise<boolean> {
   const { rowCount } = await db.query(
     `insert into authorization_code
-                 (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
-     select $1, g.authorization_id, g.id, $2, $3, $4, now() + make_interval(secs => $5)
+                 (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at, resources)
+     select $1, g.authorization_id, g.id, $2, $3, $4, now() + make_interval(secs => $5), $9
        from authorization_grant g
       where g.authorization_id = (select id from account_authorization
                                    where account_id = $6 and application_id = $7 and ended_at is null)
         and g.ended_at is null and g.granted_at is not null
-        and covers_all(g.scopes, $3) and g.resource_scope = $8
+        and covers_all(g.scopes, $3) and g.resource_scope = $8 and covers_resources(g.resources, $9)
         and (g.resource_scope <> 'specified' or exists (select from repository where id = any (g.repository_ids)))
       order by g.id desc
       limit 1`,
@@ -226,6 +246,7 @@ export async function issueCodeForGrant(
       request.accountId,
       request.applicationId,
       request.resourceScope,
+      request.resources,
     ],
   )
   return rowCount === 1

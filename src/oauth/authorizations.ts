@@ -2,15 +2,18 @@ import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { Principal } from '../domain/principal.ts'
+import { coversResources } from '../domain/resources.ts'
 import { covers } from '../domain/scopes.ts'
 import { insertEvent } from '../events/events.ts'
 
-/** The access that several grants give to the same repositories. */
+/** The access that several grants give to the same repositories, at the same resources. */
 export interface AuthorizedAccess {
   scopes: string[]
   resourceScope: ResourceScope
   /** Paths of the chosen repositories, when the resource scope is `specified`. */
   repositories: string[]
+  /** Where its tokens work (RFC 8707). Null: everywhere. */
+  resources: string[] | null
 }
 
 /** All grants of an account to an application, as the account sees them (CONTRACT 1.5). */
@@ -19,7 +22,7 @@ export interface Authorization {
   clientId: string
   name: string
   website: string
-  /** The access of its live grants, with one element for each set of repositories. */
+  /** The access of its live grants, with one element for each set of repositories and resources. */
   access: AuthorizedAccess[]
   /** The time of the last consent. */
   grantedAt: Date
@@ -34,9 +37,10 @@ const live = `
        from account_authorization a
        join application c on c.id = a.application_id
       cross join lateral (
-        select json_agg(json_build_object('scopes', scopes, 'resourceScope', resource_scope, 'repositories', repositories)
+        select json_agg(json_build_object('scopes', scopes, 'resourceScope', resource_scope, 'repositories', repositories,
+                                          'resources', resources)
                         order by first_id) as access
-          from (select min(g.id) as first_id, g.resource_scope, chosen.repositories,
+          from (select min(g.id) as first_id, g.resource_scope, chosen.repositories, g.resources,
                        array_agg(distinct scope) as scopes
                   from authorization_grant g
                  cross join unnest(g.scopes) as scope
@@ -46,7 +50,7 @@ const live = `
                                  where r.id = any (g.repository_ids)
                                  order by 1) as repositories) as chosen
                  where g.authorization_id = a.id and g.ended_at is null
-                 group by g.resource_scope, chosen.repositories) as same_reach) as together
+                 group by g.resource_scope, chosen.repositories, g.resources) as same_reach) as together
       where a.account_id = $1 and a.ended_at is null`
 
 /** Returns the account's authorizations that have not ended, latest first. */
@@ -70,20 +74,22 @@ export interface AskedAccess {
   scopes: readonly string[]
   resourceScope: ResourceScope
   repositories: readonly string[]
+  resources: readonly string[] | null
 }
 
 /**
  * Returns the scopes with which a new grant would give more than the application already has (OAUTH 153). A scope is not
- * new when it has the scope in each of the repositories.
+ * new when it has the scope in each of the repositories, for these resources.
  */
 export function newScopes(
   { access }: Pick<Authorization, 'access'>,
-  { scopes, resourceScope, repositories }: AskedAccess,
+  { scopes, resourceScope, repositories, resources }: AskedAccess,
 ): string[] {
   const isHeld = (scope: string, path: string | null) =>
     access.some(
       (had) =>
         covers(had.scopes, scope) &&
+        coversResources(had.resources, resources) &&
         (had.resourceScope === 'all' ||
           (path === null ? had.resourceScope === resourceScope : had.repositories.includes(path))),
     )

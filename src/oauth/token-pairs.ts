@@ -27,6 +27,8 @@ export interface CodeExchange {
   redirectUri: string | null
   /** S256 of the code_verifier; null when the request has none. */
   codeChallenge: string | null
+  /** Resources separated by spaces. Null requests those of the code. Empty when one is unknown, so the request is refused. */
+  resources: string | null
   accessHash: SecretHash
   refreshHash: SecretHash
   /** The sender of the request, for the identity event. */
@@ -36,7 +38,7 @@ export interface CodeExchange {
 /** The outcomes are those of the SQL function `redeem_codes`. Scopes are separated by spaces. */
 export type CodeOutcome =
   | { outcome: 'issued'; scope: string; authorizationId: string }
-  | { outcome: 'invalid_client' | 'invalid_grant' | 'replayed' }
+  | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_target' | 'replayed' }
 
 /** Exchanges codes for token pairs in one transaction. Returns the outcomes in the order of the calls. */
 export async function exchangeCodes(
@@ -50,7 +52,7 @@ export async function exchangeCodes(
              from redeem_codes(
                     client_ids => $1, secret_hashes => $2, code_hashes => $3, redirect_uris => $4,
                     code_challenges => $5, access_hashes => $6, refresh_hashes => $7, actors => $8,
-                    access_seconds => $9, refresh_seconds => $10)`,
+                    access_seconds => $9, refresh_seconds => $10, asked_resources => $11)`,
     values: [
       calls.map(({ client }) => client.clientId),
       byteaArray(calls.map(({ client }) => client.secretHash)),
@@ -62,6 +64,7 @@ export async function exchangeCodes(
       calls.map(({ by }) => textOf(by)),
       lifetimes.accessSeconds,
       lifetimes.refreshSeconds,
+      calls.map(({ resources }) => resources),
     ],
   })
   return inOrder(rows)
@@ -73,6 +76,8 @@ export interface PairRefresh {
   refreshHash: SecretHash
   /** Scopes separated by spaces. Null requests everything that was granted. */
   scope: string | null
+  /** Resources separated by spaces. Null requests those of the last access token. Empty when one is unknown. */
+  resources: string | null
   accessHash: SecretHash
   nextRefreshHash: SecretHash
   /** The new pair, encrypted so that only the old refresh token can open it. */
@@ -83,7 +88,7 @@ export interface PairRefresh {
 export type RefreshOutcome =
   | { outcome: 'issued'; scope: string; expiresIn: number; authorizationId: string }
   | { outcome: 'repeated'; scope: string; expiresIn: number; authorizationId: string; sealedPair: Buffer }
-  | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_scope' | 'reused' }
+  | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_scope' | 'invalid_target' | 'reused' }
 
 /** Replaces token pairs with their successors in one transaction. Returns the outcomes in the order of the calls. */
 export async function refreshPairs(
@@ -98,7 +103,7 @@ export async function refreshPairs(
              from refresh_pairs(
                     client_ids => $1, secret_hashes => $2, refresh_hashes => $3, asked_scopes => $4,
                     access_hashes => $5, next_refresh_hashes => $6, sealed_successors => $7,
-                    access_seconds => $8, refresh_seconds => $9, grace_seconds => $10)`,
+                    access_seconds => $8, refresh_seconds => $9, grace_seconds => $10, asked_resources => $11)`,
     values: [
       calls.map(({ client }) => client.clientId),
       byteaArray(calls.map(({ client }) => client.secretHash)),
@@ -110,6 +115,7 @@ export async function refreshPairs(
       lifetimes.accessSeconds,
       lifetimes.refreshSeconds,
       lifetimes.graceSeconds,
+      calls.map(({ resources }) => resources),
     ],
   })
   return inOrder(rows)
@@ -153,6 +159,8 @@ export interface SeenToken {
   issuedAt: number
   /** Seconds since 1970; null when it never expires. */
   expiresAt: number | null
+  /** Where it works (RFC 8707). Null: everywhere. */
+  resources: string[] | null
   resourceScope: ResourceScope
   /** Paths of the chosen repositories. They apply when the resource scope is `specified`. */
   repositories: string[]

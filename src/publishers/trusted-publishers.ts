@@ -196,7 +196,7 @@ export async function findPublishersOfIssuer(
                     select ${namedColumns} from trusted_publisher p
                      where p.repository_id = a.repository_id and p.issuer = $3 and p.removed_at is null) one), '[]')
                     as publishers
-             from registry_access(group_name => $1, repository_name => $2, presented_hash => null) a
+             from registry_access(group_name => $1, repository_name => $2, presented_hash => null, place => null) a
              left join lateral (
                select reaches_private_hosts from trusted_publisher where issuer = $3 and removed_at is null
                 order by reaches_private_hosts desc limit 1) named on true`,

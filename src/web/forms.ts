@@ -50,6 +50,11 @@ export function readTexts<Name extends string>(
   return texts
 }
 
+/** Returns the values of a field that may be sent many times. The rules are those of `readTexts`. */
+export function readTextList(name: string, request: FastifyRequest): readonly string[] {
+  return wellFormed(sentFormOf(request)).get(name) ?? []
+}
+
 /** Reads the query of the request with the same rules. */
 export function readQuery<Schema extends z.ZodObject>(
   schema: Schema,

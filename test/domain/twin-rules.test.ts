@@ -6,6 +6,7 @@ import { imageTypeOf } from '../../src/domain/image-type.ts'
 import { nameShape } from '../../src/domain/names.ts'
 import { roles } from '../../src/domain/permissions.ts'
 import { isPlainText } from '../../src/domain/plain-text.ts'
+import { coversResources } from '../../src/domain/resources.ts'
 import { allScopes, coversAll } from '../../src/domain/scopes.ts'
 import { listMistakes } from '../../src/oauth/application-rules.ts'
 import { checkRedirectUri } from '../../src/oauth/redirect-uri.ts'
@@ -16,6 +17,7 @@ import { useDatabase } from '../support/database.ts'
 import {
   checkInSql,
   coversInSql,
+  coversResourcesInSql,
   emailMistakesInSql,
   imageTypesInSql,
   matchesInSql,
@@ -63,6 +65,17 @@ describe('rules that TypeScript and SQL both have', () => {
       const verdicts = await coversInSql(database.db, granted, allScopes)
       expect(differences(allScopes, (asked) => coversAll(granted, [asked]), verdicts)).toEqual([])
     }
+  })
+
+  it('agree about the resources that others cover', async () => {
+    const parts = ['/', '/api', '/acme/php/-/packages/', '/acme/js/-/packages/']
+    const sets = [
+      null,
+      ...textsOf(['0', '1', '2', '3'], 3).map((text) => text.split('').map((i) => parts[Number(i)] ?? '')),
+    ]
+    const pairs = sets.flatMap((granted) => sets.map((asked) => ({ granted, asked })))
+    const verdicts = await coversResourcesInSql(database.db, pairs)
+    expect(differences(pairs, ({ granted, asked }) => coversResources(granted, asked), verdicts)).toEqual([])
   })
 
   it('agree about the order of roles', async () => {

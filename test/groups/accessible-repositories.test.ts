@@ -225,6 +225,7 @@ describe('approving a request', () => {
       resourceScope: 'specified',
       codeChallenge: null,
       deviceHash: null,
+      resources: null,
     })
     const code = { hash: hashSecret(aName('code')), lifetimeSeconds: 60 }
     const decision = await approveAuthorizationRequest(t.db, idHash, account.id, [repository.path], code)

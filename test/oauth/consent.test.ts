@@ -102,6 +102,7 @@ describe('POST /oauth2/auth', () => {
       resourceScope: application.resourceScope,
       codeChallenge: null,
       deviceHash: null,
+      resources: null,
     })
     expect(await countUnlocked(t.db, 'authorization_request', { accountId: account.id })).toBe(1)
     await rollback()

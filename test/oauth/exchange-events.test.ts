@@ -33,6 +33,7 @@ describe('the events of exchanged codes', () => {
         codeHash: hashSecret(await newCode()),
         redirectUri: null,
         codeChallenge: null,
+        resources: null,
         accessHash: hashSecret(makeSecret('access')),
         refreshHash: hashSecret(makeSecret('refresh')),
         by: { ...operator, via: 'application' },

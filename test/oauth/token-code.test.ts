@@ -195,12 +195,9 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect((await exchange(code)).json().error).toBe('invalid_grant')
   })
 
-  it('ignores resource and authorization_details (OAUTH 139)', async () => {
+  it('ignores authorization_details (OAUTH 139)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
-    const response = await exchange(await newCode(), {
-      resource: 'https://x.example',
-      authorization_details: '[{}]',
-    })
+    const response = await exchange(await newCode(), { authorization_details: '[{}]' })
     expect(response.statusCode).toBe(200)
   })
 })

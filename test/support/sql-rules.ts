@@ -26,6 +26,22 @@ export async function coversInSql(
   return rows.map(({ verdict }) => verdict)
 }
 
+/** Returns for each pair whether the granted resources cover the asked ones, by the rule in SQL. */
+export async function coversResourcesInSql(
+  db: Queryable,
+  pairs: readonly { granted: readonly string[] | null; asked: readonly string[] | null }[],
+): Promise<boolean[]> {
+  const textsOf = (member: string) =>
+    `case when pair -> '${member}' <> 'null' then array(select jsonb_array_elements_text(pair -> '${member}')) end`
+  const { rows } = await db.query<{ verdict: boolean }>(
+    `select covers_resources(${textsOf('granted')}, ${textsOf('asked')}) as verdict
+       from jsonb_array_elements($1::jsonb) with ordinality as p (pair, i)
+      order by i`,
+    [JSON.stringify(pairs)],
+  )
+  return rows.map(({ verdict }) => verdict)
+}
+
 /** Returns for each value whether a check constraint of the schema accepts it, in a column of this name. */
 export async function checkInSql(
   db: Queryable,

@@ -20,6 +20,7 @@ import {
 } from '../../domain/permissions.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
+import { apiResource } from '../../domain/resources.ts'
 import { covers } from '../../domain/scopes.ts'
 import { hashSecret, kindOfToken, type SecretHash } from '../../domain/secrets.ts'
 import {
@@ -224,7 +225,8 @@ export function guardRepository(
   return makeGuard(act, async (request) => {
     const { group = '', name = '' } = request.params as Record<string, string | undefined>
     const principalOf = tokenPrincipalOf(request)
-    const access = await findAccess(db, { group, name, token: { hash: readBearer(request) } })
+    const token = { hash: readBearer(request) }
+    const access = await findAccess(db, { group, name, token, resource: apiResource })
     const grant = grantOf(access)
     if (grant === null) throw invalidToken()
     const { repositoryId, accountId } = access

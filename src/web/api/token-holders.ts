@@ -1,6 +1,7 @@
 import type { Queryable } from '../../database/database.ts'
 import { byteaArray, forEachCall } from '../../database/shared-statements.ts'
 import type { UsedToken } from '../../domain/principal.ts'
+import { apiResource } from '../../domain/resources.ts'
 import type { SecretHash } from '../../domain/secrets.ts'
 import type { RepositoryReader } from '../../groups/accessible-repositories.ts'
 
@@ -35,6 +36,9 @@ const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authoriza
 const account = `u.id as "accountId", u.username, u.display_name as "displayName", u.email,
   u.email_verified_at as "emailVerifiedAt", u.created_at as "createdAt"`
 
+/** SQL for whether a token of `live_token` works at the API. */
+const isForApi = `is_for(t.resources, '${apiResource}')`
+
 /** Returns the holders of valid tokens, in the order of the hashes. Null for a hash without a valid token. */
 export async function listTokenHolders(
   db: Queryable,
@@ -46,7 +50,7 @@ export async function listTokenHolders(
       { token_hash: 'bytea' },
       `select ${token}, ${account}
          from live_token t left join account u on u.id = t.account_id
-        where t.token_hash = call.token_hash`,
+        where t.token_hash = call.token_hash and ${isForApi}`,
     ),
     values: [byteaArray(tokenHashes)],
   })
@@ -68,6 +72,7 @@ export async function renameTokenHolder(
               set display_name = $2
              from live_token t
             where t.token_hash = $1 and u.id = t.account_id and 'account-profile:rw' = any(t.scopes)
+              and ${isForApi}
         returning ${token}, ${account}`,
     values: [tokenHash, displayName],
   })

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { cleanLine } from '../../domain/plain-text.ts'
 import { describeRun } from '../../domain/publisher.ts'
+import { siteResource } from '../../domain/resources.ts'
 import { findAccess } from '../../groups/access.ts'
 import { findRepository } from '../../groups/repositories.ts'
 import {
@@ -43,7 +44,9 @@ export async function feedRoutes(
 
   async function permit(request: FastifyRequest, about?: { packageName: string }): Promise<string> {
     const target = readRegistryRequest(request)
-    return requireAccess(target, await findAccess(db, target), 'pull', about).repositoryId
+    // A feed is not below the URL of the registry.
+    const access = await findAccess(db, { ...target, resource: siteResource })
+    return requireAccess(target, access, 'pull', about).repositoryId
   }
 
   async function send(

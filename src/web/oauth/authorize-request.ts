@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify'
 import type { Queryable } from '../../database/database.ts'
+import { readResources } from '../../domain/resources.ts'
 import { coversAll, isApplicationScope } from '../../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
 import { checkRedirectUri, redirectTo } from '../../oauth/redirect-uri.ts'
@@ -24,6 +25,8 @@ export interface ProvenLink {
 export interface AuthorizeRequest extends OpenidParameters {
   scopes: string[]
   codeChallenge: string | null
+  /** Where the tokens shall work (RFC 8707). Null: everywhere. */
+  resources: string[] | null
   /** `none`: no page may be shown. `ask`: the consent page must be shown. Null: it is shown if needed. */
   prompt: 'none' | 'ask' | null
 }
@@ -45,7 +48,10 @@ export async function proveLink(db: Queryable, url: string): Promise<ProvenLink>
 }
 
 /** The second phase: its errors are sent to the application. Throws AuthorizationError. */
-export function readAuthorizeRequest({ query, application, target }: ProvenLink): AuthorizeRequest {
+export function readAuthorizeRequest(
+  { query, application, target }: ProvenLink,
+  baseUrl: string,
+): AuthorizeRequest {
   const invalid = (reason: string) => new AuthorizationError(target, 'invalid_request', reason)
   if ((query.get('state')?.length ?? 0) > 1) throw invalid('state is repeated.')
   const responseType = readParameter(query, 'response_type', invalid)
@@ -65,6 +71,7 @@ export function readAuthorizeRequest({ query, application, target }: ProvenLink)
     ...openid,
     scopes: withClaimScopes(scopes, openid, application.scopes),
     codeChallenge: readCodeChallenge(query, application, invalid),
+    resources: readAskedResources(query, target, baseUrl),
     prompt: readPrompt(query, invalid),
   }
 }
@@ -88,6 +95,26 @@ function readScopes(scope: string | null, application: Application, target: Resp
     target,
     'invalid_scope',
     'scope must name scopes the application is registered with, separated by single spaces.',
+  )
+}
+
+/** Returns the resources that the request names. It may repeat the parameter (RFC 8707 §2.1). */
+function readAskedResources(query: LinkQuery, target: ResponseTarget, baseUrl: string): string[] | null {
+  const values = (query.get('resource') ?? []).map(decode).filter((value) => value !== '')
+  const resources = readResources(
+    values.map((value) => value ?? ''),
+    baseUrl,
+  )
+  if (resources?.length === 0) throw invalidTarget(target)
+  return resources
+}
+
+/** Returns the error for a resource that does not exist, or that the account may not see. */
+export function invalidTarget(target: ResponseTarget): AuthorizationError {
+  return new AuthorizationError(
+    target,
+    'invalid_target',
+    'resource must be the URL of the API, of a registry that the account may see, or of the whole server.',
   )
 }
 
@@ -149,12 +176,13 @@ export interface ResponseTarget {
   state: string | null
 }
 
-/** The error codes of RFC 6749 §4.1.2.1, and of OpenID Connect Core §3.1.2.6 for `prompt=none`. */
+/** The error codes of RFC 6749 §4.1.2.1 and RFC 8707 §2, and of OpenID Connect Core §3.1.2.6 for `prompt=none`. */
 export type AuthorizationErrorCode =
   | 'access_denied'
   | 'consent_required'
   | 'invalid_request'
   | 'invalid_scope'
+  | 'invalid_target'
   | 'login_required'
   | 'unsupported_response_type'
   | UnsupportedParameter

@@ -4,7 +4,11 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
 import type { Application } from '../../oauth/applications.ts'
-import { insertAuthorizationRequest, issueCodeForGrant } from '../../oauth/authorization-requests.ts'
+import {
+  areResourcesOf,
+  insertAuthorizationRequest,
+  issueCodeForGrant,
+} from '../../oauth/authorization-requests.ts'
 import { readIdTokenHint } from '../../openid/id-tokens.ts'
 import { noteSignIn } from '../../openid/sign-ins.ts'
 import { sentFormOf } from '../forms.ts'
@@ -14,6 +18,7 @@ import {
   AuthorizationError,
   AuthorizationPageError,
   type AuthorizeRequest,
+  invalidTarget,
   type ProvenLink,
   proveLink,
   readAuthorizeRequest,
@@ -30,7 +35,7 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
   app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
     const { config, db } = context
     const link = await proveLink(db, withoutMark(request.url))
-    const asked = readAuthorizeRequest(link)
+    const asked = readAuthorizeRequest(link, config.baseUrl)
     // With `prompt=none` no page may be shown, so the application gets the error below.
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
     const signInIsRequired = (reason: string) => new AuthorizationError(link.target, 'login_required', reason)
@@ -92,19 +97,22 @@ async function refuseOthers(
  * page.
  */
 async function redirectOrAsk(
-  { config, db }: AppContext,
+  context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   session: Session,
   { application, target }: ProvenLink,
-  { scopes, codeChallenge, prompt, ...openid }: AuthorizeRequest,
+  { scopes, codeChallenge, resources, prompt, ...openid }: AuthorizeRequest,
 ): Promise<FastifyReply> {
+  const { config, db } = context
+  if (resources && !(await areResourcesOf(db, session.account.id, resources))) throw invalidTarget(target)
   const asked = {
     accountId: session.account.id,
     applicationId: application.id,
     redirectUri: target.redirectUri,
     scopes,
     resourceScope: application.resourceScope,
+    resources,
     codeChallenge,
     deviceHash: null,
   }
@@ -127,7 +135,7 @@ async function redirectOrAsk(
   const link = request.url
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link, state: target.state })
   return await showConsent(
-    db,
+    context,
     reply,
     session,
     { id, ...asked, application, device: null, link },

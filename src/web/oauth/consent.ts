@@ -2,8 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { endSessions, type Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
-import { type Queryable, transaction } from '../../database/database.ts'
+import { transaction } from '../../database/database.ts'
 import type { ResourceScope } from '../../domain/permissions.ts'
+import { describeResources } from '../../domain/resources.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../../domain/scope-descriptions.ts'
 import { coversAll } from '../../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../../domain/secrets.ts'
@@ -42,6 +43,7 @@ interface Question {
   application: ConsentApplication
   scopes: readonly string[]
   resourceScope: ResourceScope
+  resources: readonly string[] | null
   /** Null for the request of a device. */
   redirectUri: string | null
   device: AskingDevice | null
@@ -66,6 +68,8 @@ const consentPage = page<{
   /** The scopes that it does not have yet. Empty if it has no access: then all are new. */
   newScopes: readonly string[]
   resourceScope: string
+  /** Where its tokens will work. Null: everywhere. */
+  resources: string | null
   /** Where the decision takes the browser. Null for the request of a device. */
   target: string | null
   /** The device that asks, with the code that it shows. */
@@ -81,13 +85,13 @@ const consentPage = page<{
  * (OAUTH 153). `reply` may already have a status.
  */
 export async function showConsent(
-  db: Queryable,
+  { config, db }: Pick<AppContext, 'config' | 'db'>,
   reply: FastifyReply,
   session: Session,
   question: Question,
   draft: Draft,
 ): Promise<FastifyReply> {
-  const { application, scopes, resourceScope } = question
+  const { application, scopes, resourceScope, resources } = question
   const accountId = session.account.id
   const former = await findAuthorization(db, accountId, application.clientId)
   const reached = [...new Set(former?.access.flatMap(({ repositories }) => repositories))]
@@ -97,8 +101,9 @@ export async function showConsent(
     application,
     grantedAt: former?.grantedAt ?? null,
     scopeGroups: describeScopes(scopes),
-    newScopes: former ? newScopes(former, { scopes, resourceScope, repositories: reached }) : [],
+    newScopes: former ? newScopes(former, { scopes, resourceScope, repositories: reached, resources }) : [],
     resourceScope: describeResourceScope(resourceScope),
+    resources: resources && describeResources(resources, config.baseUrl),
     target: question.redirectUri && describeTarget(question.redirectUri),
     device: question.device && { ...question.device, userCode: userCodeOf(question.link) },
     picker:
@@ -236,7 +241,7 @@ async function askAgain(
     chosen: readChosen(request).slice(0, maxChosen),
     ...(problem !== undefined && { problem }),
   }
-  return await showConsent(context.db, reply, session, question, draft)
+  return await showConsent(context, reply, session, question, draft)
 }
 
 /** Returns the request of the form if it can still be decided. Throws a page with the reason if it cannot. */

@@ -57,12 +57,13 @@ export async function devicePages(app: FastifyInstance, context: AppContext): Pr
 
 /** Shows the consent page of the device with this code, or the form for the code. */
 async function showDevice(
-  { db }: AppContext,
+  context: AppContext,
   { session }: Visit,
   request: FastifyRequest,
   reply: FastifyReply,
   typed: string,
 ): Promise<FastifyReply> {
+  const { db } = context
   if (typed.trim() === '') return codePage(reply, session, { userCode: '', problem: null })
   const accountId = session.account.id
   const userCode = readUserCode(typed)
@@ -76,11 +77,12 @@ async function showDevice(
   }
   const id = makeOpaqueId()
   const { deviceHash, applicationId, application, scopes, resourceScope, ip, age } = device
-  const asked = { accountId, applicationId, redirectUri: null, scopes, resourceScope, state: null }
+  const common = { redirectUri: null, scopes, resourceScope, resources: null }
+  const asked = { ...common, accountId, applicationId, state: null }
   const link = `/device?user_code=${userCode}`
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link, deviceHash, codeChallenge: null })
-  const question = { id, application, scopes, resourceScope, redirectUri: null, device: { ip, age }, link }
-  return await showConsent(db, reply, session, question, { search: '', chosen: null })
+  const question = { ...common, id, application, device: { ip, age }, link }
+  return await showConsent(context, reply, session, question, { search: '', chosen: null })
 
   /** Counts the code before it is looked up, so that many at once are limited. A right one does not count. */
   async function guess(find: () => Promise<WaitingDevice | null>): Promise<WaitingDevice | null> {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
+import { readResources, urlsOfResources } from '../../domain/resources.ts'
 import { isApplicationScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret, noSecretHash, type SecretHash } from '../../domain/secrets.ts'
 import { codeHashOf, pollDevice } from '../../oauth/device-requests.ts'
@@ -19,6 +20,7 @@ import {
   type SeenToken,
 } from '../../oauth/token-pairs.ts'
 import { type IdTokens, openIdTokens } from '../../openid/id-tokens.ts'
+import { readTextList } from '../forms.ts'
 import { applicationOf } from '../principal.ts'
 import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
 import { deviceGrantType } from './device.ts'
@@ -87,6 +89,7 @@ function openCodeExchange({ db, config, lastUse }: OAuthContext, idTokens: IdTok
     const result = await exchange({
       client,
       ...code,
+      resources: readAskedResources(request, config.baseUrl),
       accessHash: hashSecret(pair.accessToken),
       refreshHash: hashSecret(pair.refreshToken),
       by: applicationOf(request),
@@ -98,6 +101,7 @@ function openCodeExchange({ db, config, lastUse }: OAuthContext, idTokens: IdTok
         isRefresh: false,
       })
     }
+    if (result.outcome === 'invalid_target') throw invalidTarget()
     if (result.outcome === 'replayed') {
       request.log.warn({ clientId: client.clientId }, 'an authorization code was used again')
       await noteCodeReplay(db, applicationOf(request), code.codeHash)
@@ -158,6 +162,7 @@ function refresh({ db, config, lastUse }: OAuthContext, idTokens: IdTokens): Gra
       client,
       refreshHash: hashSecret(refreshToken),
       scope: readScope(form),
+      resources: readAskedResources(request, config.baseUrl),
       accessHash: hashSecret(next.accessToken),
       nextRefreshHash: hashSecret(next.refreshToken),
       sealedSuccessor: sealPair(next, refreshToken),
@@ -171,6 +176,7 @@ function refresh({ db, config, lastUse }: OAuthContext, idTokens: IdTokens): Gra
     if (result.outcome === 'invalid_scope') {
       throw new OAuthError('invalid_scope', 'The scope asks for more than was granted.')
     }
+    if (result.outcome === 'invalid_target') throw invalidTarget()
     if (result.outcome === 'reused') {
       request.log.warn({ clientId: client.clientId }, 'a refresh token was used after its grace period')
       await noteTokenReuse(db, applicationOf(request), hashSecret(refreshToken))
@@ -218,12 +224,12 @@ export async function introspectRoute(app: FastifyInstance, { db, config }: AppC
     const token = readRequired(form, 'token')
     const seen = await introspect({ client, tokenHash: hashSecret(token) })
     if (!seen) return refuseClient(db, client)
-    return sendJson(reply, seen.token ? describeToken(seen.token, config.authUrl) : { active: false })
+    return sendJson(reply, seen.token ? describeToken(seen.token, config) : { active: false })
   })
 }
 
 /** Returns the response of RFC 7662 §2.2. It includes the token's resource scope for resource servers (SPEC 2.1). */
-function describeToken(token: SeenToken, issuer: string): object {
+function describeToken(token: SeenToken, { authUrl, baseUrl }: OAuthContext['config']): object {
   return {
     active: true,
     scope: token.scopes.join(' '),
@@ -232,7 +238,8 @@ function describeToken(token: SeenToken, issuer: string): object {
     token_type: token.kind === 'refresh' ? 'refresh_token' : 'bearer',
     ...(token.expiresAt !== null && { exp: token.expiresAt }),
     iat: token.issuedAt,
-    iss: issuer,
+    iss: authUrl,
+    ...(token.resources && { aud: audienceOf(token.resources, baseUrl) }),
     // A deploy token acts for a group, so it has no account id and no username.
     ...(token.group
       ? { sub: `group:${token.group.id}`, group: token.group.name }
@@ -240,6 +247,12 @@ function describeToken(token: SeenToken, issuer: string): object {
     resource_scope: token.resourceScope,
     ...(token.resourceScope === 'specified' && { repositories: token.repositories }),
   }
+}
+
+/** One audience is a string (RFC 7519 §4.1.3). */
+function audienceOf(resources: readonly string[], baseUrl: string): string | string[] {
+  const [first = '', ...others] = urlsOfResources(resources, baseUrl)
+  return others.length === 0 ? first : [first, ...others]
 }
 
 function lifetimesOf({ lifetimes }: OAuthContext['config']) {
@@ -270,6 +283,21 @@ function noteUse(
   accessHash: SecretHash,
 ): void {
   lastUse.noteAuthorization(authorizationId, secretHash === noSecretHash ? accessHash : null)
+}
+
+/**
+ * Returns the requested resources (RFC 8707 §2.2), separated by spaces. Null when the request has none. Empty when one of them
+ * does not exist, so that the request is refused after the client is authenticated.
+ */
+function readAskedResources(request: FastifyRequest, baseUrl: string): string | null {
+  return readResources(readTextList('resource', request), baseUrl)?.join(' ') ?? null
+}
+
+function invalidTarget(): OAuthError {
+  return new OAuthError(
+    'invalid_target',
+    'The resource is unknown, or it is not one of those that were granted.',
+  )
 }
 
 function makePair(): TokenPair {

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import * as z from 'zod'
 import type { AppContext } from '../../../context.ts'
+import { describeResources } from '../../../domain/resources.ts'
 import { readRowId } from '../../../domain/row-id.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../../../domain/scope-descriptions.ts'
 import {
@@ -18,7 +19,7 @@ import { signedIn } from '../../visit.ts'
 const authorizationsListPage = page<{ authorizations: DescribedAuthorization[] }>('oauth/authorizations')
 
 interface DescribedAuthorization extends Omit<Authorization, 'access'> {
-  access: { scopeGroups: ScopeGroup[]; repositories: string }[]
+  access: { scopeGroups: ScopeGroup[]; repositories: string; resources: string | null }[]
 }
 
 const WithdrawForm = z.object({ authorization: text })
@@ -31,7 +32,9 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     '/settings/authorizations',
     signedIn(context, async ({ session }, _request, reply) => {
       const authorizations = await listAuthorizations(db, session.account.id)
-      return authorizationsListPage(reply, session, { authorizations: authorizations.map(describe) })
+      return authorizationsListPage(reply, session, {
+        authorizations: authorizations.map((one) => describe(one, config.baseUrl)),
+      })
     }),
   )
 
@@ -71,12 +74,13 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
   )
 }
 
-function describe({ access, ...authorization }: Authorization): DescribedAuthorization {
+function describe({ access, ...authorization }: Authorization, baseUrl: string): DescribedAuthorization {
   return {
     ...authorization,
     access: access.map((one) => ({
       scopeGroups: describeScopes(one.scopes),
       repositories: describeRepositories(one),
+      resources: one.resources && describeResources(one.resources, baseUrl),
     })),
   }
 }
