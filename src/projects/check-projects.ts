@@ -1,29 +1,32 @@
+import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
 import { background } from '../domain/principal.ts'
-import { enqueueNew, enqueueUnlessDue, type Job } from '../jobs/job.ts'
+import { enqueue, enqueueNew, type Job } from '../jobs/job.ts'
 import { openUpstreamAdvisories } from '../upstreams/advisories.ts'
 import { openUpstreamClient } from '../upstreams/client/fetch.ts'
-import { judgeLocked, settleFindings } from './findings.ts'
+import { askUpstreams, holdLocks, judgeLocked, settleFindings } from './findings.ts'
 
 /** How often all locks are compared with what the upstreams say now. What svc itself learns is compared at once. */
 const checkSeconds = 3600
 
 const checkJob = { name: 'check-projects', singleton: ({ groupId }: { groupId: string }) => groupId }
 
-/** Queues the comparison of the locks of a repository's group with an advisory, quarantine or abandonment that has changed. */
-export async function queueProjectCheck(db: Queryable, repositoryId: string): Promise<void> {
-  const { rows } = await db.query<{ groupId: string }>(
-    `select r.group_id as "groupId" from repository r
-      where r.id = $1 and exists (select from project j where j.group_id = r.group_id)`,
+/**
+ * Queues the comparison of the locks of a repository's group with an advisory, quarantine or abandonment that has changed. The
+ * first lock file of the group may be on its way, and a comparison that waits may begin before the change is there: so neither
+ * makes this one unnecessary.
+ */
+export async function queueProjectCheck(tx: pg.PoolClient, repositoryId: string): Promise<void> {
+  const { rows } = await tx.query<{ groupId: string }>(
+    `select group_id as "groupId" from repository where id = $1 and group_id is not null`,
     [repositoryId],
   )
-  for (const { groupId } of rows) await enqueueUnlessDue(db, checkJob, { groupId })
+  for (const { groupId } of rows) await queueGroupCheck(tx, groupId)
 }
 
 /** Queues the comparison of the locks of a group with its rules. */
-export async function queueGroupCheck(db: Queryable, groupId: string): Promise<void> {
-  const { rowCount } = await db.query('select from project where group_id = $1 limit 1', [groupId])
-  if (rowCount === 1) await enqueueUnlessDue(db, checkJob, { groupId })
+export async function queueGroupCheck(tx: pg.PoolClient, groupId: string): Promise<void> {
+  await enqueue(tx, checkJob, { groupId })
 }
 
 /** Queues the check of each group that has projects. */
@@ -48,24 +51,18 @@ export const checkProjectsJob: Job<{ groupId: string }> = {
     await noteLockedPackages(db, groupId, ids)
     const client = openUpstreamClient(config)
     try {
-      const judgement = await judgeLocked(db, openUpstreamAdvisories({ db, client }, log), {
-        groupId,
-        ids,
-        log,
-      })
+      const list = openUpstreamAdvisories({ db, client }, log)
+      const sayings = await askUpstreams(db, list, { groupId, ids, log })
       signal.throwIfAborted()
       await transaction(db, async (tx) => {
+        await holdLocks(tx, groupId)
         // Projects first, as when one is deleted.
         await tx.query('select from project where group_id = $1 order by id for key share', [groupId])
-        // A lock that is posted meanwhile comes before or after the comparison.
-        await tx.query(
-          `select from project_lock l join project j on j.id = l.project_id
-            where j.group_id = $1 order by l.project_id, l.environment for no key update of l`,
-          [groupId],
-        )
-        // It was judged when it was posted, with packages that are not in this judgement.
+        // They were judged when their lock was stored. What was learned since then is for the next comparison.
         const unjudged = await listLockedPackages(tx, groupId, ids)
+        const judgement = await judgeLocked(tx, { groupId, ids }, sayings)
         await settleFindings(tx, background, { groupId, lock: null, unjudged }, judgement)
+        if (unjudged.length > 0) await queueGroupCheck(tx, groupId)
       })
     } finally {
       await client.close()

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { type Queryable, sweepOf } from '../database/database.ts'
+import { advisoryLocks, type Queryable, sweepOf } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import { cleanLine, shortenText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
@@ -62,8 +62,8 @@ interface OwnFlags {
   quarantined: { normalized: string; reason: string }[]
   abandoned: string | null
   malware: { constraint: string | null; reason: string | null }[]
-  /** The upstream that serves the name. */
-  upstreamIds: string[]
+  /** Whether an upstream serves it in a repository of the group. */
+  isMirrored: boolean
 }
 
 const maxTitle = 500
@@ -72,33 +72,45 @@ const maxAdvisoryId = 200
 /** How many advisories of a version become findings. Upstreams return any number. */
 const maxAdvisories = 100
 
+/** What upstreams say about locked packages. */
+export interface UpstreamSayings {
+  advisories: Map<string, OwnFlags['advisories']>
+  /** The names that upstreams were asked about, and those of them whose upstream does not respond. */
+  askedNames: Set<string>
+  unknownNames: string[]
+}
+
+/** Whose packages are judged. */
+interface Judged {
+  groupId: string
+  ids: readonly number[]
+}
+
 /**
- * Judges locked packages by the rules of a group, and by what its repositories know: advisories, quarantines and abandonment of
- * their own packages, and malware flags and advisories of packages that they mirror. Only the rules judge packages that no
- * repository of the group has.
+ * Judges locked packages by the rules of a group, by what its repositories know now, and by what upstreams said before:
+ * advisories, quarantines and abandonment of their own packages, malware flags of packages that they mirror, and advisories of
+ * upstreams. Call it in the transaction that settles the findings, with the locks of the group: see `shareLocks`.
  */
 export async function judgeLocked(
-  db: Queryable,
-  listUpstreamAdvisories: ListUpstreamAdvisories,
-  { groupId, ids, log }: { groupId: string; ids: readonly number[]; log: Log },
+  tx: pg.PoolClient,
+  { groupId, ids }: Judged,
+  { advisories, askedNames, unknownNames }: UpstreamSayings,
 ): Promise<Judgement> {
-  const { rows: locked } = await db.query<Locked>(
+  const { rows: locked } = await tx.query<Locked>(
     `select id, name, version, normalized, entry ->> 'abandoned' as abandoned,
             coalesce(entry -> 'licenses', '[]') as licenses
        from locked_package where id = any($1) order by id`,
     [ids],
   )
   const names = [...new Set(locked.map(({ name }) => name))]
-  const flagsByName = new Map((await listFlags(db, groupId, names)).map((flags) => [flags.name, flags]))
-  const policy = readPolicy(await listPolicyRules(db, groupId))
-  const theirs = await readUpstreamAdvisories(listUpstreamAdvisories, [...flagsByName.values()], log)
+  const flagsByName = new Map((await listFlags(tx, groupId, names)).map((flags) => [flags.name, flags]))
+  const policy = readPolicy(await listPolicyRules(tx, groupId))
   const pause = makePause()
   const flagged: Flagged[] = []
   for (const one of locked) {
     await pause()
-    const flags = flagsByName.get(one.name)
-    const known = flags ? flagsOf(one, flags, theirs.advisories.get(one.name) ?? []) : abandonedBy(one)
-    for (const flag of [...known, ...deniedBy(policy, one)])
+    const flags = flagsByName.get(one.name) ?? noFlags
+    for (const flag of [...flagsOf(one, flags, advisories.get(one.name) ?? []), ...deniedBy(policy, one)])
       flagged.push({
         id: one.id,
         reason: flag.reason,
@@ -106,7 +118,37 @@ export async function judgeLocked(
         title: flag.title === null ? null : lineOf(flag.title, maxTitle),
       })
   }
-  return { flagged, unknownNames: theirs.unknownNames }
+  const unasked = names.filter((name) => flagsByName.get(name)?.isMirrored && !askedNames.has(name))
+  return { flagged, unknownNames: [...unknownNames, ...unasked] }
+}
+
+/** What is known of a package that no repository of the group has. */
+const noFlags: Omit<OwnFlags, 'name'> = {
+  advisories: [],
+  quarantined: [],
+  abandoned: null,
+  malware: [],
+  isMirrored: false,
+}
+
+/**
+ * Keeps the comparison of all lock files of a group waiting until the transaction ends. Call it before a lock file is stored and
+ * judged. So a warning that is made meanwhile is either seen here, or its comparison sees this lock file.
+ */
+export async function shareLocks(tx: pg.PoolClient, groupId: string): Promise<void> {
+  // The comparison of thousands of projects takes longer than a statement usually waits.
+  await tx.query(`set local lock_timeout = '30s'`)
+  await tx.query(
+    `select pg_advisory_xact_lock_shared(${advisoryLocks.locks}, ($1::bigint % 2147483647)::int)`,
+    [groupId],
+  )
+}
+
+/** Waits for all lock files of a group that are being stored, and keeps others waiting until the transaction ends. */
+export async function holdLocks(tx: pg.PoolClient, groupId: string): Promise<void> {
+  await tx.query(`select pg_advisory_xact_lock(${advisoryLocks.locks}, ($1::bigint % 2147483647)::int)`, [
+    groupId,
+  ])
 }
 
 /** The ellipsis is one of the characters. */
@@ -116,7 +158,7 @@ function lineOf(text: string, maxCharacters: number): string {
 
 type Flag = Omit<Flagged, 'id'>
 
-function flagsOf(one: Locked, flags: OwnFlags, theirs: OwnFlags['advisories']): Flag[] {
+function flagsOf(one: Locked, flags: Omit<OwnFlags, 'name'>, theirs: OwnFlags['advisories']): Flag[] {
   const advisories = [...flags.advisories, ...theirs]
     .filter(({ constraint }) => one.normalized !== '' && readConstraint(constraint)(one.normalized))
     .slice(0, maxAdvisories)
@@ -170,7 +212,7 @@ async function listFlags(db: Queryable, groupId: string, names: readonly string[
          from package p join repository r on r.id = p.repository_id
         where r.group_id = $1 and p.name = any($2)
      ), mirrored as (
-       select m.name, m.flags, m.summary, m.upstream_id
+       select m.name, m.flags, m.summary
          from mirrored_package m join repository r on r.id = m.repository_id
         where r.group_id = $1 and m.name = any($2) and m.upstream_id is not null
           and not exists (select from package p where p.repository_id = m.repository_id and p.name = m.name)
@@ -192,36 +234,93 @@ async function listFlags(db: Queryable, groupId: string, names: readonly string[
                                   select jsonb_build_object('constraint', m.summary, 'reason', null)
                                    where m.summary is not null) f
               where m.name = n.name) as malware,
-            array(select distinct m.upstream_id::text from mirrored m where m.name = n.name) as "upstreamIds"
+            exists (select from mirrored m where m.name = n.name) as "isMirrored"
        from (select name from ours union select name from mirrored) n`,
     [groupId, names],
   )
   return rows
 }
 
-/** Asks the upstreams of mirrored packages. A lock is stored even if an upstream does not respond. */
-async function readUpstreamAdvisories(
+/**
+ * Asks upstreams about the advisories of locked packages: about mirrored ones their own upstream, and about those that no
+ * repository of the group has all upstreams that may offer them. A lock is stored even if an upstream does not respond.
+ */
+export async function askUpstreams(
+  db: Queryable,
   list: ListUpstreamAdvisories,
-  flags: readonly OwnFlags[],
-  log: Log,
-): Promise<{ advisories: Map<string, OwnFlags['advisories']>; unknownNames: string[] }> {
-  const asked = flags
-    .filter(({ upstreamIds }) => upstreamIds.length > 0)
-    .map(({ name, upstreamIds }): AuditedName => ({ name, upstreamIds, isBound: true }))
-  const advisories = new Map<string, OwnFlags['advisories']>()
-  if (asked.length === 0) return { advisories, unknownNames: [] }
-  try {
-    for (const [name, served] of Object.entries(await list(asked)))
-      advisories.set(
-        name,
-        served.map(({ text }) => readServed(JSON.parse(text) as Record<string, unknown>)),
-      )
-    return { advisories, unknownNames: [] }
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error
-    log.warn({ err: error }, 'the advisories of locked packages could not be read')
-    return { advisories, unknownNames: asked.map(({ name }) => name) }
+  { groupId, ids, log }: Judged & { log: Log },
+): Promise<UpstreamSayings> {
+  const asked = await listAuditedNames(db, groupId, ids)
+  const said: UpstreamSayings = {
+    advisories: new Map(),
+    askedNames: new Set(asked.map(({ name }) => name)),
+    unknownNames: [],
   }
+  // An upstream that fails hides what others say about other names.
+  const byUpstreams = new Map<string, AuditedName[]>()
+  for (const one of asked) {
+    const key = one.upstreamIds.join()
+    byUpstreams.set(key, [...(byUpstreams.get(key) ?? []), one])
+  }
+  for (const some of byUpstreams.values()) {
+    try {
+      for (const [name, served] of Object.entries(await list(some)))
+        said.advisories.set(
+          name,
+          served.map(({ text }) => readServed(JSON.parse(text) as Record<string, unknown>)),
+        )
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      log.warn({ err: error }, 'the advisories of locked packages could not be read')
+      said.unknownNames.push(...some.map(({ name }) => name))
+    }
+  }
+  return said
+}
+
+/**
+ * Lists the upstreams that may be asked about locked packages. The rules for names that are not bound are those of the SQL
+ * function `package_origin`, for all repositories of a group in one statement: neither the group's own packages nor claimed
+ * vendors, and no upstream that waits for an approval, or comes after it.
+ */
+async function listAuditedNames(
+  db: Queryable,
+  groupId: string,
+  ids: readonly number[],
+): Promise<AuditedName[]> {
+  const { rows } = await db.query<AuditedName>(
+    `with named as materialized (
+       select distinct name from locked_package where id = any($2)
+     ), bound as materialized (
+       select m.name, array_agg(distinct m.upstream_id::text) as ids
+         from named n join mirrored_package m on m.name = n.name
+         join repository r on r.id = m.repository_id
+        where r.group_id = $1 and m.upstream_id is not null
+          and not exists (select from package p where p.repository_id = m.repository_id and p.name = m.name)
+        group by m.name
+     ), foreign_name as materialized (
+       select name from named n
+        where not exists (select from bound b where b.name = n.name)
+          and not exists (select from package p join repository r on r.id = p.repository_id
+                           where r.group_id = $1 and p.name = n.name)
+          and not exists (select from vendor_claim c
+                           where c.group_id = $1 and c.vendor = split_part(n.name, '/', 1)
+                             and not matches_pattern(n.name, c.exceptions))
+     ), offering as materialized (
+       select u.* from upstream u join repository r on r.id = u.repository_id
+        where r.group_id = $1 and u.removed_at is null and u.mode <> 'off'
+     )
+     select name, ids as "upstreamIds", true as "isBound" from bound
+      union all
+     select n.name, array_agg(u.id::text order by u.id), false
+       from foreign_name n join offering u on may_offer(n.name, u.allow, u.deny)
+      where not exists (select from offering e
+                         where e.repository_id = u.repository_id and e.mode = 'approved'
+                           and (e.position, e.id) <= (u.position, u.id) and may_offer(n.name, e.allow, e.deny))
+      group by n.name`,
+    [groupId, ids],
+  )
+  return rows
 }
 
 function readServed(advisory: Record<string, unknown>): OwnFlags['advisories'][number] {

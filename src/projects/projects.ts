@@ -15,7 +15,14 @@ import { requireLivePrincipal } from '../groups/live-principal.ts'
 import type { ListUpstreamAdvisories } from '../upstreams/advisories.ts'
 import { readConstraint } from '../upstreams/documents/satisfies.ts'
 import { noteLockedPackages } from './check-projects.ts'
-import { type Finding, findingJson, judgeLocked, settleFindings } from './findings.ts'
+import {
+  askUpstreams,
+  type Finding,
+  findingJson,
+  judgeLocked,
+  settleFindings,
+  shareLocks,
+} from './findings.ts'
 import type { LockFilePackage } from './lock-file.ts'
 import type { LockReading, LockTask } from './lock-thread.ts'
 import type { SbomSubject } from './sbom.ts'
@@ -77,14 +84,16 @@ export async function postLock(
   const packages = await readLock(groupId, bytes)
   const { db, listUpstreamAdvisories, log } = context
   const ids = await savePackages(db, packages)
-  const judgement = await judgeLocked(db, listUpstreamAdvisories, { groupId, ids: [...ids.values()], log })
+  const judged = { groupId, ids: [...ids.values()] }
+  const sayings = await askUpstreams(db, listUpstreamAdvisories, { ...judged, log })
   const affected = await transaction(db, async (tx) => {
+    await shareLocks(tx, groupId)
     await requireLivePrincipal(tx, by)
     const projectId = await findOrMakeProject(tx, by, groupId, place.project)
     await saveLock(tx, projectId, place, by, packages, ids)
     await noteLockedPackages(tx, groupId, [...ids.values()])
     const lock = { projectId, environment: place.environment }
-    await settleFindings(tx, by, { groupId, lock }, judgement)
+    await settleFindings(tx, by, { groupId, lock }, await judgeLocked(tx, judged, sayings))
     return listFindings(tx, lock)
   })
   return { project: place.project, packages: packages.length, affected }

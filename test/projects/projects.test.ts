@@ -12,9 +12,16 @@ import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, groupOf 
 import { aCaller, callApi } from '../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
+import { lockRow, openTransaction, untilWaiting } from '../support/locks.ts'
 import { sendMails, useMailServer } from '../support/mail-server.ts'
-import { addLockedVersions, ageLockedPackages, countLockedPackages } from '../support/project-rows.ts'
+import {
+  addFinding,
+  addLockedVersions,
+  ageLockedPackages,
+  countLockedPackages,
+} from '../support/project-rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { aVendorClaim } from '../support/upstream-rows.ts'
 
 const mails = await useMailServer()
 const t = useApp({ ...upstreamsHere, ...mails.environment })
@@ -409,6 +416,76 @@ describe('what is learned later', () => {
     expect(affected[0].advisory).toBe(`0${'x'.repeat(198)}…`)
   })
 
+  it('meets a lock file that is being stored: judged before the warning or after it', async () => {
+    const { post, list, call, group } = await aCompany('1.0.0')
+    const bad = JSON.stringify({
+      packages: [
+        { name: 'acme/lib', version: '1.0.0' },
+        { name: 'old/lib', version: '1.0.0', abandoned: true },
+      ],
+    })
+    // The first lock file of the group waits before it is judged.
+    const before = await openTransaction(t.db)
+    await lockRow(before.tx, 'repository_group', group)
+    const first = post('first', bad)
+    await untilWaiting(t.db)
+    await call('POST', '/packages/acme/lib/1.0.0/quarantine', { reason: 'stolen token' })
+    const checked = checkProjects()
+    await untilWaiting(t.db, 2)
+    await before.commit()
+    const reasons = [{ reason: 'quarantined' }, { reason: 'abandoned' }]
+    expect((await first).json()).toMatchObject({ affected: reasons })
+    await checked
+    // Another one waits after it was judged, to store what it has found.
+    await call('DELETE', '/packages/acme/lib/1.0.0/quarantine')
+    await checkProjects()
+    await post('first', aLock({}))
+    const after = await openTransaction(t.db)
+    const finding = { environment: 'staging', packageName: 'old/lib', version: '1.0.0', reason: 'abandoned' }
+    await addFinding(after.tx, group, { project: 'first', ...finding })
+    const second = post('first', bad, { query: '?environment=staging' })
+    await untilWaiting(t.db)
+    await call('POST', '/packages/acme/lib/1.0.0/quarantine', { reason: 'stolen token' })
+    const checkedAgain = checkProjects()
+    await untilWaiting(t.db, 2)
+    await after.rollback()
+    expect((await second).json()).toMatchObject({ affected: [{ reason: 'abandoned' }] })
+    await checkedAgain
+    const [{ locks }] = (await list('?affected=true')).json()
+    expect(locks).toMatchObject([{ environment: 'staging', affected: reasons }])
+  })
+
+  it('comes from upstreams for packages that no repository has, unless their vendor is claimed', async () => {
+    const { post, call, group } = await aCompany()
+    await call('POST', '/upstreams', { url: upstream.url, name: 'up' })
+    const asked: string[] = []
+    upstream.fail('/advisories', (request, response) => {
+      let sent = ''
+      request.on('data', (chunk: Buffer) => {
+        sent += chunk.toString()
+      })
+      request.on('end', () => {
+        const names = new URLSearchParams(sent).getAll('packages[]')
+        asked.push(...names)
+        const advisoryOf = (name: string) => ({
+          advisoryId: `PKSA-${name}`,
+          packageName: name,
+          affectedVersions: '*',
+          title: 'Bad',
+        })
+        response.end(
+          JSON.stringify({ advisories: Object.fromEntries(names.map((n) => [n, [advisoryOf(n)]])) }),
+        )
+      })
+    })
+    await aVendorClaim(t.db, group, 'secret')
+    const lock = aLock({ 'direct/lib': '1.0.0', 'secret/lib': '1.0.0' })
+    expect((await post('shop', lock)).json().affected).toMatchObject([
+      { package: 'direct/lib', reason: 'advisory', advisory: 'PKSA-direct/lib' },
+    ])
+    expect(asked).toEqual(['direct/lib'])
+  })
+
   it('does not resolve what a lock has that arrives during a comparison', async () => {
     const bad = JSON.stringify({ packages: [{ name: 'old/lib', version: '1.0.0', abandoned: true }] })
     let arrive = async () => {}
@@ -417,7 +494,11 @@ describe('what is learned later', () => {
       return []
     })
     await post('shop', aLock({ 'pub/lib': '1.0.0' }))
-    arrive = async () => void (await post('late', bad))
+    arrive = async () => {
+      // This lock file asks the upstream, too.
+      arrive = async () => {}
+      await post('late', bad)
+    }
     await call('POST', '/packages/acme/lib/1.0.0/quarantine', { reason: 'stolen token' })
     await checkProjects()
     expect((await list('?affected=true')).json()).toMatchObject([{ project: 'late' }])

@@ -32,3 +32,16 @@ export async function aProject(db: Queryable, group: { id: string }, name: strin
     [group.id, name],
   )
 }
+
+/** Adds an open finding of a project. */
+export async function addFinding(
+  db: Queryable,
+  group: { id: string },
+  about: { project: string; environment: string; packageName: string; version: string; reason: string },
+): Promise<void> {
+  await db.query(
+    `insert into project_finding (project_id, environment, package_name, version, reason)
+     select id, $3, $4, $5, $6 from project where group_id = $1 and name = $2`,
+    [group.id, about.project, about.environment, about.packageName, about.version, about.reason],
+  )
+}
