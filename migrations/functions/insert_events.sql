@@ -42,7 +42,10 @@ begin
            case when n.is_act and i.token_kind is null then i.actor_id end
       from inserted i
       join notification_rule n on n.action = i.action
-     where (n.audience <> 'watchers' or exists (select from watched_repository w where w.repository_id = i.repository_id))
+     where (n.audience <> 'watchers'
+            -- The order makes PostgreSQL use the index, also when most rows are of one repository.
+            or (select w.account_id from watched_repository w where w.repository_id = i.repository_id
+                 order by w.repository_id, w.account_id limit 1) is not null)
        and (n.topic <> 'releases' or i.version !~* '^dev-|-dev$')
        and (i.action <> 'application-registered' or i.details ->> 'status' = 'pending')
   )

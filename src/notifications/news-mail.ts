@@ -116,26 +116,27 @@ async function readNews(
   const person = await findPerson(db, accountId)
   if (!person) return null
   const { rows: groups } = await db.query<NewsGroup>(
-    `with candidate as materialized (
-       select n.*, r.topic, r.audience
-         from news n
+    // A push of 10,000 versions is one kind of news: who may be told is asked once for each kind.
+    `with kind as materialized (
+       select distinct action, repository_id, group_id, account_id from news where round > $2 and round <= $3
+     ), told as materialized (
+       select k.*, r.topic, case when $4::text[] is null then c.since_round else 0 end as since
+         from kind k
          join notification_rule r using (action)
          left join notification_choice c on c.account_id = $1 and c.topic = r.topic
-        where n.round > $2 and n.round <= $3 and n.actor_id is distinct from $1
-          and case when $4::text[] is null then c.delivery = 'daily' and n.round > c.since_round
+        where case when $4::text[] is null then c.delivery = 'daily'
                    else r.topic = any($4) and coalesce(c.delivery, '') <> 'off' end
-     ), place as materialized (
-       select * from (select distinct audience, repository_id, group_id, account_id from candidate) d
-        where exists (select from audience_of(d.audience, d.repository_id, d.group_id, d.account_id) p where p.account_id = $1)
+          and exists (select from audience_of(r.audience, k.repository_id, k.group_id, k.account_id) p where p.account_id = $1)
      )
-     select count(*)::int as count, (array_agg(c.event_id::text order by c.event_id))[1:${maxLines}] as "eventIds",
+     select count(*)::int as count, (array_agg(n.event_id::text order by n.event_id))[1:${maxLines}] as "eventIds",
             sum(count(*)) over ()::int as total
-       from candidate c
-       join place p on p.audience = c.audience and p.repository_id is not distinct from c.repository_id
-                   and p.group_id is not distinct from c.group_id and p.account_id is not distinct from c.account_id
-      where c.topic = 'releases' or exists (select from event e where e.id = c.event_id and is_news_still(e))
-      group by c.topic, c.action, c.repository_id, c.group_id, c.account_id
-      order by min(array_position($5::text[], c.topic)), min(c.event_id)
+       from told t
+       join news n on n.action = t.action and n.repository_id is not distinct from t.repository_id
+                  and n.group_id is not distinct from t.group_id and n.account_id is not distinct from t.account_id
+      where n.round > $2 and n.round > t.since and n.round <= $3 and n.actor_id is distinct from $1
+        and (t.topic = 'releases' or exists (select from event e where e.id = n.event_id and is_news_still(e)))
+      group by t.topic, t.action, t.repository_id, t.group_id, t.account_id
+      order by min(array_position($5::text[], t.topic)), min(n.event_id)
       limit ${maxSections}`,
     [accountId, after, upTo, wanted, order],
   )

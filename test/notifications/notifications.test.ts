@@ -3,7 +3,7 @@ import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { openDatabase } from '../../src/database/database.ts'
 import { operator, type Principal } from '../../src/domain/principal.ts'
 import { insertEvents, type NewEvent } from '../../src/events/events.ts'
-import { changeChoices, findChoices } from '../../src/notifications/choices.ts'
+import { changeChoices, findChoices, readLastRound } from '../../src/notifications/choices.ts'
 import { toldActions } from '../../src/notifications/news-words.ts'
 import { sendDigestsJob, tellPeopleJob } from '../../src/notifications/tell-people.ts'
 import { topicNames } from '../../src/notifications/topics.ts'
@@ -26,7 +26,14 @@ import {
 } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { endConnections, untilTableIsAwaited, waitingFor, whileLocked } from '../support/locks.ts'
+import {
+  endConnections,
+  openTransaction,
+  untilTableIsAwaited,
+  untilWaiting,
+  waitingFor,
+  whileLocked,
+} from '../support/locks.ts'
 import { sendMails, useMailServer } from '../support/mail-server.ts'
 import { ageNews, countWaitingNews, digestDueAt, listRules, makeDigestDue } from '../support/news-rows.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -170,6 +177,24 @@ it('a round whose process is killed is told once by another process', async () =
   expect(subjectsTo(watcher)).toHaveLength(1)
 })
 
+it('an advisory and a quarantine are told to who administers or watches the repository', async () => {
+  const repository = await aRepository(t.db)
+  const [admin, watcher, developer] = [await aPerson(), await aWatcher(repository), await aPerson()]
+  await aMember(t.db, admin, repository, 'admin')
+  await aMember(t.db, developer, repository, 'developer')
+  const about = { repositoryId: repository.id, packageName: 'acme/lib' }
+  await happen({ ...about, action: 'quarantine', version: '1.0.0', details: { reason: 'stolen token' } })
+  await happen({ ...about, action: 'advise', details: { title: 'It leaks', severity: 'high' } })
+  await sendMails(t)
+  for (const person of [admin, watcher]) {
+    const subject = `Security: acme/lib 1.0.0 was quarantined in ${repository.path}, and 1 more (svc.test)`
+    expect(subjectsTo(person)).toEqual([subject])
+    expect(mailsTo(person)[0]?.text).toContain('acme/lib 1.0.0: stolen token')
+    expect(mailsTo(person)[0]?.text).toContain('acme/lib: It leaks, high')
+  }
+  expect(mailsTo(developer)).toEqual([])
+})
+
 describe('what waits for a decision', () => {
   it('is told to those who may decide, not to whom staged it in a browser, and not if it is decided before', async () => {
     const { repository, stage } = await aPublisher(t, { role: 'developer' })
@@ -251,6 +276,24 @@ describe('a choice', () => {
       `acme/lib 1.0.0 was published in ${repository.path} (svc.test)`,
       `acme/lib 2.0.0 was published in ${repository.path} (svc.test)`,
     ])
+  })
+
+  it('comes before a round or after it', async () => {
+    const repository = await aRepository(t.db)
+    const watcher = await aWatcher(repository)
+    await happen(published(repository, '1.0.0'))
+    await ageNews(t.db)
+    const { tx, commit } = await openTransaction(t.db)
+    // A choice that is being made.
+    await readLastRound(tx)
+    const round = run(tellPeopleJob)
+    await untilWaiting(t.db, 1, 'update news_round')
+    const choice = changeChoices(t, watcher.id, { releases: 'daily' })
+    await commit()
+    await Promise.all([round, choice])
+    await sendMails(t)
+    await sendDigest(watcher)
+    expect(mailsTo(watcher)).toHaveLength(1)
   })
 
   it('is made at /settings/notifications and with the API', async () => {
