@@ -1,4 +1,7 @@
-import { aGroup, aGroupMember, anAccount, aPersonalToken } from '../test/support/actors.ts'
+import { operator } from '../src/domain/principal.ts'
+import { addPolicyRule } from '../src/projects/policies.ts'
+import type { PolicyKind } from '../src/projects/policy.ts'
+import { aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from '../test/support/actors.ts'
 import type { Server } from './server.ts'
 import { figure, table } from './table.ts'
 
@@ -16,8 +19,8 @@ export async function measureProjects(server: Server, count: number): Promise<st
   const { db } = server
   const group = await aGroup(db)
   const account = await anAccount(db)
-  await aGroupMember(db, account, group, 'developer')
-  const token = await aPersonalToken(db, account)
+  await aGroupMember(db, account, group, 'admin')
+  const token = await aPersonalToken(db, account, { scopes: ['registry-package:rw', 'group-manage:rw'] })
   await db.query(
     `insert into locked_package (digest, name, version, normalized, entry)
      select sha256(convert_to(p || ' ' || v, 'UTF8')), 'bench/package' || p, v || '.0.0', v || '.0.0.0',
@@ -49,7 +52,32 @@ export async function measureProjects(server: Server, count: number): Promise<st
       license: ['MIT'],
     })),
   })
+  await db.query(
+    `insert into group_locked_package (group_id, package_id) select $1, id from locked_package where name like 'bench/%'`,
+    [group.id],
+  )
+  const repository = await aRepository(db, { group, visibility: 'public' })
+  const deny = (kind: PolicyKind, patterns: string[]) =>
+    addPolicyRule(db, { groupId: group.id, by: operator }, { kind, patterns, reason: 'Not here' })
+  const names = (many: number, name: (i: number) => string) =>
+    Array.from({ length: many }, (_, i) => name(i + 1))
+  for (let i = 0; i < 3; i += 1)
+    await deny(
+      'packages',
+      names(400, (one) => `denied${i}/package${one}:<2.0`),
+    )
+  await deny('licenses', ['GPL-*', 'AGPL-*', 'proprietary'])
+  await deny('unapproved', ['bench/*', 'symfony/*', 'psr/*-interface'])
+  const policy = (many: number) => {
+    const packages = names(many, (i) => `pkg://composer/bench/package${i}`)
+    const body = JSON.stringify({ packages, lists: ['denied'] })
+    return () => ask(`/${repository.path}/-/packages/policy/denied`, { method: 'POST', body })
+  }
+  const draft = { kind: 'packages', patterns: ['bench/package7:<2.0'], reason: 'Not here' }
   const acts: [string, () => Promise<Response>][] = [
+    ['what rules deny of 300 packages', policy(300)],
+    ['what rules deny of 2,000 packages', policy(2000)],
+    ['what a new rule would break', () => askJson(`/api/groups/${group.name}/policies?dry_run`, draft)],
     ['who has a package below 2.0', () => ask(`${url}?package=bench/package7&constraint=<2.0`)],
     ['who has a package', () => ask(`${url}?package=bench/package7&limit=100`)],
     ['all projects, the first 30', () => ask(url)],
@@ -71,6 +99,11 @@ export async function measureProjects(server: Server, count: number): Promise<st
     `${projects.toLocaleString('en')} projects of ${packagesOfProject} packages: ${sizes.join(', ')}.`,
     table(['request', 'median ms', 'slowest'], lines),
   ].join('\n\n')
+
+  function askJson(path: string, body: object): Promise<Response> {
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
+    return ask(path, { method: 'POST', body: JSON.stringify(body), headers })
+  }
 
   async function ask(path: string, init: RequestInit = {}): Promise<Response> {
     const headers = { authorization: `Bearer ${token}` }

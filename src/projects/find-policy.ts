@@ -27,8 +27,8 @@ export const policyLists: ReadonlyMap<string, readonly PolicyKind[]> = new Map<s
   ],
 )
 
-/** How many versions are compared with the rules about licences. A group knows about five of a package. */
-const maxKnownVersions = 20_000
+/** How many versions of a package are compared with the rules about licences. A group knows about five. */
+const maxKnownVersions = 200
 
 /** The rules for a request of Composer, with the access to the repository. */
 export interface FoundPolicy extends WithAccess {
@@ -48,22 +48,26 @@ export async function findPolicy(
 ): Promise<FoundPolicy> {
   const { rows } = await db.query<FoundPolicy>({
     name: 'find-policy',
+    // The limits and the subquery make PostgreSQL look up each name and version, also when it knows no statistics.
     text: `with a as materialized (
              select a.*, r.group_id from ${accessTable} left join repository r on r.id = a.repository_id
            ), p as materialized (
              select p.* from a join policy_rule p on p.group_id = a.group_id
               where p.kind = any($4) and (a.visibility = 'public' or a.role is not null)
            ), known as (
-             select w.name, v.normalized, coalesce((v.metadata -> 'license')::jsonb, '[]') as licenses
-               from a join package w on w.repository_id = a.repository_id
-               join package_version v on v.package_id = w.id
-              where w.name = any($5) and v.deleted_at is null
-              union all
-             select l.name, l.normalized, coalesce(l.entry -> 'licenses', '[]')
-               from a join locked_package l on l.name = any($5)
-               join group_locked_package n on n.package_id = l.id and n.group_id = a.group_id
-              where a.role is not null
-              limit ${maxKnownVersions}
+             select w.name, v.normalized, v.licenses
+               from a cross join unnest($5::text[]) as w (name)
+              cross join lateral (
+                (select v.normalized, coalesce((v.metadata -> 'license')::jsonb, '[]') as licenses
+                   from package o join package_version v on v.package_id = o.id
+                  where o.repository_id = a.repository_id and o.name = w.name and v.deleted_at is null
+                  limit ${maxKnownVersions})
+                 union all
+                (select l.normalized, coalesce(l.entry -> 'licenses', '[]')
+                   from locked_package l
+                  where a.role is not null and l.name = w.name
+                    and (select true from group_locked_package n where n.package_id = l.id and n.group_id = a.group_id)
+                  limit ${maxKnownVersions})) v
            )
            select ${publisherAccessJson} as access,
                   (select coalesce(json_agg(${policyRuleJson} order by p.id), '[]') from p) as rules,

@@ -29,8 +29,9 @@ export const maxPolicyRules = 100
 const maxGroupPatterns = 2_000
 export const maxPolicyPatterns = 500
 export const maxPolicyReason = 300
-/** How much of what a rule would break is listed. */
-const maxBroken = 500
+/** How much of what a rule would break is counted, and how much is listed. */
+export const maxPolicyBroken = 10_000
+const maxListed = 500
 
 /**
  * Adds a rule to a group, and writes the event. A job compares the lock files of the group with it. Returns its id. Throws errcode
@@ -159,10 +160,10 @@ export interface BrokenPackage {
 
 /** What a rule denies of the lock files of a group. */
 export interface BrokenProjects {
-  /** How many projects have such a package, and how many packages of environments there are. */
+  /** How many projects have such a package, and how many packages of environments there are: 10,000 are counted. */
   projects: number
   count: number
-  /** The first 500 by project, environment and package. */
+  /** The first 500 of those by project, environment and package. */
   broken: BrokenPackage[]
 }
 
@@ -175,9 +176,7 @@ export async function checkPolicyRule(
   const policy = readPolicy([{ id: '', ...(await readDraft(draft)) }])
   const { rows: locked } = await db.query<LicensedVersion & { id: number }>(
     `select p.id, p.name, p.normalized, coalesce(p.entry -> 'licenses', '[]') as licenses
-       from locked_package p
-      where p.id in (select u.id from project j join project_lock l on l.project_id = j.id
-                      cross join lateral unnest(l.packages) as u (id) where j.group_id = $1)`,
+       from group_locked_package n join locked_package p on p.id = n.package_id where n.group_id = $1`,
     [groupId],
   )
   const pause = makePause()
@@ -189,14 +188,15 @@ export async function checkPolicyRule(
   const { rows } = await db.query<BrokenProjects>(
     `with found as materialized (
        select j.name as project, l.environment, p.name as package, p.version
-         from project j join project_lock l on l.project_id = j.id
-        cross join lateral unnest(l.packages) as u (id)
-         join locked_package p on p.id = u.id
-        where j.group_id = $1 and l.packages && $2 and u.id = any($2)
+         from unnest($2::integer[]) as d (id)
+         join locked_package p on p.id = d.id
+         join project_lock l on l.packages @> array[d.id]
+         join project j on j.id = l.project_id
+        where j.group_id = $1 limit ${maxPolicyBroken}
      )
      select count(distinct f.project)::int as projects, count(*)::int as count,
             (select coalesce(jsonb_agg(b), '[]')
-               from (select * from found order by project, environment, package limit ${maxBroken}) b) as broken
+               from (select * from found order by project, environment, package limit ${maxListed}) b) as broken
        from found f`,
     [groupId, denied],
   )

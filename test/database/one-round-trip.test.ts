@@ -71,6 +71,15 @@ describe('one round trip to the database (CONTRACT 5.5, 7.6)', () => {
     ])
   })
 
+  it('answers what the rules of a group deny with one named statement', async () => {
+    const payload = JSON.stringify({ packages: ['pkg://composer/acme/lib'], lists: ['denied'] })
+    const headers = { 'content-type': 'application/json' }
+    const { statusCode, texts } = await statementsOf(() =>
+      publisher.ask('policy/denied', { method: 'POST', headers, payload }),
+    )
+    expect([statusCode, texts]).toEqual([200, ['find-policy']])
+  })
+
   it('reads a mirrored package with one named statement, once it is known', async () => {
     upstream.offer('psr/log', [{ version: '3.0.0' }])
     const { call, ask: pull } = await aCaller(t)

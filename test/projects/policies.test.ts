@@ -142,7 +142,8 @@ describe('/api/groups/<group>/policies', () => {
     const big = await Promise.all(
       [1, 2, 3, 4, 5, 6].map(() => policies('POST', '', { kind: 'packages', patterns: many, reason: 'x' })),
     )
-    expect(big.map(({ statusCode }) => statusCode).toSorted()).toEqual([201, 201, 201, 201, 403, 403])
+    const countOf = (status: number) => big.filter(({ statusCode }) => statusCode === status).length
+    expect([countOf(201), countOf(403)]).toEqual([4, 2])
     const { id } = (await policies('GET')).json()[0]
     expect((await policies('PATCH', `/${id}`, { patterns: ['acme/lib'] })).statusCode).toBe(200)
     expect((await policies('PATCH', `/${id}`, { patterns: [...many.slice(1), 'acme/lib'] })).statusCode).toBe(

@@ -57,7 +57,10 @@ const RuleUpdate = z.strictObject(settings).partial().meta({ id: 'PolicyRuleUpda
 const Broken = z
   .object({
     projects: z.int().meta({ description: 'Number of projects with a package that it denies', example: 1 }),
-    count: z.int().meta({ description: 'Number of packages in lock files of environments', example: 1 }),
+    count: z.int().meta({
+      description: 'Number of packages in lock files of environments; 10,000 stands for more',
+      example: 1,
+    }),
     broken: z
       .array(
         z

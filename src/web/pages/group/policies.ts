@@ -14,6 +14,7 @@ import {
   checkPolicyRule,
   findPolicyRule,
   listPolicies,
+  maxPolicyBroken,
   maxPolicyReason,
   maxPolicyRules,
   type PolicyDraft,
@@ -54,6 +55,7 @@ const formPage = page<{
   form: SentForm
   problem: string | null
   found: BrokenProjects | null
+  maxCounted: number
   maxReason: number
 }>('pages/policy-form')
 
@@ -234,7 +236,14 @@ export async function policyPageRoutes(app: FastifyInstance, context: PagesConte
     form: SentForm,
     { problem = null, found = null }: { problem?: string | null; found?: BrokenProjects | null } = {},
   ): FastifyReply {
-    return formPage(reply, session, { ...about, form, problem, found, maxReason: maxPolicyReason })
+    return formPage(reply, session, {
+      ...about,
+      form,
+      problem,
+      found,
+      maxCounted: maxPolicyBroken,
+      maxReason: maxPolicyReason,
+    })
   }
 
   function goTo(request: FastifyRequest, reply: FastifyReply, to: string, notice: string): FastifyReply {
