@@ -143,7 +143,7 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
         if (name.endsWith('-refused')) await checkProblem(page, name)
         expect(status === 404, `${name} has the status ${status}`).toBe(name.startsWith('not-found'))
         expect(status, name).toBeLessThan(500)
-        expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(100_000)
+        expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(120_000)
         expect(html.match(/<link rel="stylesheet"|<style/g), `stylesheets of ${name}`).toHaveLength(1)
         await page.emulateMedia({ colorScheme: 'light' })
         await checkAccess(page, `${name} in light`)
