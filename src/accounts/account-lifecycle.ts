@@ -54,25 +54,29 @@ export async function updateAccount(
   db: pg.Pool,
   by: Principal,
   accountId: string,
+  update: AccountUpdate,
+): Promise<Ended | null> {
+  return transaction(db, (tx) => updateAccountWithin(tx, by, accountId, update), by)
+}
+
+/** Does what `updateAccount` does, within a transaction. */
+export async function updateAccountWithin(
+  tx: pg.PoolClient,
+  by: Principal,
+  accountId: string,
   { isDisabled, endsEverything = false, isReleased = false, ...changes }: AccountUpdate,
 ): Promise<Ended | null> {
-  return transaction(
-    db,
-    async (tx) => {
-      // Before the change: this locks all administrators in one order.
-      if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, by, accountId)
-      if (isReleased && changes.username !== undefined) await freeUsername(tx, changes.username)
-      await changeAccount(tx, by, accountId, changes)
-      if (isDisabled === undefined) return null
-      // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
-      await setDisabled(tx, by, accountId, isDisabled)
-      if (!isDisabled) return null
-      if (endsEverything) return endEverything(tx, by, accountId)
-      await endAllSessions(tx, by, accountId)
-      return null
-    },
-    by,
-  )
+  // Before the change: this locks all administrators in one order.
+  if (isDisabled === true || changes.isAdmin === false) await keepAnAdministrator(tx, by, accountId)
+  if (isReleased && changes.username !== undefined) await freeUsername(tx, changes.username)
+  await changeAccount(tx, by, accountId, changes)
+  if (isDisabled === undefined) return null
+  // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
+  await setDisabled(tx, by, accountId, isDisabled)
+  if (!isDisabled) return null
+  if (endsEverything) return endEverything(tx, by, accountId)
+  await endAllSessions(tx, by, accountId)
+  return null
 }
 
 /**

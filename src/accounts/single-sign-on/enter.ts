@@ -50,8 +50,9 @@ export interface SingleSignOn {
 }
 
 /**
- * Decides which account an identified person gets: the linked one, or a new one. It is never an account that only has
- * the same email or name, because anybody can have a name at a provider.
+ * Decides which account an identified person gets: the linked one, the one that the provider's own directory has created
+ * for them, or a new one. It is never an account that only has the same email or name, because anybody can have a name at
+ * a provider.
  */
 export async function enter(
   about: SingleSignOn,
@@ -60,9 +61,13 @@ export async function enter(
 ): Promise<Entry> {
   const { db, provider, site } = about
   if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person)
-  const { linked, similar } = await findAccountsOfPerson(db, person)
-  if (linked?.isDisabled) return refuse(disabled(site))
+  const { linked, provisioned, similar } = await findAccountsOfPerson(db, person)
+  if (linked?.isDisabled || provisioned?.isDisabled) return refuse(disabled(site))
   if (linked) return { outcome: 'enter', account: linked }
+  if (provisioned) {
+    const problem = await linkAccount(about, { accountId: provisioned.id, passwordHash: null }, person)
+    return problem === null ? { outcome: 'enter', account: provisioned } : refuse(problem)
+  }
   if (similar?.isDisabled && similar.hasEmail) return refuse(disabled(site))
   if (similar && !similar.isDisabled) return { outcome: 'choose', account: similar }
   if (!mayMakeAccount)
@@ -76,39 +81,56 @@ export async function enter(
  * Creates an account for a person and links it. If another request has just done so, it returns that account. The account
  * gets the email that the provider has verified, unless another account has verified it.
  */
-export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Promise<Entry> {
+export async function makeAccount(
+  about: SingleSignOn,
+  person: ProvenPerson,
+  email = person.isEmailVerified ? person.email : null,
+): Promise<Entry> {
   const { db, by, provider, site } = about
   const { displayName } = person
-  let email = person.isEmailVerified ? person.email : null
-  let username = person.username
-  for (let number = 2; number < 30; number += 1) {
-    try {
-      const id = await transaction(
+  try {
+    const account = await withFreeUsername(person.username, (username) =>
+      transaction(
         db,
         async (tx) => {
           if (email !== null) await removeUnverifiedEmail(tx, by, email)
-          const made = await insertAccountOfPerson(tx, by, { username, displayName, email })
-          await insertIdentity(tx, by, { accountId: made, passwordHash: null }, provider.name, person)
-          return made
+          const id = await insertAccountOfPerson(tx, by, { username, displayName, email })
+          await insertIdentity(tx, by, { accountId: id, passwordHash: null }, provider.name, person)
+          return { id, username }
         },
         by,
-      )
-      return { outcome: 'enter', account: { id, username } }
+      ),
+    )
+    if (account) return { outcome: 'enter', account }
+    return refuse(`No free username was found for you. Ask ${anAdministrator(site)}.`)
+  } catch (error) {
+    const constraint = brokenConstraint(error)
+    if (constraint === 'identity_is_linked') {
+      const { linked } = await findAccountsOfPerson(db, person)
+      if (linked && !linked.isDisabled) return { outcome: 'enter', account: linked }
+      return refuse('Your account changed a moment ago. Try again.')
+    }
+    if (email !== null && constraint?.startsWith('email_')) return makeAccount(about, person, null)
+    throw error
+  }
+}
+
+/** Calls `make` with a username, and with others like it while that one is taken. Null when all of them are. */
+export async function withFreeUsername<Made>(
+  wanted: string,
+  make: (username: string) => Promise<Made>,
+): Promise<Made | null> {
+  let username = wanted
+  for (let number = 2; number < 30; number += 1) {
+    try {
+      return await make(username)
     } catch (error) {
       const constraint = brokenConstraint(error)
-      if (constraint === 'identity_is_linked') {
-        const { linked } = await findAccountsOfPerson(db, person)
-        if (linked && !linked.isDisabled) return { outcome: 'enter', account: linked }
-        return refuse('Your account changed a moment ago. Try again.')
-      }
-      if (constraint?.startsWith('email_')) email = null
-      else if (constraint === 'username_is_taken' || constraint === 'username_is_reserved') {
-        const suffix = number < 10 ? number : randomBytes(3).toString('hex')
-        username = numberedUsername(person.username, suffix)
-      } else throw error
+      if (constraint !== 'username_is_taken' && constraint !== 'username_is_reserved') throw error
+      username = numberedUsername(wanted, number < 10 ? number : randomBytes(3).toString('hex'))
     }
   }
-  return refuse(`No free username was found for you. Ask ${anAdministrator(site)}.`)
+  return null
 }
 
 /** Links a person to an account. Returns null, or the reason why this is not possible. */
@@ -147,8 +169,11 @@ export async function keepInStep(
     async (tx) => {
       // Two sign-ins at the same time change the memberships one after the other.
       await lockAccount(tx, account.id)
-      await noteIdentityUse(tx, provider.name, person)
-      return person.groups === null ? [] : syncGroups(tx, by, account, provider, person.groups)
+      const isProvisioned = await noteIdentityUse(tx, provider.name, person)
+      // The directory of the provider tells the groups of its users earlier.
+      return person.groups === null || isProvisioned
+        ? []
+        : syncGroups(tx, by, account, provider, person.groups)
     },
     by,
   )

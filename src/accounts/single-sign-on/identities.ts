@@ -26,28 +26,37 @@ export interface FoundAccount {
 }
 
 /**
- * Finds the account of a person, and the account that may be theirs: it has their verified email, or their name. One
- * statement finds both. Otherwise an account that another request just created for this person could be mistaken for
+ * Finds the account of a person, the one that the provider's directory has created for them and that nobody is linked with,
+ * and the account that may be theirs: it has their verified email, or their name. One statement finds all. Otherwise an account that another request just created for this person could be mistaken for
  * somebody else's. An account with another identity of the issuer belongs to another person.
  */
 export async function findAccountsOfPerson(
   db: Queryable,
-  { issuer, subject, email, isEmailVerified, username }: ProvenPerson,
-): Promise<{ linked: FoundAccount | null; similar: FoundAccount | null }> {
+  { issuer, subject, objectId, email, isEmailVerified, username }: ProvenPerson,
+): Promise<{ linked: FoundAccount | null; provisioned: FoundAccount | null; similar: FoundAccount | null }> {
   const hasEmail = 'coalesce(lower(a.email) = lower($3) and a.email_verified_at is not null, false)'
   const account = `json_build_object('id', a.id::text, 'username', a.username, 'isDisabled', a.disabled_at is not null,
                                      'hasEmail', ${hasEmail})`
-  const { rows } = await db.query<{ linked: FoundAccount | null; similar: FoundAccount | null }>(
+  const isFree = 'not exists (select from account_identity i where i.account_id = a.id and i.issuer = $1)'
+  const { rows } = await db.query<{
+    linked: FoundAccount | null
+    provisioned: FoundAccount | null
+    similar: FoundAccount | null
+  }>(
     `select (select ${account} from account_identity i join account a on a.id = i.account_id
               where i.issuer = $1 and i.subject = $2) as linked,
+            (select ${account} from directory_user d join account a on a.id = d.account_id
+              where d.issuer = $1 and d.removed_at is null and not a.is_admin and ${isFree}
+                and (d.external_id in ($2, $5) or lower(d.user_name) = lower($3) or ${hasEmail})
+              order by d.external_id in ($2, $5) desc nulls last, lower(d.user_name) = lower($3) desc nulls last
+              limit 1) as provisioned,
             (select ${account} from account a
-              where (a.username = $4 or lower(a.email) = lower($3))
-                and not exists (select from account_identity i where i.account_id = a.id and i.issuer = $1)
+              where (a.username = $4 or lower(a.email) = lower($3)) and ${isFree}
               order by ${hasEmail} desc, a.disabled_at is null desc, lower(a.email) = lower($3) desc nulls last
               limit 1) as similar`,
-    [issuer, subject, isEmailVerified ? email : null, username],
+    [issuer, subject, isEmailVerified ? email : null, username, objectId],
   )
-  return rows[0] ?? { linked: null, similar: null }
+  return rows[0] ?? { linked: null, provisioned: null, similar: null }
 }
 
 /**
@@ -101,17 +110,23 @@ export async function insertIdentity(
   return true
 }
 
-/** Stores that an identity was used, with the provider's current email and name. The account keeps its own. */
+/**
+ * Stores that an identity was used, with the provider's current email and name. The account keeps its own. Returns whether the
+ * directory of the provider manages the account.
+ */
 export async function noteIdentityUse(
   db: Queryable,
   provider: string,
   { issuer, subject, email }: ProvenPerson,
-): Promise<void> {
-  await db.query(
-    `update account_identity set last_used_at = now(), provider = $3, email = $4
-      where issuer = $1 and subject = $2`,
+): Promise<boolean> {
+  const { rows } = await db.query<{ isProvisioned: boolean }>(
+    `update account_identity i set last_used_at = now(), provider = $3, email = $4
+      where issuer = $1 and subject = $2
+  returning exists (select from directory_user d
+                     where d.account_id = i.account_id and d.issuer = i.issuer and d.removed_at is null) as "isProvisioned"`,
     [issuer, subject, provider, email],
   )
+  return rows[0]?.isProvisioned === true
 }
 
 /** Lists the identities of an account. */

@@ -6,6 +6,8 @@ import { cleanLine } from '../../domain/plain-text.ts'
 export interface ProvenPerson {
   issuer: string
   subject: string
+  /** The id of the person in the directory of Entra ID, whose subjects are others for each application. */
+  objectId: string | null
   /** Null when there is none, or it is not well-formed. */
   email: string | null
   /** Whether the provider states that it has verified `email`. */
@@ -40,6 +42,7 @@ export function readPerson(
   return {
     issuer,
     subject,
+    objectId: readText(claims['oid']) || null,
     email,
     isEmailVerified,
     displayName: Array.from(readText(claims['name'])).slice(0, 100).join(''),
@@ -72,8 +75,8 @@ function readEmail(sources: Claims[]): Pick<ProvenPerson, 'email' | 'isEmailVeri
   )
 }
 
-/** Returns a username from the first text that has letters or digits. Without any, returns `user`. */
-function usernameOf(candidates: unknown[]): string {
+/** Returns a well-formed username from the first text that has letters or digits. Without any, returns `user`. */
+export function usernameOf(candidates: unknown[]): string {
   for (const candidate of candidates) {
     const username = wellFormed(readText(candidate).replace(/(?<=.)@.*$/s, ''))
     if (username !== '') return username

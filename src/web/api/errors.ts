@@ -88,15 +88,22 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
   const { status, errcode: code, errmsg, retryAfterSeconds } = refusal
   if (status >= 500) request.log.error({ err: thrown }, 'an API request failed')
   if (isReferenceGone(thrown)) request.log.warn({ err: thrown }, 'a change refers to a row that was deleted')
-  if (refusal instanceof CredentialsRefusal)
-    reply.header('www-authenticate', bearerChallenge(request, refusal.attributes, refusal.scopes))
-  else if (status === 401 || status === 403) reply.header('www-authenticate', bearerChallenge(request))
+  const challenge = challengeOf(request, refusal)
+  if (challenge !== null) reply.header('www-authenticate', challenge)
   if (retryAfterSeconds !== undefined) reply.header('retry-after', retryAfterSeconds)
   const message = status === 415 ? 'the request body must be application/json' : errmsg
   return reply.code(status).header('cache-control', 'no-store').send({ errcode: code, errmsg: message })
 }
 
-function toRefusal(thrown: Error & Partial<FastifyError>): Refusal {
+/** Returns the challenge of a refused request (RFC 6750 §3). Null when it was not refused for its credentials. */
+export function challengeOf(request: FastifyRequest, refusal: Refusal): string | null {
+  if (refusal instanceof CredentialsRefusal)
+    return bearerChallenge(request, refusal.attributes, refusal.scopes)
+  return refusal.status === 401 || refusal.status === 403 ? bearerChallenge(request) : null
+}
+
+/** Returns the refusal of anything that was thrown while a request with a bearer token was handled. */
+export function toRefusal(thrown: Error & Partial<FastifyError>): Refusal {
   if (thrown instanceof EndedMeanwhileError) return invalidToken()
   if (hasZodFastifySchemaValidationErrors(thrown)) return invalidArgument(describeIssue(thrown))
   return refusalOf(thrown)

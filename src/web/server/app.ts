@@ -49,6 +49,8 @@ import { registerViews } from '../pages.ts'
 import { pictureRoutes } from '../pictures.ts'
 import { startInTurn } from '../pipelined-requests.ts'
 import { requestIdOf, traceparentOf } from '../request-id.ts'
+import { sendScimError } from '../scim/errors.ts'
+import { nothingHere as nothingHereForDirectories, scim } from '../scim/plugin.ts'
 import { readSession } from '../visit.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
@@ -170,7 +172,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.close()
     await archiveMirror.settle()
   })
-  await app.register(api, {
+  const forTokens = {
     ...context,
     pools,
     changes: pools.change,
@@ -180,7 +182,9 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     issuerKeys,
     outbound,
     upstreamQueries,
-  })
+  }
+  await app.register(api, forTokens)
+  await app.register(scim, forTokens)
   await app.register(administration, { ...context, outbound })
   await app.register(peoplesPages, {
     ...context,
@@ -320,6 +324,7 @@ interface Dialect {
 /** All other URLs get error pages. */
 const dialects: readonly Dialect[] = [
   { path: /^\/oauth2\//, sendError: sendOAuthError, nothingHere: noSuchOAuthEndpoint },
+  { path: /^\/api\/scim\/[^/]+\/v2\//, sendError: sendScimError, nothingHere: nothingHereForDirectories },
   { path: /^\/api\//, sendError: sendApiError, nothingHere: noSuchApiEndpoint },
   { path: /^\/[^/]+\/[^/]+\/-\/packages\//, sendError: sendRegistryError, nothingHere: registryNotFound },
 ]

@@ -82,14 +82,15 @@ describe('GET /api/openapi.json', () => {
   })
 
   it('describes every endpoint, and nothing else', async () => {
-    const { paths } = await read()
-    const ofApi = Object.entries(paths).filter(([path]) => path.startsWith('/api/'))
+    const ofApi = Object.entries((await read()).paths).filter(([path]) => path.startsWith('/api/'))
     const described = ofApi.map(([path, operations]) => {
       const methods = Object.keys(operations).map((method) => method.toUpperCase())
       return `${path} ${methods.toSorted().join(' ')}`
     })
     const routed: string[] = []
-    for (const path of listPaths(t.app.printRoutes({ commonPrefix: false }))) {
+    const paths = listPaths(t.app.printRoutes({ commonPrefix: false }))
+    // Directories read /Schemas instead.
+    for (const path of paths.filter((one) => !one.startsWith('/api/scim/'))) {
       const { headers } = await t.app.inject({ method: 'OPTIONS', url: path.replaceAll(/[{}]/g, '') })
       const methods = String(headers['allow']).split(', ')
       const own = methods.filter((method) => method !== 'HEAD').toSorted()

@@ -1,0 +1,307 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import * as z from 'zod'
+import {
+  addDirectoryGroup,
+  changeDirectoryGroup,
+  findDirectoryGroup,
+  type GroupCondition,
+  listDirectoryGroups,
+  removeDirectoryGroup,
+} from '../../accounts/directory/directory-groups.ts'
+import {
+  changeDirectoryUser,
+  findDirectoryUser,
+  listDirectoryUsers,
+  type PeopleDirectory,
+  provisionUser,
+  removeDirectoryUser,
+  type UserCondition,
+} from '../../accounts/directory/directory-users.ts'
+import { scopesOf } from '../../domain/permissions.ts'
+import type { Principal } from '../../domain/principal.ts'
+import { errcode, Refusal } from '../../domain/refusal.ts'
+import { apiResource } from '../../domain/resources.ts'
+import { keepingRules } from '../api/errors.ts'
+import { type ApiContext, guardAdministrator, requireBearer } from '../api/guards.ts'
+import { nameResource } from '../bearer-challenge.ts'
+import { handleInTurn } from '../network-turns.ts'
+import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
+import { describeResourceTypes, describeSchemas, describeService, maxResults } from './discovery.ts'
+import { ScimRefusal, scimType, sendScimError } from './errors.ts'
+import { type FilterTerm, readFilter, unsupported } from './filter.ts'
+import { applyPatch } from './patch.ts'
+import {
+  changeableGroup,
+  changeableUser,
+  describeGroup,
+  describeUser,
+  readBody,
+  readGroup,
+  readUser,
+  schemas,
+} from './resources.ts'
+
+/** A group can have 20,000 members in one request. */
+const maxBodyBytes = 2 * 1024 * 1024
+
+const ListQuery = z.object({
+  filter: z.string().optional(),
+  // Values below 1 count as 1, and too many results are cut (RFC 7644 §3.4.2.4).
+  startIndex: z.coerce.number().int().max(1_000_000_000).default(1),
+  count: z.coerce.number().int().default(maxResults),
+})
+
+const userAttributes: Readonly<Record<string, UserCondition['attribute']>> = {
+  id: 'id',
+  username: 'userName',
+  externalid: 'externalId',
+  emails: 'email',
+  'emails.value': 'email',
+  active: 'active',
+}
+
+const groupAttributes: Readonly<Record<string, GroupCondition['attribute']>> = {
+  id: 'id',
+  displayname: 'displayName',
+  externalid: 'externalId',
+  members: 'member',
+  'members.value': 'member',
+}
+
+/** What a request of a directory may use. */
+interface Call {
+  directory: PeopleDirectory
+  by: Principal
+  /** The base URL of the endpoints of the directory. */
+  url: string
+  id: string
+}
+
+/**
+ * The endpoints for directories that create and end accounts (SCIM 2.0, RFC 7643 and 7644). Each sign-in provider has its
+ * own, for the directory behind it. The token is one of a site administrator.
+ */
+export async function scim(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { config, db } = context
+  const mayManage = guardAdministrator('manageAccounts', context)
+
+  function callOf(request: FastifyRequest): Call {
+    const { provider, id = '' } = request.params as Record<string, string | undefined>
+    const directory = config.providers.find(({ name }) => name === provider)
+    if (!directory) throw nothingHere()
+    const { by } = mayManage.granted(request)
+    return { directory, by, id, url: `${config.baseUrl}/api/scim/${directory.name}/v2` }
+  }
+
+  await app.register(
+    async (scope) => {
+      handleInTurn(scope)
+      scope.setErrorHandler(sendScimError)
+      nameResource(scope, config.baseUrl, () => apiResource)
+      readScimBodies(scope)
+      scope.addHook('onRequest', (request, reply, done) => {
+        reply.header('cache-control', 'private, no-store')
+        // PostgreSQL cannot store NUL in text, so no name contains one.
+        done(request.url.includes('%00') ? nothingHere() : undefined)
+      })
+      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+        const route = {
+          config: { scopes: scopesOf(mayManage.act) },
+          onRequest: requireBearer,
+          preValidation: mayManage.preValidation,
+          bodyLimit: maxBodyBytes,
+        }
+
+        scope.get('/ServiceProviderConfig', route, async (request, reply) =>
+          send(reply, 200, describeService(callOf(request).url)),
+        )
+        for (const [path, describe] of [
+          ['/ResourceTypes', describeResourceTypes],
+          ['/Schemas', describeSchemas],
+        ] as const) {
+          scope.get(path, route, async (request, reply) => {
+            const all = describe(callOf(request).url)
+            return send(reply, 200, listOf(all, all.length, 1))
+          })
+          scope.get(`${path}/:id`, route, async (request, reply) => {
+            const { url, id } = callOf(request)
+            const found = describe(url).find((one) => one.id === id)
+            if (!found) throw nothingHere()
+            return send(reply, 200, found)
+          })
+        }
+
+        scope.get('/Users', route, async (request, reply) => {
+          const { directory, url } = callOf(request)
+          const { where, offset, limit } = readList(request, userAttributes)
+          const { total, users } = await listDirectoryUsers(db, directory, { where, offset, limit })
+          const shown = users.map((user) => choose(request, describeUser(user, url)))
+          return send(reply, 200, listOf(shown, total, offset + 1))
+        })
+        scope.post('/Users', route, async (request, reply) => {
+          const { directory, by, url } = callOf(request)
+          const person = readUser(request.body)
+          const user = describeUser(await keepingRules(() => provisionUser(db, by, directory, person)), url)
+          return send(reply.header('location', user.meta.location), 201, choose(request, user))
+        })
+        scope.get('/Users/:id', route, async (request, reply) => {
+          const { directory, id, url } = callOf(request)
+          return send(
+            reply,
+            200,
+            choose(request, describeUser(await findDirectoryUser(db, directory, id), url)),
+          )
+        })
+        scope.put('/Users/:id', route, async (request, reply) => {
+          const { directory, by, id, url } = callOf(request)
+          const person = readUser(request.body)
+          const user = await keepingRules(() => changeDirectoryUser(db, by, directory, id, () => person))
+          return send(reply, 200, choose(request, describeUser(user, url)))
+        })
+        scope.patch('/Users/:id', route, async (request, reply) => {
+          const { directory, by, id, url } = callOf(request)
+          const user = await keepingRules(() =>
+            changeDirectoryUser(db, by, directory, id, (current) =>
+              readUser(applyPatch(changeableUser(current), request.body)),
+            ),
+          )
+          return send(reply, 200, choose(request, describeUser(user, url)))
+        })
+        scope.delete('/Users/:id', route, async (request, reply) => {
+          const { directory, by, id } = callOf(request)
+          await removeDirectoryUser(db, by, directory, id)
+          return reply.code(204).send()
+        })
+
+        scope.get('/Groups', route, async (request, reply) => {
+          const { directory, url } = callOf(request)
+          const { where, offset, limit } = readList(request, groupAttributes)
+          const withMembers = isShown(request, 'members')
+          const { total, groups } = await listDirectoryGroups(db, directory, {
+            where,
+            offset,
+            limit,
+            withMembers,
+          })
+          const shown = groups.map((group) => choose(request, describeGroup(group, url)))
+          return send(reply, 200, listOf(shown, total, offset + 1))
+        })
+        scope.post('/Groups', route, async (request, reply) => {
+          const { directory, by, url } = callOf(request)
+          const draft = readGroup(request.body)
+          const group = describeGroup(
+            await keepingRules(() => addDirectoryGroup(db, by, directory, draft)),
+            url,
+          )
+          return send(reply.header('location', group.meta.location), 201, choose(request, group))
+        })
+        scope.get('/Groups/:id', route, async (request, reply) => {
+          const { directory, id, url } = callOf(request)
+          const group = await findDirectoryGroup(db, directory, id, isShown(request, 'members'))
+          return send(reply, 200, choose(request, describeGroup(group, url)))
+        })
+        scope.put('/Groups/:id', route, async (request, reply) => {
+          const { directory, by, id, url } = callOf(request)
+          const draft = readGroup(request.body)
+          const group = await keepingRules(() => changeDirectoryGroup(db, by, directory, id, () => draft))
+          return send(reply, 200, choose(request, describeGroup(group, url)))
+        })
+        // Entra ID needs no answer, which would have all members (RFC 7644 §3.5.2).
+        scope.patch('/Groups/:id', route, async (request, reply) => {
+          const { directory, by, id } = callOf(request)
+          await keepingRules(() =>
+            changeDirectoryGroup(db, by, directory, id, (current) =>
+              readGroup(applyPatch(changeableGroup(current), request.body)),
+            ),
+          )
+          return reply.code(204).send()
+        })
+        scope.delete('/Groups/:id', route, async (request, reply) => {
+          const { directory, by, id } = callOf(request)
+          await removeDirectoryGroup(db, by, directory, id)
+          return reply.code(204).send()
+        })
+      })
+      refuseOtherPaths(scope, nothingHere)
+    },
+    { prefix: '/api/scim/:provider/v2' },
+  )
+}
+
+/** Reads bodies as JSON: SCIM has its own content type (RFC 7644 §3.1). */
+function readScimBodies(scope: FastifyInstance): void {
+  const parseJson = scope.getDefaultJsonParser('error', 'error')
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser<string>(
+    ['application/scim+json', 'application/json'],
+    { parseAs: 'string', bodyLimit: maxBodyBytes },
+    (request, body, done) =>
+      void (body === ''
+        ? done(null, undefined)
+        : parseJson(request, body, (error, value) =>
+            error ? done(new ScimRefusal('invalidSyntax', 'the body is not JSON')) : done(null, value),
+          )),
+  )
+}
+
+/** Reads which part of a list a request is for. */
+function readList<Attribute>(
+  request: FastifyRequest,
+  attributes: Readonly<Record<string, Attribute>>,
+): { where: { attribute: Attribute; value: string }[]; offset: number; limit: number } {
+  const { filter, startIndex, count } = readBody(ListQuery, request.query)
+  const where = readFilter(filter).map(({ attribute, value }: FilterTerm) => {
+    const known = Object.hasOwn(attributes, attribute) ? attributes[attribute] : undefined
+    if (known === undefined) throw unsupported(`cannot compare ${JSON.stringify(attribute)}`)
+    return { attribute: known, value }
+  })
+  return {
+    where,
+    offset: Math.max(startIndex, 1) - 1,
+    limit: Math.min(Math.max(count, 0), maxResults),
+  }
+}
+
+function listOf(resources: readonly unknown[], total: number, startIndex: number) {
+  return {
+    schemas: [schemas.list],
+    totalResults: total,
+    startIndex,
+    itemsPerPage: resources.length,
+    Resources: resources,
+  }
+}
+
+/** The members that every resource has (RFC 7643 §3.1). */
+const always = ['schemas', 'id']
+
+/** Returns the attributes that a request asks for (RFC 7644 §3.9). */
+function choose<Resource extends object>(request: FastifyRequest, resource: Resource): Partial<Resource> {
+  const shown = Object.entries(resource).filter(([name]) => always.includes(name) || isShown(request, name))
+  return Object.fromEntries(shown) as Partial<Resource>
+}
+
+/** Returns whether a request asks for an attribute. A part of it, such as `name.givenName`, brings all of it. */
+function isShown(request: FastifyRequest, name: string): boolean {
+  const { attributes, excludedAttributes } = request.query as Record<string, unknown>
+  const listed = (list: unknown) =>
+    String(list)
+      .split(',')
+      .map((one) => one.trim().toLowerCase())
+  const wanted = name.toLowerCase()
+  if (attributes !== undefined) return listed(attributes).some((one) => one.replace(/\..*$/, '') === wanted)
+  return !listed(excludedAttributes ?? '').includes(wanted)
+}
+
+function send(reply: FastifyReply, status: number, body: unknown): FastifyReply {
+  return reply.code(status).type(scimType).send(body)
+}
+
+function methodNotAllowed(allow: string): Refusal {
+  return new Refusal(errcode.unimplemented, `the method must be one of ${allow}`, { status: 405 })
+}
+
+/** Returns the error for every URL of a directory without a route, and for providers that do not exist. */
+export function nothingHere(): Refusal {
+  return new Refusal(errcode.notFound, 'there is nothing here')
+}

@@ -1,0 +1,418 @@
+import { describe, expect, it } from 'vitest'
+import { setAdministrator, storedAccount } from '../../support/account-rows.ts'
+import { aGroup, aName, anAccount, anAdminToken, aPersonalToken } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { eventsOf } from '../../support/event-rows.ts'
+import { groupRolesOf } from '../../support/group-rows.ts'
+import { openSignUp, useIdentityProvider, Walker } from '../../support/identity-provider.ts'
+import { freePort } from '../../support/program.ts'
+
+const red = aName('red')
+const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test', {
+  GROUP_MAP: `developers=${red}:write,admins=${red}:admin`,
+})
+const t = useApp({ ...openSignUp, ...acme.environment })
+const base = '/api/scim/acme/v2'
+const scopes = ['group-manage:rw']
+const userSchema = 'urn:ietf:params:scim:schemas:core:2.0:User'
+const patchSchema = 'urn:ietf:params:scim:api:messages:2.0:PatchOp'
+
+let token: string | undefined
+
+/** Sends a request with the token of the directory. */
+async function send(method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', url: string, body?: unknown) {
+  token ??= await anAdminToken(t.db, await anAccount(t.db, { isAdmin: true }), { scopes })
+  return t.app.inject({
+    method,
+    url: url.startsWith('/') ? url : `${base}/${url}`,
+    headers: {
+      authorization: `Bearer ${token}`,
+      ...(body !== undefined && { 'content-type': 'application/scim+json' }),
+    },
+    ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+  })
+}
+
+/** What Okta sends for a new user. */
+const oktaUser = (email: string, more: object = {}) => ({
+  schemas: [userSchema],
+  userName: email,
+  name: { givenName: 'Ada', familyName: 'Byron' },
+  emails: [{ primary: true, value: email, type: 'work' }],
+  displayName: 'Ada Byron',
+  locale: 'en-US',
+  externalId: aName('00u'),
+  groups: [],
+  active: true,
+  ...more,
+})
+
+async function aUser(more: object = {}) {
+  const body = oktaUser(`${aName('ada')}@example.com`, more)
+  const response = await send('POST', 'Users', body)
+  expect(response.statusCode).toBe(201)
+  return { ...body, ...response.json<{ id: string }>() }
+}
+
+/** What Entra ID sends for a change. */
+const entraPatch = (...operations: object[]) => ({ schemas: [patchSchema], Operations: operations })
+
+const accountOf = async ({ id }: { id: string }) => (await storedAccount(t.db, { id })) ?? expect.fail()
+
+describe('users of a directory', () => {
+  it('get an account with a verified email and no password', async () => {
+    const email = `${aName('grace.hopper')}@example.com`
+    const response = await send('POST', 'Users', oktaUser(email))
+    expect(response.statusCode).toBe(201)
+    expect(response.headers['content-type']).toBe('application/scim+json; charset=utf-8')
+    const user = response.json()
+    expect(user).toMatchObject({
+      schemas: [userSchema],
+      userName: email,
+      active: true,
+      displayName: 'Ada Byron',
+      name: { givenName: 'Ada', familyName: 'Byron' },
+      emails: [{ value: email, primary: true }],
+      meta: { resourceType: 'User', location: `http://svc.test${base}/Users/${user.id}` },
+    })
+    expect(response.headers.location).toBe(user.meta.location)
+    const account = await accountOf(user)
+    expect(account).toMatchObject({
+      username: email.split('@')[0],
+      email,
+      isAdmin: false,
+      passwordHash: null,
+    })
+    expect(account.emailVerifiedAt).not.toBeNull()
+    expect((await send('GET', `Users/${user.id}`)).json()).toEqual(user)
+    const events = await eventsOf(t.db, { accountId: user.id }, ['action'])
+    expect(events.map(({ action }) => action)).toEqual(['account-created', 'account-provisioned'])
+  })
+
+  it('are found by the filters that Okta and Entra ID send, whatever the case of letters', async () => {
+    const user = await aUser()
+    const find = async (filter: string) => {
+      const response = await send('GET', `Users?filter=${encodeURIComponent(filter)}&startIndex=1&count=100`)
+      expect(response.statusCode).toBe(200)
+      return response.json<{ totalResults: number; Resources: { id: string }[] }>()
+    }
+    for (const filter of [
+      `userName eq "${user.userName.toUpperCase()}"`,
+      `externalId eq "${user.externalId}"`,
+      `externalId eq "${user.externalId}" and userName eq "${user.userName}"`,
+      `emails[type eq "work" and value eq "${user.userName}"]`,
+      `emails.value eq "${user.userName}" and active eq true`,
+      `${userSchema}:userName eq "${user.userName}"`,
+    ]) {
+      expect([filter, (await find(filter)).Resources.map(({ id }) => id)]).toEqual([filter, [user.id]])
+    }
+    expect(await find('userName eq "nobody@example.com"')).toMatchObject({ totalResults: 0, Resources: [] })
+  })
+
+  it('are listed in parts, with the attributes that were asked for', async () => {
+    await aUser()
+    await aUser()
+    const all = (await send('GET', 'Users')).json<{ totalResults: number; Resources: { id: string }[] }>()
+    expect(all.totalResults).toBeGreaterThanOrEqual(2)
+    const second = (await send('GET', 'Users?startIndex=2&count=1&attributes=userName')).json()
+    expect(second).toMatchObject({ totalResults: all.totalResults, startIndex: 2, itemsPerPage: 1 })
+    expect(Object.keys(second.Resources[0]).toSorted()).toEqual(['id', 'schemas', 'userName'])
+    expect(second.Resources[0].id).toBe(all.Resources[1]?.id)
+    expect((await send('GET', 'Users?count=0')).json()).toMatchObject({
+      totalResults: all.totalResults,
+      Resources: [],
+    })
+  })
+
+  it('are disabled by each form of the change to not active, and sessions and tokens die at once', async () => {
+    for (const change of [
+      (id: string) =>
+        send('PATCH', `Users/${id}`, entraPatch({ op: 'Replace', path: 'active', value: 'False' })),
+      (id: string) => send('PATCH', `Users/${id}`, entraPatch({ op: 'replace', value: { active: false } })),
+      async (id: string) =>
+        send('PUT', `Users/${id}`, { ...(await send('GET', `Users/${id}`)).json<object>(), active: false }),
+    ]) {
+      const user = await aUser()
+      const account = { id: user.id, username: (await accountOf(user)).username }
+      const own = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })
+      const ask = () =>
+        t.app
+          .inject({ url: '/api/user', headers: { authorization: `Bearer ${own}` } })
+          .then((r) => r.statusCode)
+      expect(await ask()).toBe(200)
+      const response = await change(user.id)
+      expect([response.statusCode, response.json().active]).toEqual([200, false])
+      expect(await ask()).toBe(401)
+      expect((await accountOf(user)).isDisabled).toBe(true)
+      const back = await send(
+        'PATCH',
+        `Users/${user.id}`,
+        entraPatch({ op: 'Add', path: 'active', value: 'True' }),
+      )
+      expect(back.json().active).toBe(true)
+      expect((await accountOf(user)).isDisabled).toBe(false)
+    }
+  })
+
+  it('change their names and their email, which stays verified', async () => {
+    const user = await aUser()
+    const email = `${aName('new')}@example.com`
+    const response = await send(
+      'PATCH',
+      `Users/${user.id}`,
+      entraPatch(
+        { op: 'Replace', path: 'emails[type eq "work"].value', value: email },
+        { op: 'Replace', path: 'displayName', value: 'Ada King' },
+        { op: 'Add', path: 'name.familyName', value: 'King' },
+        {
+          op: 'Add',
+          path: 'urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:department',
+          value: 'Math',
+        },
+        { op: 'Replace', value: { userName: email, title: 'Countess' } },
+      ),
+    )
+    expect(response.statusCode).toBe(200)
+    expect(response.json()).toMatchObject({
+      userName: email,
+      displayName: 'Ada King',
+      name: { givenName: 'Ada', familyName: 'King' },
+      emails: [{ value: email }],
+    })
+    const account = await accountOf(user)
+    expect(account).toMatchObject({ email, displayName: 'Ada King' })
+    expect(account.emailVerifiedAt).not.toBeNull()
+  })
+
+  it('are removed for good, and the same person gets the account back', async () => {
+    const user = await aUser()
+    expect((await send('DELETE', `Users/${user.id}`)).statusCode).toBe(204)
+    expect((await send('GET', `Users/${user.id}`)).statusCode).toBe(404)
+    expect((await send('DELETE', `Users/${user.id}`)).statusCode).toBe(404)
+    expect((await accountOf(user)).isDisabled).toBe(true)
+    const { id: _, ...body } = user
+    const again = await send('POST', 'Users', body)
+    expect([again.statusCode, again.json().id]).toEqual([201, user.id])
+    expect((await accountOf(user)).isDisabled).toBe(false)
+  })
+
+  it('exist once, however many requests create them at the same time', async () => {
+    const body = oktaUser(`${aName('twin')}@example.com`)
+    const responses = await Promise.all(Array.from({ length: 5 }, () => send('POST', 'Users', body)))
+    expect(responses.map(({ statusCode }) => statusCode).toSorted((one, other) => one - other)).toEqual([
+      201, 409, 409, 409, 409,
+    ])
+    const refused = responses.find(({ statusCode }) => statusCode === 409)
+    expect(refused?.json()).toMatchObject({
+      schemas: ['urn:ietf:params:scim:api:messages:2.0:Error'],
+      status: '409',
+      scimType: 'uniqueness',
+    })
+  })
+
+  it('take over an account with their verified email, but none that only has their name', async () => {
+    const email = `${aName('known')}@example.com`
+    const known = await anAccount(t.db, { email })
+    expect((await send('POST', 'Users', oktaUser(email))).json().id).not.toBe(known.id)
+
+    const verified = await aUser()
+    await send('DELETE', `Users/${verified.id}`)
+    const other = await send('POST', 'Users', oktaUser(verified.userName))
+    expect([other.statusCode, other.json().id]).toEqual([201, verified.id])
+
+    const named = await anAccount(t.db)
+    const namesake = await send('POST', 'Users', oktaUser(`${named.username}@example.com`))
+    expect(namesake.json().id).not.toBe(named.id)
+  })
+
+  it('are never changed while they are site administrators', async () => {
+    const user = await aUser()
+    await send('GET', 'Users')
+    const { username } = await accountOf(user)
+    await setAdministrator(t.db, user, true)
+    for (const [method, body] of [
+      ['PATCH', entraPatch({ op: 'replace', value: { active: false } })],
+      ['PUT', { ...oktaUser('x@example.com'), active: false }],
+      ['DELETE', undefined],
+    ] as const) {
+      const response = await send(method, `Users/${user.id}`, body)
+      expect([method, response.statusCode]).toEqual([method, 403])
+      expect(response.json().detail).toContain(`the account "${username}" is a site administrator`)
+    }
+    expect((await accountOf(user)).isDisabled).toBe(false)
+    const taken = await send('POST', 'Users', {
+      ...oktaUser(`${aName('mallory')}@example.com`),
+      emails: user.emails,
+    })
+    expect(taken.statusCode).toBe(403)
+  })
+})
+
+describe('a directory', () => {
+  it('needs the token of a site administrator that was made for administration', async () => {
+    const admin = await anAccount(t.db, { isAdmin: true })
+    const statusWith = async (authorization?: string) => {
+      const response = await t.app.inject({
+        url: `${base}/Users`,
+        headers: authorization === undefined ? {} : { authorization },
+      })
+      expect(response.json().schemas).toEqual(['urn:ietf:params:scim:api:messages:2.0:Error'])
+      return response.statusCode
+    }
+    expect(await statusWith()).toBe(401)
+    expect(await statusWith('Bearer svc_pat_unknown')).toBe(401)
+    expect(await statusWith(`Bearer ${await aPersonalToken(t.db, admin, { scopes })}`)).toBe(403)
+    expect(
+      await statusWith(`Bearer ${await anAdminToken(t.db, admin, { scopes: ['group-manage:r'] })}`),
+    ).toBe(403)
+  })
+
+  it('gets a clear error for what it cannot have', async () => {
+    const user = await aUser()
+    const polluted = entraPatch({ op: 'add', path: '__proto__.polluted', value: 'yes' })
+    for (const [method, url, body, status, scimType] of [
+      ['GET', 'Users?filter=userName%20sw%20%22a%22', undefined, 400, 'invalidFilter'],
+      ['GET', 'Users?filter=(((', undefined, 400, 'invalidFilter'],
+      ['GET', 'Users?filter=title%20eq%20%22a%22', undefined, 400, 'invalidFilter'],
+      ['GET', `Users?filter=${'a'.repeat(2000)}`, undefined, 400, 'invalidFilter'],
+      ['GET', 'Users/99999999999999999999', undefined, 404, undefined],
+      ['GET', 'Users/abc', undefined, 404, undefined],
+      ['GET', 'Nothing', undefined, 404, undefined],
+      ['GET', '/api/scim/unknown/v2/Users', undefined, 404, undefined],
+      ['DELETE', 'Users', undefined, 405, undefined],
+      ['POST', 'Users', '{', 400, 'invalidSyntax'],
+      ['POST', 'Users', {}, 400, 'invalidValue'],
+      ['POST', 'Users', { userName: 5 }, 400, 'invalidValue'],
+      ['POST', 'Users', { userName: 'a', emails: [{ value: 'nobody' }] }, 400, 'invalidValue'],
+      ['POST', 'Users', { userName: 'x'.repeat(300) }, 400, 'invalidValue'],
+      ['PATCH', `Users/${user.id}`, entraPatch(), 400, 'invalidValue'],
+      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'move', path: 'active' }), 400, 'invalidValue'],
+      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'remove' }), 400, 'invalidPath'],
+      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'remove', path: 'userName' }), 400, 'invalidValue'],
+      ['PATCH', `Users/${user.id}`, polluted, 400, 'invalidPath'],
+      [
+        'PATCH',
+        `Users/${user.id}`,
+        entraPatch({ op: 'add', value: { 'constructor.prototype.x': 1 } }),
+        400,
+        'invalidPath',
+      ],
+      [
+        'PATCH',
+        `Users/${user.id}`,
+        entraPatch({ op: 'replace', path: 'userName.x.y', value: 1 }),
+        400,
+        'noTarget',
+      ],
+      ['POST', 'Groups', { displayName: 'a', members: [{ value: '7777777' }] }, 400, 'invalidValue'],
+    ] as const) {
+      const response = await send(method, url, body)
+      const { schemas, status: text, scimType: reason, detail } = response.json()
+      expect([method, url, body, response.statusCode, reason]).toEqual([method, url, body, status, scimType])
+      expect([schemas, text]).toEqual([['urn:ietf:params:scim:api:messages:2.0:Error'], `${status}`])
+      expect(detail).toBeTruthy()
+    }
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined()
+  })
+
+  it('reads what svc supports', async () => {
+    expect((await send('GET', 'ServiceProviderConfig')).json()).toMatchObject({
+      patch: { supported: true },
+      filter: { supported: true, maxResults: 100 },
+      bulk: { supported: false },
+    })
+    expect((await send('GET', 'ResourceTypes')).json().Resources).toHaveLength(2)
+    expect((await send('GET', `Schemas/${userSchema}`)).json().attributes[0].name).toBe('userName')
+  })
+})
+
+describe('groups of a directory', () => {
+  it('give the roles of the group map, as members come and go in both forms', async () => {
+    const group = await aGroup(t.db, red)
+    const [ada, bob] = [await aUser(), await aUser()]
+    const roles = async (user: { id: string }) => {
+      const { username } = await accountOf(user)
+      return groupRolesOf(t.db, username)
+    }
+    const made = await send('POST', 'Groups', {
+      schemas: ['urn:ietf:params:scim:schemas:core:2.0:Group'],
+      displayName: 'developers',
+      externalId: aName('entra'),
+      members: [{ value: ada.id, display: ada.userName }],
+    })
+    expect([made.statusCode, made.json().members]).toMatchObject([201, [{ value: ada.id, type: 'User' }]])
+    const { id } = made.json<{ id: string }>()
+    expect(await roles(ada)).toEqual({ [group.name]: 'developer' })
+
+    const change = (operation: object) => send('PATCH', `Groups/${id}`, entraPatch(operation))
+    expect((await change({ op: 'Add', path: 'members', value: [{ value: bob.id }] })).statusCode).toBe(204)
+    expect(await roles(bob)).toEqual({ [group.name]: 'developer' })
+    // Entra ID, and Okta.
+    await change({ op: 'Remove', path: 'members', value: [{ value: ada.id, $ref: null }] })
+    expect(await roles(ada)).toEqual({})
+    await change({ op: 'remove', path: `members[value eq "${bob.id}"]` })
+    expect(await roles(bob)).toEqual({})
+
+    await change({ op: 'replace', value: { id, displayName: 'admins', members: [{ value: bob.id }] } })
+    expect(await roles(bob)).toEqual({ [group.name]: 'admin' })
+    expect((await send('GET', `Users/${bob.id}`)).json().groups).toMatchObject([
+      { value: id, display: 'admins' },
+    ])
+    await change({ op: 'replace', path: 'displayName', value: 'developers' })
+    expect(await roles(bob)).toEqual({ [group.name]: 'developer' })
+
+    const listed = await send(
+      'GET',
+      'Groups?excludedAttributes=members&filter=displayName%20eq%20%22Developers%22',
+    )
+    expect(listed.json().Resources).toMatchObject([{ id, displayName: 'developers' }])
+    expect(listed.json().Resources[0].members).toBeUndefined()
+    expect((await send('DELETE', `Groups/${id}`)).statusCode).toBe(204)
+    expect(await roles(bob)).toEqual({})
+  })
+
+  it('are not taken away by a sign-in whose claims have no groups', async () => {
+    const user = await aUser()
+    const made = await send('POST', 'Groups', { displayName: 'admins', members: [{ value: user.id }] })
+    expect(made.statusCode).toBe(201)
+    acme.people.set(user.externalId, { preferred_username: 'whoever' })
+    const end = await new Walker(t).signIn(acme, user.externalId)
+    expect([end.statusCode, end.headers.location]).toEqual([303, '/'])
+    const { username } = await accountOf(user)
+    expect(await groupRolesOf(t.db, username)).toEqual({ [red]: 'admin' })
+    await send('DELETE', `Users/${user.id}`)
+    expect(await groupRolesOf(t.db, username)).toEqual({})
+  })
+})
+
+describe('a person whom the directory has given an account', () => {
+  it('signs in to it at the provider of the directory, known by the external id or the verified email', async () => {
+    const byId = await aUser()
+    acme.people.set(byId.externalId, { preferred_username: aName('other') })
+    await new Walker(t).signIn(acme, byId.externalId)
+    const byEmail = await aUser()
+    const subject = aName('sub')
+    acme.people.set(subject, { email: byEmail.userName, email_verified: true })
+    await new Walker(t).signIn(acme, subject)
+    for (const user of [byId, byEmail]) {
+      const events = await eventsOf(t.db, { accountId: user.id }, ['action'])
+      expect(events.map(({ action }) => action)).toContain('identity-linked')
+    }
+  })
+
+  it('cannot sign in while the directory says that they are not active', async () => {
+    const user = await aUser({ active: false })
+    acme.people.set(user.externalId, { email: user.userName, email_verified: true })
+    const end = await new Walker(t).signIn(acme, user.externalId)
+    expect(end.body).toContain('is disabled')
+  })
+
+  it('is not somebody else with the same name and an email that nobody has verified', async () => {
+    const user = await aUser()
+    const subject = aName('mallory')
+    acme.people.set(subject, { email: user.userName, email_verified: false })
+    await new Walker(t).signIn(acme, subject)
+    const events = await eventsOf(t.db, { accountId: user.id }, ['action'])
+    expect(events.map(({ action }) => action)).not.toContain('identity-linked')
+  })
+})
