@@ -12,12 +12,12 @@ import { useMcpServer } from '../support/mcp-server.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
 
-const [port, svcPort] = [await freePort(), await freePort()]
+const [port, svc, mcp] = [await freePort(), await freePort(), await freePort()]
 const site = `http://127.0.0.1:${port}`
 
 describe('a client of the Model Context Protocol', () => {
-  const t = useListeningApp(svcPort, { BASE_URL: site })
-  useMcpServer(port, svcPort)
+  const t = useListeningApp(svc, { BASE_URL: site })
+  useMcpServer({ proxy: port, svc, mcp })
 
   it('finds svc from the 401 of a server, signs in for its resource, and calls it (OPENID 271–273, 282)', async () => {
     const redirectUri = 'http://127.0.0.1/callback'
