@@ -6,6 +6,7 @@ import { readConfig } from '../config.ts'
 import { migrate } from '../database/migrate.ts'
 import { findMigrationsDir, writeMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import type { TokenAlgorithm } from '../domain/token-algorithm.ts'
 import { prepareRegistration } from '../oauth/application-changes.ts'
 import { maxLogoBytes } from '../oauth/application-rules.ts'
 import {
@@ -14,6 +15,7 @@ import {
   type JsonOptions,
   jsonOption,
   resourceScopeOption,
+  tokenAlgorithmOption,
 } from './options.ts'
 import { printResult, theAccount, withBareDatabase, withDatabase } from './run.ts'
 
@@ -29,6 +31,9 @@ interface NewOptions extends JsonOptions {
   exactRedirect?: boolean
   public?: boolean
   device?: boolean
+  idTokenAlg?: TokenAlgorithm
+  postLogoutRedirectUri?: string
+  backchannelLogoutUri?: string
   resourceServer?: boolean
   pending?: boolean
   apply?: boolean
@@ -58,6 +63,12 @@ export function newCommand(): Command {
     .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
     .option('--public', 'a program on the machines of people, which can keep no secret: it gets none')
     .option('--device', 'let it ask with a code that the person confirms in a browser (RFC 8628)')
+    .addOption(tokenAlgorithmOption())
+    .option(
+      '--post-logout-redirect-uri <url>',
+      'URL to which the browser returns after a sign-out that it has begun',
+    )
+    .option('--backchannel-logout-uri <url>', 'URL that gets a logout token when a session ends')
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
     .option('--apply', 'migrate at once')
@@ -83,6 +94,9 @@ async function registerApplication(options: NewOptions): Promise<void> {
     developer: developer ?? null,
     isPublic: options.public ?? false,
     isDevice: options.device ?? false,
+    idTokenAlg: options.idTokenAlg ?? 'RS256',
+    postLogoutRedirectUri: options.postLogoutRedirectUri || null,
+    backchannelLogoutUri: options.backchannelLogoutUri || null,
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
   })

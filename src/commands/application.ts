@@ -3,6 +3,7 @@ import type { Queryable } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { operator } from '../domain/principal.ts'
+import type { TokenAlgorithm } from '../domain/token-algorithm.ts'
 import { applicationActions } from '../events/actions.ts'
 import { describeIdentityEvent } from '../events/event.ts'
 import { type ListedEvent, listEvents } from '../events/event-list.ts'
@@ -31,6 +32,7 @@ import {
   jsonOption,
   type ListOptions,
   resourceScopeOption,
+  tokenAlgorithmOption,
   wholeNumber,
   withListOptions,
 } from './options.ts'
@@ -113,6 +115,9 @@ interface SetOptions extends JsonOptions {
   exactRedirect?: boolean
   public?: boolean
   device?: boolean
+  idTokenAlg?: TokenAlgorithm
+  postLogoutRedirectUri?: string
+  backchannelLogoutUri?: string
   resourceServer?: boolean
 }
 
@@ -136,6 +141,15 @@ function setCommand(): Command {
     .option('--no-public', 'it needs a client secret: make one with rotate-secret')
     .option('--device', 'let it ask with a code that the person confirms in a browser (RFC 8628)')
     .option('--no-device', 'end that')
+    .addOption(tokenAlgorithmOption())
+    .option(
+      '--post-logout-redirect-uri <url>',
+      'URL to which the browser returns after a sign-out that it has begun; empty removes it',
+    )
+    .option(
+      '--backchannel-logout-uri <url>',
+      'URL that gets a logout token when a session ends; empty removes it',
+    )
     .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--no-resource-server', 'allow it to introspect only its own tokens')
     .addOption(jsonOption())
@@ -159,6 +173,7 @@ function setCommand(): Command {
 async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
   const { name, description, website, redirectUri, logo, scope, resourceScope } = options
   const { developer, exactRedirect, public: isPublic, device, resourceServer } = options
+  const { idTokenAlg, postLogoutRedirectUri: back, backchannelLogoutUri: told } = options
   return {
     ...(name !== undefined && { name }),
     ...(description !== undefined && { description: description || null }),
@@ -170,6 +185,9 @@ async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
     ...(resourceScope !== undefined && { resourceScope }),
     ...(isPublic !== undefined && { isPublic }),
     ...(device !== undefined && { isDevice: device }),
+    ...(idTokenAlg !== undefined && { idTokenAlg }),
+    ...(back !== undefined && { postLogoutRedirectUri: back || null }),
+    ...(told !== undefined && { backchannelLogoutUri: told || null }),
     ...(resourceServer !== undefined && { isResourceServer: resourceServer }),
     ...(logo !== undefined && { logo: await readLogo(logo) }),
   }

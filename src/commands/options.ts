@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { resourceScopes } from '../domain/permissions.ts'
 import { isApplicationScope, isScope, openidScopes, scopeDefinitions } from '../domain/scopes.ts'
+import { tokenAlgorithms } from '../domain/token-algorithm.ts'
 
 /** Returns `--json`, an option of every command except `serve` and `completion`. */
 export function jsonOption(): Option {
@@ -26,6 +27,11 @@ function optionOfScopes(isAllowed: (scope: string) => boolean): Option {
 /** Returns `--resource-scope`: which repositories an application or a token may access. */
 export function resourceScopeOption(description: string): Option {
   return new Option('--resource-scope <extent>', description).choices(resourceScopes)
+}
+
+/** Returns `--id-token-alg`: the algorithm that signs the ID tokens of an application. */
+export function tokenAlgorithmOption(): Option {
+  return new Option('--id-token-alg <algorithm>', 'what signs its ID tokens').choices(tokenAlgorithms)
 }
 
 /** The options of every command that prints a result: `--json`. */

@@ -13,6 +13,8 @@ export interface Registration {
   redirectUri: string
   isPublic: boolean
   isResourceServer: boolean
+  postLogoutRedirectUri?: string | null
+  backchannelLogoutUri?: string | null
   scopes: readonly string[]
   /** Null when it is not changed. */
   logo: Buffer | null
@@ -24,10 +26,13 @@ export const registrationLimits = { name: 50, description: 350, website: 128 } a
 export const maxLogoBytes = 1_048_576
 
 /** Returns a sentence for each limit of SPEC 2.1, 8 that the registration breaks, also for the name of the site. */
-export function listMistakes(
-  { name, description, website, redirectUri, isPublic, isResourceServer, scopes, logo }: Registration,
-  config: { baseUrl: string; site: Site },
-): string[] {
+export function listMistakes(registration: Registration, config: { baseUrl: string; site: Site }): string[] {
+  const { name, description, website, redirectUri, isPublic, isResourceServer, scopes, logo } = registration
+  const { postLogoutRedirectUri: back = null, backchannelLogoutUri: told = null } = registration
+  const refusalOf = (uri: string, what: string, mayBePrivateUse: boolean) =>
+    checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true, isPublic: mayBePrivateUse })
+      .refusal?.replace('redirect_uri', what)
+      .replace(/\.$/, '') ?? false
   const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false, isPublic })
   return [
     name.trim() === '' && 'the name is empty',
@@ -44,6 +49,8 @@ export function listMistakes(
     !isWebUrl(website) && 'the website is not an http or https URL',
     hasUserinfo(website) && 'the website has a username or password before its host',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
+    back !== null && refusalOf(back, 'the URL after a sign-out', isPublic),
+    told !== null && refusalOf(told, 'the URL for logout tokens', false),
     isPublic && isResourceServer && 'a public client cannot be a resource server',
     scopes.length === 0 && 'no scope is chosen',
     !scopes.every(isApplicationScope) && 'a scope is not known',

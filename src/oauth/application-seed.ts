@@ -26,7 +26,8 @@ select id, '\\x${secretHash.toString('hex')}' from registered;
 
 function insertion(application: NewApplication): string {
   return `  insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
-                           scopes, resource_scope, status, is_public, is_device, is_resource_server, developer_id, logo)
+                           scopes, resource_scope, status, is_public, is_device, is_resource_server, developer_id,
+                           id_token_alg, post_logout_redirect_uri, backchannel_logout_uri, logo)
   values (
     ${quote(application.clientId)},
     ${quote(application.name)},
@@ -41,6 +42,9 @@ function insertion(application: NewApplication): string {
     ${application.isDevice},
     ${application.isResourceServer},
     ${application.developer == null ? 'null' : accountNamed(application.developer)},
+    ${quote(application.idTokenAlg ?? 'RS256')},
+    ${literal(application.postLogoutRedirectUri ?? null)},
+    ${literal(application.backchannelLogoutUri ?? null)},
     decode('
 ${wrap(application.logo.toString('base64'))}
     ', 'base64')
@@ -71,6 +75,9 @@ export type ApplicationChanges = Partial<
     | 'resourceScope'
     | 'isPublic'
     | 'isDevice'
+    | 'idTokenAlg'
+    | 'postLogoutRedirectUri'
+    | 'backchannelLogoutUri'
     | 'isResourceServer'
     | 'developer'
     | 'logo'
@@ -102,6 +109,9 @@ const columnOf = {
   resourceScope: 'resource_scope',
   isPublic: 'is_public',
   isDevice: 'is_device',
+  idTokenAlg: 'id_token_alg',
+  postLogoutRedirectUri: 'post_logout_redirect_uri',
+  backchannelLogoutUri: 'backchannel_logout_uri',
   isResourceServer: 'is_resource_server',
   developer: 'developer_id',
   logo: 'logo',

@@ -2,6 +2,7 @@ import type { Queryable } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
+import type { TokenAlgorithm } from '../domain/token-algorithm.ts'
 
 /**
  * The approval states (CONTRACT 1.4). Only an approved application can be authorized or have a working token.
@@ -28,6 +29,12 @@ export interface Application {
   isPublic: boolean
   /** Whether it may ask with a code that the person confirms in a browser on any machine (OPENID 221). */
   isDevice: boolean
+  /** The algorithm that signs its ID tokens (OPENID 243). */
+  idTokenAlg: TokenAlgorithm
+  /** Where the browser returns after a sign-out that it has begun (OPENID 257). Null for none. */
+  postLogoutRedirectUri: string | null
+  /** The URL that gets logout tokens (OPENID 258). Null for none. */
+  backchannelLogoutUri: string | null
   /** Whether it may also introspect access, personal and deploy tokens that are not its own (RFC 7662). */
   isResourceServer: boolean
   createdAt: Date
@@ -54,6 +61,9 @@ export function describeApplication(application: Application) {
     resource_scope: application.resourceScope,
     public: application.isPublic,
     device: application.isDevice,
+    id_token_alg: application.idTokenAlg,
+    post_logout_redirect_uri: application.postLogoutRedirectUri,
+    backchannel_logout_uri: application.backchannelLogoutUri,
     resource_server: application.isResourceServer,
     created_at: application.createdAt.toISOString(),
     developer: application.developer,
@@ -62,21 +72,30 @@ export function describeApplication(application: Application) {
   }
 }
 
+/** How an application signs people in with svc. The defaults are RS256, and no URLs. */
+export type SignInSettings = Pick<
+  Application,
+  'idTokenAlg' | 'postLogoutRedirectUri' | 'backchannelLogoutUri'
+>
+
 /** An application to insert. The schema's constraints check every limit of SPEC 2.1. */
 export type NewApplication = Omit<
   Application,
-  'id' | 'createdAt' | 'statusReason' | 'developer' | 'reviewer' | 'reviewedAt'
-> & {
-  /** A username. */
-  developer?: string | null
-  logo: Buffer
-  /** Null for a public client. */
-  secretHash: SecretHash | null
-}
+  'id' | 'createdAt' | 'statusReason' | 'developer' | 'reviewer' | 'reviewedAt' | keyof SignInSettings
+> &
+  Partial<SignInSettings> & {
+    /** A username. */
+    developer?: string | null
+    logo: Buffer
+    /** Null for a public client. */
+    secretHash: SecretHash | null
+  }
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
   exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
-  is_public as "isPublic", is_device as "isDevice", is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
+  is_public as "isPublic", is_device as "isDevice", id_token_alg as "idTokenAlg",
+  post_logout_redirect_uri as "postLogoutRedirectUri", backchannel_logout_uri as "backchannelLogoutUri",
+  is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
   (select username from account where account.id = developer_id) as developer,
   (select username from account where account.id = reviewer_id) as reviewer`
 
@@ -86,8 +105,9 @@ export async function insertApplication(db: Queryable, application: NewApplicati
     `with registered as (
        insert into application (client_id, name, description, website, redirect_uri, exact_redirect, logo, scopes,
                                 resource_scope, status, is_public, is_device, is_resource_server,
-                                developer_id)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, $11, (select id from account where username = $13))
+                                developer_id, id_token_alg, post_logout_redirect_uri, backchannel_logout_uri)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, $11, (select id from account where username = $13),
+               $16, $17, $18)
        returning ${columns}
      ), secret as (
        insert into application_secret (secret_hash, application_id) select $12::bytea, id from registered where $12::bytea is not null
@@ -109,6 +129,9 @@ export async function insertApplication(db: Queryable, application: NewApplicati
       application.developer ?? null,
       application.isPublic,
       application.isDevice,
+      application.idTokenAlg ?? 'RS256',
+      application.postLogoutRedirectUri ?? null,
+      application.backchannelLogoutUri ?? null,
     ],
   )
   return rows[0] as Application

@@ -4,14 +4,9 @@ import type pg from 'pg'
 import type { KeySettings } from '../database/secret-key.ts'
 import { hashSecret } from '../domain/secrets.ts'
 import { singleFlight } from '../domain/single-flight.ts'
+import { type TokenAlgorithm, tokenAlgorithms } from '../domain/token-algorithm.ts'
 import { classOf, describeAccountClaims, describeMethods } from './claims.ts'
-import {
-  findCurrentKey,
-  listPublicKeys,
-  type SigningKeyPair,
-  type TokenAlgorithm,
-  tokenAlgorithms,
-} from './keys.ts'
+import { findCurrentKey, listPublicKeys, type SigningKeyPair } from './keys.ts'
 import { findSignIn } from './sign-ins.ts'
 
 /** How long an ID token can be used to sign in. */

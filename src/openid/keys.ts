@@ -3,11 +3,8 @@ import type pg from 'pg'
 import { type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { sealedRowsOf } from '../database/sealed-rows.ts'
 import type { KeySettings, SealedSecret } from '../database/secret-key.ts'
+import { type TokenAlgorithm, tokenAlgorithms } from '../domain/token-algorithm.ts'
 import type { Job } from '../jobs/job.ts'
-
-/** The algorithms of signatures. The first one is the default: every client must know it (OpenID Connect Core §15.1). */
-export const tokenAlgorithms = ['RS256', 'ES256'] as const
-export type TokenAlgorithm = (typeof tokenAlgorithms)[number]
 
 /** A key as lists show it. */
 export interface ListedKey {

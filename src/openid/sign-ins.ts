@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { ProofMethod } from '../accounts/sessions.ts'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { SecretHash } from '../domain/secrets.ts'
-import type { TokenAlgorithm } from './keys.ts'
+import type { TokenAlgorithm } from '../domain/token-algorithm.ts'
 
 /** What an authorization request with the scope `openid` asks for. */
 export interface OpenidRequest {
@@ -81,7 +81,7 @@ export async function findSignIn(
               where code_hash in (select code_hash from found)
                 and expires_at < now() + make_interval(secs => $2::float8 - ${renewalSeconds})
            )
-           select c.client_id as "clientId", 'RS256' as alg, a.id as "accountId", a.username,
+           select c.client_id as "clientId", c.id_token_alg as alg, a.id as "accountId", a.username,
                   a.display_name as "displayName", a.email, a.email_verified_at is not null as "isEmailVerified",
                   f.sid, f.nonce, extract(epoch from f.authenticated_at)::float8 as "authenticatedAt", f.methods,
                   f.id_token_claims as "idTokenClaims"

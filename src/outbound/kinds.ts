@@ -75,6 +75,15 @@ export const kinds = {
     connections: 4,
     redirects: 0,
   },
+  /** The receivers of logout tokens. Of a response only the status counts. */
+  logout: {
+    act: 'register the application',
+    milliseconds: 10_000,
+    maxBytes: 64 * 1024,
+    requests: 64,
+    connections: 4,
+    redirects: 0,
+  },
   /** Git repositories. The program `git` sends the requests, to an address that was approved here. */
   git: {
     act: 'add the source',

@@ -228,7 +228,9 @@ describe('svc application', () => {
     const changes = [
       ...['--name', `Ch'd`, '--description', '', '--redirect-uri', 'https://b.example.com/back'],
       ...['--scope', 'repo-code:r', '--resource-scope', 'public', '--exact-redirect', '--resource-server'],
-      ...['--logo', join(folder, 'logo.png')],
+      ...['--logo', join(folder, 'logo.png'), '--id-token-alg', 'ES256'],
+      ...['--post-logout-redirect-uri', 'https://b.example.com/bye'],
+      ...['--backchannel-logout-uri', 'https://b.example.com/logout'],
     ]
     const after = {
       client_id: id,
@@ -243,6 +245,9 @@ describe('svc application', () => {
       exact_redirect: true,
       public: false,
       device: false,
+      id_token_alg: 'ES256',
+      post_logout_redirect_uri: 'https://b.example.com/bye',
+      backchannel_logout_uri: 'https://b.example.com/logout',
       resource_server: true,
       created_at: expect.any(String),
       developer: null,
@@ -256,6 +261,10 @@ describe('svc application', () => {
     expect(await svc.json('application', 'show', id)).toEqual({ ...after, accounts: 0, last_used_at: null })
     const wrong = ['--website', 'x', '--logo', join(folder, 'text.png')]
     expect(await svc.fail('application', 'set', id, ...wrong)).toMatch(/website is not .*; the logo is not/)
+    const bad = ['--post-logout-redirect-uri', 'https://b.example.com/#x', '--backchannel-logout-uri', 'x']
+    expect(await svc.fail('application', 'set', id, ...bad)).toMatch(
+      /URL after a sign-out must not have a fragment.*; the URL for logout tokens must be an absolute/,
+    )
     expect(await svc.fail('application', 'set', id)).toContain('Nothing to change')
     expect(await svc.fail('application', 'set', id, '--developer', 'nobody')).toContain(
       'There is no account nobody for the developer.',

@@ -103,6 +103,8 @@ const notRun: Record<string, string> = {
     'needs systemd. test/e2e/upgrade.test.ts restarts a server with another release',
   'docs/operations.md: cd /opt/svc-old && npx svc restore svc-before-upgrade.tar':
     'needs an earlier release. A test below restores a backup with the same command',
+  'docs/sign-in-with-svc.md: npx svc application set k2ma5aoyw2c473cwlop7 --post-logout-redirect-uri https://bot.example.com/goodbye \\':
+    'needs this application. test/commands/application.test.ts sets these options',
   'docs/operations.md: npx svc keys list': 'test/openid/keys.test.ts runs these commands',
   'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$TOKEN" \\':
     'needs a bundle that a CI job has signed. test/publishers/attestations.test.ts sends such a form',

@@ -391,6 +391,7 @@ function personal({ application, userCode }: TourData): Stop[] {
           await press(page, 'Authorize')
         },
       ],
+      logout: '/oauth2/logout?state=x&post_logout_redirect_uri=https://app.example.com/',
       device: '/device',
       'device-refused': ['/device', (page) => submit(page, { Code: 'ABCD' })],
       'device-consent': `/device?user_code=${userCode}`,

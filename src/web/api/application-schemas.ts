@@ -1,5 +1,6 @@
 import * as z from 'zod'
 import { resourceScopes } from '../../domain/permissions.ts'
+import { tokenAlgorithms } from '../../domain/token-algorithm.ts'
 import { maxReasonCharacters } from '../../oauth/application-changes.ts'
 import { registrationLimits } from '../../oauth/application-rules.ts'
 import { applicationStatuses } from '../../oauth/applications.ts'
@@ -35,6 +36,15 @@ export const ApplicationBody = z
     public: z
       .boolean()
       .meta({ description: 'Whether it is a program on the machines of people, which has no client secret' }),
+    id_token_alg: z.enum(tokenAlgorithms).meta({ description: 'What signs its ID tokens', example: 'RS256' }),
+    post_logout_redirect_uri: z.string().nullable().meta({
+      description: 'Where the browser returns after a sign-out that it has begun',
+      example: 'https://bot.example.com/goodbye',
+    }),
+    backchannel_logout_uri: z.string().nullable().meta({
+      description: 'The URL that gets a logout token when a session ends',
+      example: 'https://bot.example.com/backchannel-logout',
+    }),
     device: z.boolean().meta({
       description: 'Whether it may ask with a code that the person confirms in a browser (RFC 8628)',
     }),
@@ -67,6 +77,8 @@ const migration = z.string().nullable().meta({
 /** An application after a change. */
 export const ChangedApplicationBody = ApplicationBody.extend({ migration }).meta({ id: 'ChangedApplication' })
 
+const url = z.string().max(5000).nullable()
+
 /** The body of a change of an application. */
 export const ApplicationUpdate = z
   .strictObject({
@@ -96,6 +108,9 @@ export const ApplicationUpdate = z
     resource_scope: ApplicationBody.shape.resource_scope,
     public: ApplicationBody.shape.public,
     device: ApplicationBody.shape.device,
+    id_token_alg: ApplicationBody.shape.id_token_alg,
+    post_logout_redirect_uri: url.meta({ ...ApplicationBody.shape.post_logout_redirect_uri.meta() }),
+    backchannel_logout_uri: url.meta({ ...ApplicationBody.shape.backchannel_logout_uri.meta() }),
     resource_server: ApplicationBody.shape.resource_server,
     developer: z
       .string()

@@ -134,6 +134,9 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         resource_scope,
         public: isPublic,
         device,
+        id_token_alg,
+        post_logout_redirect_uri,
+        backchannel_logout_uri,
         resource_server,
         description,
         ...rest
@@ -146,6 +149,13 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         ...(resource_scope !== undefined && { resourceScope: resource_scope }),
         ...(isPublic !== undefined && { isPublic }),
         ...(device !== undefined && { isDevice: device }),
+        ...(id_token_alg !== undefined && { idTokenAlg: id_token_alg }),
+        ...(post_logout_redirect_uri !== undefined && {
+          postLogoutRedirectUri: post_logout_redirect_uri || null,
+        }),
+        ...(backchannel_logout_uri !== undefined && {
+          backchannelLogoutUri: backchannel_logout_uri || null,
+        }),
         ...(resource_server !== undefined && { isResourceServer: resource_server }),
       } as ApplicationChanges
       if (Object.keys(changes).length === 0) throw invalidArgument('there is nothing to change')

@@ -59,20 +59,23 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
 }
 
 /**
- * A hook that redirects an authorization request that was sent as a form, also by another site, to the same request as a link
- * (OPENID 253). It does nothing else. The form of the consent page has a decision, and never a client id.
+ * A hook that redirects a request that was sent as a form, also by another site, to the same request as a link: one for
+ * authorization (OPENID 253), or for a sign-out (OPENID 257). It does nothing else. The form of the consent page has a decision,
+ * and never a client id.
  */
 export async function redirectPostedRequest(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply | undefined> {
   const form = sentFormOf(request)
-  if (request.method !== 'POST' || request.routeOptions.url !== '/oauth2/auth') return undefined
-  if (!form?.has('client_id') || form.has('decision')) return undefined
+  const { url } = request.routeOptions
+  if (request.method !== 'POST' || !form) return undefined
+  const isRequest = url === '/oauth2/auth' && form.has('client_id') && !form.has('decision')
+  if (!isRequest && url !== '/oauth2/logout') return undefined
   const pairs = [...form].flatMap(([name, values]) =>
     values.map((value) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`),
   )
-  const link = `/oauth2/auth?${pairs.join('&')}`
+  const link = `${url}?${pairs.join('&')}`
   if (link.length > maxLinkCharacters)
     throw new AuthorizationPageError(`The request is longer than ${maxLinkCharacters} characters.`)
   return reply.redirect(link, 303)

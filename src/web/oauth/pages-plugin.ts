@@ -10,6 +10,7 @@ import { AuthorizationError, AuthorizationPageError, sendBack } from './authoriz
 import { consentRoutes } from './consent.ts'
 import { devicePages } from './device-page.ts'
 import { logoRoute } from './logo.ts'
+import { logoutPages } from './logout.ts'
 
 const linkErrorPage = page<{ reason: string; again: string | null }>('oauth/link-error')
 
@@ -24,6 +25,7 @@ export async function oauthPages(app: FastifyInstance, context: AppContext): Pro
       await refuseOtherMethods(endpoint, wrongMethod, async () => {
         await authorizeRoute(endpoint, context)
         await consentRoutes(endpoint, context)
+        await logoutPages(endpoint, context)
         await devicePages(endpoint, context)
       })
     })

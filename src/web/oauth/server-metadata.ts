@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { allScopes, openidScopes } from '../../domain/scopes.ts'
+import { tokenAlgorithms } from '../../domain/token-algorithm.ts'
 import { accountClaims, authenticationClasses } from '../../openid/claims.ts'
-import { tokenAlgorithms } from '../../openid/keys.ts'
 import { deviceGrantType } from './device.ts'
 import { sendJson } from './errors.ts'
 import { exchangeGrantType } from './token-exchange.ts'
@@ -52,6 +52,9 @@ export async function serverMetadataRoute(
     ...metadata,
     userinfo_endpoint: `${authUrl}/oauth2/userinfo`,
     jwks_uri: `${authUrl}/oauth2/jwks`,
+    end_session_endpoint: `${authUrl}/oauth2/logout`,
+    backchannel_logout_supported: true,
+    backchannel_logout_session_supported: true,
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: tokenAlgorithms,
     claim_types_supported: ['normal'],

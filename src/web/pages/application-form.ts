@@ -1,13 +1,16 @@
 import type { FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { type ResourceScope, resourceScopes } from '../../domain/permissions.ts'
+import { tokenAlgorithms } from '../../domain/token-algorithm.ts'
 import type { RegistrationForm } from '../../oauth/application-changes.ts'
 import type { ApplicationChanges } from '../../oauth/application-seed.ts'
-import type { Application } from '../../oauth/applications.ts'
+import type { Application, SignInSettings } from '../../oauth/applications.ts'
 import { readForm, text, textList } from '../forms.ts'
 import { readFile } from '../multipart-forms.ts'
 
 const checkbox = z.literal('yes').optional()
+
+const url = text.transform((sent) => sent.trim() || null)
 
 const ApplicationFields = z.object({
   name: text,
@@ -17,6 +20,9 @@ const ApplicationFields = z.object({
   exact_redirect: checkbox,
   public: checkbox,
   device: checkbox,
+  id_token_alg: z.enum(tokenAlgorithms).default('RS256'),
+  post_logout_redirect_uri: url,
+  backchannel_logout_uri: url,
   resource_server: checkbox,
   pending: checkbox,
   developer: text.transform((username) => username.trim()),
@@ -25,7 +31,9 @@ const ApplicationFields = z.object({
 })
 
 /** The fields of an application's form. */
-export interface ApplicationForm extends Omit<RegistrationForm, 'logo' | 'description'> {
+export interface ApplicationForm
+  extends Omit<RegistrationForm, 'logo' | 'description' | keyof SignInSettings>,
+    SignInSettings {
   description: string
   developer: string | null
   /** Null when no file was chosen. */
@@ -41,6 +49,9 @@ export const emptyApplicationForm: ApplicationForm = {
   exactRedirect: false,
   isPublic: false,
   isDevice: false,
+  idTokenAlg: 'RS256',
+  postLogoutRedirectUri: null,
+  backchannelLogoutUri: null,
   isResourceServer: false,
   status: 'approved',
   scopes: [],
@@ -71,6 +82,9 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
     exactRedirect: form.exact_redirect === 'yes',
     isPublic: form.public === 'yes',
     isDevice: form.device === 'yes',
+    idTokenAlg: form.id_token_alg,
+    postLogoutRedirectUri: form.post_logout_redirect_uri,
+    backchannelLogoutUri: form.backchannel_logout_uri,
     isResourceServer: form.resource_server === 'yes',
     status: form.pending === 'yes' ? 'pending' : 'approved',
     scopes: form.scope,
@@ -88,10 +102,10 @@ export function formOfApplication(application: Application): ApplicationForm {
 /** Returns the values that the form changes. Without a file, the logo stays. */
 export function findChanges(application: Application, form: ApplicationForm): ApplicationChanges {
   const { name, website, redirectUri, exactRedirect, isPublic, isDevice, isResourceServer } = form
-  const { resourceScope, developer } = form
+  const { resourceScope, developer, idTokenAlg, postLogoutRedirectUri, backchannelLogoutUri } = form
   const sent = {
     ...{ name, website, redirectUri, exactRedirect, isPublic, isDevice, isResourceServer },
-    ...{ resourceScope, developer },
+    ...{ resourceScope, developer, idTokenAlg, postLogoutRedirectUri, backchannelLogoutUri },
   }
   const changed = Object.entries(sent).filter(
     ([key, value]) => application[key as keyof typeof sent] !== value,

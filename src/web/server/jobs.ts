@@ -42,6 +42,7 @@ import {
 } from '../../oauth/grant-sweeps.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../oauth/token-sweeps.ts'
 import { deleteRetiredKeys, rotateKeysJob } from '../../openid/keys.ts'
+import { sendLogoutTokenJob } from '../../openid/logouts.ts'
 import { deleteExpiredOpenidSignIns } from '../../openid/sign-ins.ts'
 import { renderOutdatedJob } from '../../packages/documents/rerender.ts'
 import { applyRetentionJob } from '../../packages/lifecycle/retention.ts'
@@ -140,6 +141,7 @@ export const jobs: readonly Job[] = [
   logIdentityEventsJob,
   noteExchangesJob,
   rotateKeysJob,
+  sendLogoutTokenJob as Job,
   requestPasswordResetJob as Job,
   requestSignUpJob as Job,
   noteExpiringTokensJob,

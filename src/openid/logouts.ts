@@ -1,0 +1,121 @@
+import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import { transaction } from '../database/database.ts'
+import type { TokenAlgorithm } from '../domain/token-algorithm.ts'
+import { enqueue, type Job, type JobContext } from '../jobs/job.ts'
+import { describeStatus, openOutbound } from '../outbound/outbound.ts'
+import { OutboundError } from '../outbound/outbound-error.ts'
+import { retrySeconds } from '../webhooks/send-webhook.ts'
+import { openTokenSigner } from './id-tokens.ts'
+
+/** How long a logout token can be used (OpenID Connect Back-Channel Logout §2.4). */
+const logoutTokenSeconds = 120
+
+interface AboutLogout {
+  logoutId: string
+}
+
+/** A logout token to send, with the application that gets it. */
+interface WaitingLogout {
+  clientId: string
+  alg: TokenAlgorithm
+  url: string
+  accountId: string
+  sid: string
+  attempts: number
+}
+
+/**
+ * Sends a logout token (OPENID 258). The trigger of `openid_session` queues it. The token is signed anew for each attempt, and
+ * the attempts are those of a webhook.
+ */
+export const sendLogoutTokenJob: Job<AboutLogout> = {
+  name: 'send-logout-token',
+  singleton: ({ logoutId }) => logoutId,
+  needsClaim: true,
+  concurrency: 16,
+  hasOwnSlots: true,
+  // The receiver's failures are no errors of the job. An outage of the database must not end the attempts.
+  retry: { attempts: 1_000, delaySeconds: 5 },
+  async run(context, about, signal) {
+    const logout = await findLogout(context.db, about.logoutId)
+    if (!logout) return
+    const failure = await send(context, logout, signal)
+    if (failure !== null) signal.throwIfAborted()
+    await noteResult(context, about, logout, failure)
+  },
+}
+
+/** Null when it was sent, or the application no longer wants it. */
+async function findLogout(db: pg.Pool, id: string): Promise<WaitingLogout | null> {
+  const { rows } = await db.query<WaitingLogout>(
+    `select c.client_id as "clientId", c.id_token_alg as alg, c.backchannel_logout_uri as url, l.account_id as "accountId",
+            l.sid, l.attempts
+       from openid_logout l join application c on c.id = l.application_id
+      where l.id = $1 and c.backchannel_logout_uri is not null`,
+    [id],
+  )
+  return rows[0] ?? null
+}
+
+/** Sends the token once. Returns why it failed. Null when the receiver has accepted it. */
+async function send(
+  { config, db }: JobContext,
+  { clientId, alg, url, accountId, sid }: WaitingLogout,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const now = Math.floor(Date.now() / 1000)
+  const token = await openTokenSigner(db, config).sign(alg, 'logout+jwt', {
+    iss: config.authUrl,
+    aud: clientId,
+    iat: now,
+    exp: now + logoutTokenSeconds,
+    jti: randomUUID(),
+    sub: accountId,
+    sid,
+    events: { 'http://schemas.openid.net/event/backchannel-logout': {} },
+  })
+  const outbound = openOutbound(config)
+  const close = () => void outbound.close()
+  signal.addEventListener('abort', close)
+  // An administrator or a command has registered the URL.
+  const options = {
+    rights: { reachesPrivateHosts: true },
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: new URLSearchParams({ logout_token: token }).toString(),
+  }
+  try {
+    return await outbound.request('logout', url, options, async (response) => {
+      // Whether the body arrives does not matter.
+      response.body.on('error', () => {}).destroy()
+      const isAccepted = response.status >= 200 && response.status < 300
+      return isAccepted ? null : describeStatus(url, response)
+    })
+  } catch (error) {
+    if (!(error instanceof OutboundError)) throw error
+    return error.message
+  } finally {
+    signal.removeEventListener('abort', close)
+    await outbound.close()
+  }
+}
+
+/** Deletes what was delivered, and queues the next attempt of what was not. */
+async function noteResult(
+  { db, log }: JobContext,
+  about: AboutLogout,
+  { clientId, attempts }: WaitingLogout,
+  failure: string | null,
+): Promise<void> {
+  const delay = retrySeconds[attempts]
+  if (failure !== null && delay !== undefined) {
+    await transaction(db, async (tx) => {
+      await tx.query('update openid_logout set attempts = attempts + 1 where id = $1', [about.logoutId])
+      await enqueue(tx, sendLogoutTokenJob, about, { delaySeconds: delay * (1 + 0.1 * Math.random()) })
+    })
+    return
+  }
+  if (failure !== null) log.warn({ clientId, failure }, 'a logout token could not be delivered')
+  await db.query('delete from openid_logout where id = $1', [about.logoutId])
+}
