@@ -185,6 +185,10 @@ function registries({ stages, sources }: TourData): Stop[] {
       'retention-refused': `${own}/settings/retention/preview?keep_development=0`,
       'retention-preview': `${own}/settings/retention/preview?keep_development=1&deleted_archives_days=30`,
       'retention-kept': `${own}/settings/retention/preview?keep_development=1&deleted_archives_days=30&act=keep`,
+      'retention-saved': [
+        `${own}/settings/retention/preview?keep_development=2&deleted_archives_days=30`,
+        (page) => press(page, 'Save these rules'),
+      ],
       'settings-delete': `${own}/settings/delete`,
       'settings-rename-refused': [
         `${own}/settings/rename`,
