@@ -26,6 +26,11 @@ const concernsRepository = `(
                    where d.group_id = e.group_id and d.name = e.details ->> 'name'
                      and e.happened_at in (d.created_at, d.revoked_at)
                      and (d.resource_scope = 'all' or exists (select from deploy_token_repository
+                                                               where deploy_token_id = d.id and repository_id = $1))))
+  or (e.action = 'deploy-token-expiring'
+      and exists (select from deploy_token d
+                   where d.id = (e.details ->> 'deploy_token')::bigint
+                     and (d.resource_scope = 'all' or exists (select from deploy_token_repository
                                                                where deploy_token_id = d.id and repository_id = $1)))))`
 
 /** Only site administrators see these, in their own list. */
@@ -42,10 +47,10 @@ const seenInRepository = eventColumns({
 })
 
 /**
- * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
- * index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the group
- * sees only those of the group that concern the repository, without client IPs and the names of other repositories. Of
- * the tokens, only an admin token reads them as a site administrator.
+ * Lists the events of a repository, and those of its group that concern it, the latest first. `after` is the id of an event. It
+ * reads two index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the
+ * group sees those of the group without client IPs and the names of other repositories. Of the tokens, only an admin token reads
+ * them as a site administrator.
  */
 export async function listRepositoryEvents(
   db: Queryable,
@@ -69,7 +74,7 @@ export async function listRepositoryEvents(
              union all
              (select e.id from event e
                where e.group_id = (select group_id from place) and ($2::bigint is null or e.id < $2)
-                 and ((select sees_group from place) or ${concernsRepository})
+                 and ${concernsRepository}
                order by e.id desc limit $3)) found
        join event e on e.id = found.id and ${isRegistryEvent}
       cross join place
