@@ -9,6 +9,11 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['migrate', async () => (await import('./server.ts')).migrateCommand()],
   ['demo', async () => (await import('./server.ts')).demoCommand()],
   ['system', async (version) => (await import('./system.ts')).systemCommand(version)],
+  ['login', async () => (await import('./login.ts')).loginCommand()],
+  ['logout', async () => (await import('./login.ts')).logoutCommand()],
+  ['whoami', async () => (await import('./login.ts')).whoamiCommand()],
+  ['push', async () => (await import('./login.ts')).pushCommand()],
+  ['composer-auth', async () => (await import('./login.ts')).composerAuthCommand()],
   ['account', async () => (await import('./account.ts')).accountCommand()],
   ['session', async () => (await import('./session.ts')).sessionCommand()],
   ['event', async () => (await import('./event.ts')).eventCommand()],
@@ -42,6 +47,9 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['keys', async () => (await import('./keys.ts')).keysCommand()],
   ['rekey', async () => (await import('./server.ts')).rekeyCommand()],
 ])
+
+/** The first words of all commands. */
+export const nouns: readonly string[] = [...commands.keys()]
 
 /**
  * Returns the command line of `svc`. It has only the command that is named by `word`, the first word of the arguments.

@@ -17,9 +17,14 @@ import { sameSignalSeconds, stopSignals } from '../web/server/stop-signals.ts'
 import { resolveHelp } from './help.ts'
 import type { JsonOptions, ListOptions } from './options.ts'
 
-/** Runs the given command line. Returns the exit code: 0, or 1 after one line on stderr. */
-export async function runProgram(program: Command, argv: string[]): Promise<number> {
-  prepare(program)
+/**
+ * Runs a command line. `make` returns its commands, after the environment was read. Returns the exit code: 0, or 1 after one
+ * line on stderr.
+ */
+export async function runProgram(
+  make: (words: readonly string[]) => Promise<Command>,
+  argv: string[],
+): Promise<number> {
   let isStdoutBroken = false
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (!isStdoutBroken) process.stderr.write(`svc: The output could not be written (${error.code}).\n`)
@@ -29,6 +34,8 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
   })
   try {
     loadEnvironmentFile()
+    const program = await make(argv.slice(2))
+    prepare(program)
     await program.parseAsync([...resolveHelp(program, argv.slice(2))], { from: 'user' })
     return 0
   } catch (error) {

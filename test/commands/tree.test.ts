@@ -195,7 +195,7 @@ async function ran(words: string[]): Promise<{ code: number; stdout: string; std
   const textOf = ({ mock }: typeof stdout) => mock.calls.map(([chunk]) => String(chunk)).join('')
   const listeners = process.stdout.listeners('error')
   try {
-    const code = await runProgram(await makeProgram('1.2.3'), ['node', 'svc', ...words])
+    const code = await runProgram(() => makeProgram('1.2.3'), ['node', 'svc', ...words])
     return { code, stdout: textOf(stdout), stderr: textOf(stderr) }
   } finally {
     for (const listener of process.stdout.listeners('error')) {

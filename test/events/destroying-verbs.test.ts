@@ -814,7 +814,9 @@ const harmless = {
     `accounts invitations deploy-tokens tokens advisories passkeys new rename restore upload request claim fetch sync review
      maintain only-trusted-publishers details profile sign-in verification reset-link verification-link email-verification
      confirm-access send-link link confirm ping resend rotate totp notifications watch unsubscribe login passkey account sign-up password-reset group repository
-     /settings/second-factor/totp/replace /login/second-factor /:group/:name/-/upload/:id`.split(/\s+/),
+     /settings/second-factor/totp/replace /device /login/second-factor /:group/:name/-/upload/:id`.split(
+      /\s+/,
+    ),
   ),
   endpoints: new Set(
     `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks policies advisories user notifications
@@ -826,7 +828,9 @@ const harmless = {
   commands: new Set(
     `list show preview check history find downloads export system completion create add new invite import claim enable approve confirm unabandon
      refs sync report sbom rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
-     serve migrate demo rekey backup collect-garbage verify-archives`.split(/\s+/),
+     login logout whoami push composer-auth serve migrate demo rekey backup collect-garbage verify-archives`.split(
+      /\s+/,
+    ),
   ),
 }
 
@@ -907,7 +911,7 @@ async function runHere(words: string[]): Promise<void> {
     vi.spyOn(stream, 'write').mockReturnValue(true),
   )
   try {
-    const code = await runProgram(await makeProgram('0', words[0]), ['node', 'svc', ...words])
+    const code = await runProgram(() => makeProgram('0', words[0]), ['node', 'svc', ...words])
     if (code !== 0) throw new Error(`svc ${words.join(' ')}: ${JSON.stringify(output[1]?.mock.calls)}`)
   } finally {
     for (const stream of output) stream.mockRestore()

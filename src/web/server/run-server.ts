@@ -1,10 +1,12 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { hasNoAccounts } from '../../accounts/accounts.ts'
 import { explainMissingKey } from '../../accounts/second-factor/totp.ts'
 import { countForeignSecrets } from '../../accounts/second-factor/totp-factors.ts'
 import { openOwnStore, refuseEmptyDatabase } from '../../archives/store-owner.ts'
 import { countMissingArchives } from '../../archives/verify-archives.ts'
-import type { Config } from '../../config.ts'
+import { type Config, projectRoot } from '../../config.ts'
 import type { ChosenDatabase } from '../../database/chosen-database.ts'
 import { noteServerUrls } from '../../database/installation.ts'
 import { builtInMigrations, migrate } from '../../database/migrate.ts'
@@ -12,6 +14,7 @@ import { findMigrationsDir } from '../../database/operator-migrations.ts'
 import { readSecretKeys } from '../../database/secret-key.ts'
 import { listGroupsInTheWay } from '../../groups/groups.ts'
 import { enqueue } from '../../jobs/job.ts'
+import { addCommandLineClient } from '../../oauth/command-line-client.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../packages/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
@@ -37,6 +40,8 @@ export async function runServer(
   const [app] = await Promise.all([building, preparing])
   const demo = await listenWithDemo(app, config, database)
   await noteServerUrls(database.db, config)
+  const logo = await readFile(join(projectRoot, 'views/demo-logo.png'))
+  await addCommandLineClient(database.db, { website: config.baseUrl, logo })
   say(`svc listens on ${config.baseUrl}`)
   if (demo) say(describeWalk(demo, config))
   const filling =

@@ -1,0 +1,211 @@
+import { createReadStream, existsSync } from 'node:fs'
+import { mkdir, readFile, stat } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Command, Option } from 'commander'
+import { type JsonOptions, jsonOption } from './options.ts'
+import { printResult } from './run.ts'
+import {
+  freshLogin,
+  type IssuedPair,
+  loginFile,
+  postForm,
+  readJson,
+  readServerUrl,
+  removeLogin,
+  send,
+  storeLogin,
+  theServer,
+  tokensOf,
+  writeSecretFile,
+} from './server-login.ts'
+
+/** Returns `--server`: the server of a command that speaks to one. */
+export function serverOption(): Option {
+  return new Option('--server <url>', 'the server, by default that of the latest svc login')
+}
+
+/** The options of a command that speaks to a server. */
+export interface ServerOptions extends JsonOptions {
+  server?: string
+}
+
+interface Metadata {
+  device_authorization_endpoint?: string
+  token_endpoint: string
+  revocation_endpoint: string
+}
+
+interface DeviceCodes {
+  device_code: string
+  user_code: string
+  verification_uri: string
+  verification_uri_complete: string
+  interval: number
+}
+
+/** `svc login <url>` (OPENID 228): the person confirms a code in a browser on any machine. */
+export function loginCommand(): Command {
+  return new Command('login')
+    .description('Sign in to a server from this machine. You confirm a code in a browser, on any machine.')
+    .argument('<url>', 'the server, such as https://svc.example.com')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc login https://svc.example.com')
+    .action(async (url: string, options: JsonOptions) => {
+      const server = readServerUrl(url)
+      const metadata = await readJson<Metadata>(
+        await send(`${server}/.well-known/oauth-authorization-server`),
+      )
+      if (!metadata.device_authorization_endpoint)
+        throw new Error(`${server} is of an earlier release of svc, which has no logins of the command line.`)
+      const codes = await readJson<DeviceCodes>(await postForm(metadata.device_authorization_endpoint, {}))
+      process.stderr.write(
+        `Open ${codes.verification_uri_complete}\nand confirm the code ${codes.user_code}. It is valid for 15 minutes.\n`,
+      )
+      const pair = tokensOf(await poll(metadata.token_endpoint, codes))
+      const { username } = await readJson<{ username: string }>(
+        await send(`${server}/api/user`, { headers: { authorization: `Bearer ${pair.accessToken}` } }),
+      )
+      await storeLogin(server, {
+        username,
+        tokenEndpoint: metadata.token_endpoint,
+        revocationEndpoint: metadata.revocation_endpoint,
+        ...pair,
+      })
+      printResult(options, { server, username }, `Signed in to ${server} as ${username}: ${loginFile()}`)
+    })
+}
+
+/** Polls until the person has decided (RFC 8628 §3.5). Throws the server's sentence after a denial, or when it is too late. */
+async function poll(tokenEndpoint: string, { device_code, interval }: DeviceCodes): Promise<IssuedPair> {
+  for (let seconds = interval; ; ) {
+    await sleep(seconds * 1000)
+    const response = await postForm(tokenEndpoint, {
+      grant_type: 'urn:ietf:params:oauth:grant-type:device_code',
+      device_code,
+    })
+    if (response.ok) return readJson<IssuedPair>(response)
+    const { error, error_description } = (await response.json()) as Record<string, string>
+    if (error === 'slow_down') seconds += 5
+    else if (error !== 'authorization_pending') throw new Error(error_description ?? error)
+  }
+}
+
+/** `svc logout`: revokes the token and forgets it. */
+export function logoutCommand(): Command {
+  return new Command('logout')
+    .description('Sign out from a server. It ends the logins of your account on all machines.')
+    .addOption(serverOption())
+    .addOption(jsonOption())
+    .action(async (options: ServerOptions) => {
+      const server = await theServer(options.server)
+      const login = await removeLogin(server)
+      if (login) await readJson(await postForm(login.revocationEndpoint, { token: login.refreshToken }))
+      printResult(options, { server }, `Signed out from ${server}.`)
+    })
+}
+
+/** `svc whoami`: the account of the login. */
+export function whoamiCommand(): Command {
+  return new Command('whoami')
+    .description('Show the account and the server of the login.')
+    .addOption(serverOption())
+    .addOption(jsonOption())
+    .action(async (options: ServerOptions) => {
+      const server = await theServer(options.server)
+      const { accessToken } = await freshLogin(server)
+      const headers = { authorization: `Bearer ${accessToken}` }
+      const user = await readJson<{ username: string }>(await send(`${server}/api/user`, { headers }))
+      printResult(options, { server, ...user }, `${user.username} at ${server}`)
+    })
+}
+
+/** `svc push`: publishes a zip. */
+export function pushCommand(): Command {
+  return new Command('push')
+    .description('Publish a version of a package at the server of the login.')
+    .argument('<path>', 'the repository, such as acme/php')
+    .argument('<package>', 'the package, such as acme/hello')
+    .argument('<version>', 'a Semantic Version, such as 1.0.0')
+    .argument('<zip>', 'the archive')
+    .addOption(serverOption())
+    .addOption(jsonOption())
+    .action(async (path: string, name: string, version: string, zip: string, options: ServerOptions) => {
+      const server = await theServer(options.server)
+      const size = await stat(zip).then(
+        (found) => found.size,
+        (error: NodeJS.ErrnoException) => {
+          throw new Error(`${zip} cannot be read (${error.code}).`)
+        },
+      )
+      const { accessToken } = await freshLogin(server)
+      const words = [...path.split('/'), '-', 'packages', 'upload', ...name.split('/'), version]
+      const response = await send(`${server}/${words.map(encodeURIComponent).join('/')}`, {
+        method: 'PUT',
+        headers: {
+          authorization: `Basic ${Buffer.from(`svc:${accessToken}`).toString('base64')}`,
+          'content-length': String(size),
+        },
+        body: Readable.toWeb(createReadStream(zip)) as ReadableStream,
+        duplex: 'half',
+        signal: AbortSignal.timeout(600_000),
+      })
+      const pushed = await readJson<object>(response)
+      printResult(options, pushed, `${name} ${version} is in ${path}.`)
+    })
+}
+
+/** `svc composer-auth`: writes the credentials of the server for Composer. */
+export function composerAuthCommand(): Command {
+  return new Command('composer-auth')
+    .description(
+      'Write a new access token into the auth.json of Composer. It lasts 8 hours: run it again after that.',
+    )
+    .option('--file <path>', 'the auth.json to write, by default that of your account')
+    .addOption(serverOption())
+    .addOption(jsonOption())
+    .action(async (options: ServerOptions & { file?: string }) => {
+      const server = await theServer(options.server)
+      const file = options.file ?? join(composerHome(), 'auth.json')
+      const auth = await readAuth(file)
+      const { accessToken, expiresAt } = await freshLogin(server, { isNew: true })
+      const host = new URL(server).host
+      const basic = { ...(auth['http-basic'] as object), [host]: { username: 'svc', password: accessToken } }
+      await mkdir(dirname(file), { recursive: true })
+      await writeSecretFile(file, `${JSON.stringify({ ...auth, 'http-basic': basic }, null, 4)}\n`)
+      const end = new Date(expiresAt).toISOString()
+      const hours = Math.round((expiresAt - Date.now()) / 3_600_000)
+      printResult(
+        options,
+        { file, host, expires_at: end },
+        `${file} has a token for ${host}. It lasts ${hours} hours, until ${end}: run svc composer-auth again after that.`,
+      )
+    })
+}
+
+async function readAuth(file: string): Promise<Record<string, unknown>> {
+  if (!existsSync(file)) return {}
+  try {
+    const auth: unknown = JSON.parse(await readFile(file, 'utf8'))
+    if (typeof auth === 'object' && auth !== null && !Array.isArray(auth))
+      return auth as Record<string, unknown>
+  } catch {
+    // The sentence below says what to do.
+  }
+  throw new Error(`${file} is no JSON object. Nothing was changed: repair or remove it.`)
+}
+
+/** Returns the folder that Composer itself uses (its `Factory::getHomeDir`). */
+function composerHome(): string {
+  const { COMPOSER_HOME, APPDATA, XDG_CONFIG_HOME } = process.env
+  if (COMPOSER_HOME) return COMPOSER_HOME
+  if (process.platform === 'win32' && APPDATA) return join(APPDATA, 'Composer')
+  const usesXdg = existsSync('/etc/xdg') || Object.keys(process.env).some((name) => name.startsWith('XDG_'))
+  const folders = [
+    ...(usesXdg ? [join(XDG_CONFIG_HOME || join(homedir(), '.config'), 'composer')] : []),
+    join(homedir(), '.composer'),
+  ]
+  return folders.find(existsSync) ?? (folders[0] as string)
+}
