@@ -149,6 +149,14 @@ async function aMirror(name: string, isApproved = false) {
   return { ...place, upstream: 'public', mirrored: name }
 }
 
+/** The form of a webhook that is told about publications only. */
+const lessNews = {
+  url: 'https://1.1.1.1/hook',
+  format: 'json',
+  extent: 'chosen',
+  event: 'version.published',
+}
+
 /** A webhook of a place, such as `/groups/acme`. */
 async function aWebhookAt(place: string) {
   const token = place === '' ? tokens.administrator : tokens.owner
@@ -533,6 +541,28 @@ const verbs: Record<string, Verb> = {
     api: ['PATCH /webhooks/:id', { enabled: false }],
     pages: [['/admin/webhooks/:id/enabled', { enabled: 'no' }]],
   },
+  'tell a webhook of a repository less': {
+    writes: ['change-webhook'],
+    make: async () => {
+      const place = await aPlace()
+      return { ...place, ...(await aWebhookAt(`/repositories/${place.path}`)) }
+    },
+    api: [`PATCH ${R}/webhooks/:id`, { events: ['version.published'] }],
+    pages: [['/:group/:name/-/webhooks/:id/edit', lessNews]],
+    command: 'webhook set :id --events version.published',
+  },
+  'tell a webhook of a group less': {
+    writes: ['change-webhook'],
+    make: async () => ({ group: home.name, ...(await aWebhookAt(`/groups/${home.name}`)) }),
+    api: ['PATCH /groups/:group/webhooks/:id', { events: ['version.published'] }],
+    pages: [['/:group/-/webhooks/:id/edit', lessNews]],
+  },
+  'tell a webhook of the site less': {
+    writes: ['webhook-changed'],
+    make: () => aWebhookAt(''),
+    api: ['PATCH /webhooks/:id', { events: ['version.published'] }],
+    pages: [['/admin/webhooks/:id/edit', lessNews]],
+  },
   'remove a policy rule': {
     writes: ['remove-policy'],
     make: aPolicyRule,
@@ -827,7 +857,7 @@ const harmless = {
   ),
   commands: new Set(
     `list show preview check history find downloads export system completion create add new invite import claim enable approve confirm unabandon
-     refs sync report sbom rotate test deliveries resend rename set-name set-email reset-link verification-link prefetch retry copy restore
+     refs sync report sbom rotate test deliveries delivery resend rename set-name set-email reset-link verification-link prefetch retry copy restore
      login logout whoami push composer-auth serve migrate demo rekey backup collect-garbage verify-archives`.split(
       /\s+/,
     ),
