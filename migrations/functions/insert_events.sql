@@ -1,7 +1,7 @@
 -- Inserts events in the transaction of their change. Nothing else inserts any. An event has the columns of its row; its id
 -- and time are set when they are missing. The actor fills what the event does not tell about who acted: it has the account,
 -- the token, or the members of the setting svc.actor. Identity events are also queued for the log. The webhooks that want a
--- message about an event get a delivery and a job in this transaction. Those about an account go to the site's webhooks.
+-- message about an event get a delivery and a job in this transaction. The site's webhooks get those of everything.
 -- Events that people are told about become news; of a development version nobody is told, and of a version only where
 -- somebody watches.
 create or replace function insert_events(the_events jsonb, the_actor jsonb default null) returns void language plpgsql as $$

@@ -1,6 +1,6 @@
 /**
  * The actions on accounts, their credentials, and applications, with the words of pages. They are the identity events:
- * only these are written to the log and cause mails.
+ * only these are written to the log. The view `notification_rule` has others that people are told about.
  */
 export const identityWords = {
   'sign-in': 'Signed in',
