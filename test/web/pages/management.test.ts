@@ -280,7 +280,7 @@ describe('leaving a group', () => {
 
 describe('the role of the reader', () => {
   const badge = (body: string) =>
-    /<h1>.*<\/h1>\s+<(?:p|div) class="badges">[^]*?<\/(?:p|div)>/.exec(body)?.[0] ?? ''
+    /<h1>.*<\/h1>\s+<(?:p|div) class="badges">[\s\S]*?<\/(?:p|div)>/.exec(body)?.[0] ?? ''
 
   it('is beside the name on each tab of a group', async () => {
     const { account, open } = await aVisitor()
