@@ -41,7 +41,7 @@ begin
     if not found then
       return;
     end if;
-    the_code_hash := sha256(request.device_hash);
+    the_code_hash := code_hash_of_device(request.device_hash);
   end if;
 
   select * into granted

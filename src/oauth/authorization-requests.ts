@@ -107,7 +107,7 @@ const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri 
        r.answered_at is not null or d.is_approved is not null as "isDecided",
        case when r.device_hash is not null
             then json_build_object('ip', host(d.client_ip), 'age', floor(extract(epoch from now() - d.created_at)))
-        end as device, sha256(r.device_hash) as "deviceCodeHash",
+        end as device, code_hash_of_device(r.device_hash) as "deviceCodeHash",
        json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                          'website', c.website) as application,
        json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'isPublic', c.is_public,

@@ -1,4 +1,4 @@
-import { hash, randomInt } from 'node:crypto'
+import { randomInt } from 'node:crypto'
 import type { SiteFactorRule } from '../config.ts'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
@@ -119,15 +119,18 @@ export async function findWaitingDevice(db: Queryable, userCode: string): Promis
   return rows[0] ?? null
 }
 
-/** The outcomes of a poll: `approved`, or the errors of RFC 8628 §3.5 and RFC 6749 §5.2. */
-export type PollOutcome =
-  | 'approved'
-  | 'access_denied'
-  | 'authorization_pending'
-  | 'expired_token'
-  | 'invalid_client'
-  | 'invalid_grant'
-  | 'slow_down'
+/** What a poll gets: `approved` with the hash of the code to exchange, or an error of RFC 8628 §3.5 or RFC 6749 §5.2. */
+export type DevicePoll =
+  | { outcome: 'approved'; codeHash: SecretHash }
+  | {
+      outcome:
+        | 'access_denied'
+        | 'authorization_pending'
+        | 'expired_token'
+        | 'invalid_client'
+        | 'invalid_grant'
+        | 'slow_down'
+    }
 
 /**
  * Returns what the poll of a device gets (OPENID 224–226). A decision counts before the speed of the polls. An approval
@@ -138,8 +141,8 @@ export async function pollDevice(
   { clientId, secretHash }: PresentedClient,
   deviceHash: SecretHash,
   site: SiteFactorRule,
-): Promise<PollOutcome> {
-  const { rows } = await db.query<{ outcome: PollOutcome }>({
+): Promise<DevicePoll> {
+  const { rows } = await db.query<DevicePoll>({
     name: 'poll-device',
     text: `with device as materialized (
              select d.device_hash, d.application_id, d.account_id, d.is_approved, d.expires_at <= now() as is_expired,
@@ -173,10 +176,10 @@ export async function pollDevice(
                     when device.is_expired then 'expired_token'
                     when device.is_too_fast then 'slow_down'
                     else 'authorization_pending'
-                  end as outcome
+                  end as outcome, code.code_hash as "codeHash"
              from client
              left join device on true
-             left join authorization_code code on code.code_hash = sha256(device.device_hash)`,
+             left join authorization_code code on code.code_hash = code_hash_of_device(device.device_hash)`,
     values: [
       clientId,
       secretHash,
@@ -188,12 +191,7 @@ export async function pollDevice(
       deviceLifetimeSeconds,
     ],
   })
-  return (rows[0] as { outcome: PollOutcome }).outcome
-}
-
-/** Returns the hash of the code that the approval of a device has made. A client cannot present it as a code. */
-export function codeHashOf(deviceHash: SecretHash): SecretHash {
-  return hash('sha256', deviceHash, 'buffer') as SecretHash
+  return rows[0] as DevicePoll
 }
 
 /** Deletes at most `limit` requests of devices that expired more than a day ago. Returns how many it deleted. */

@@ -5,7 +5,7 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import { readResources, urlsOfResources } from '../../domain/resources.ts'
 import { isApplicationScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret, noSecretHash, type SecretHash } from '../../domain/secrets.ts'
-import { codeHashOf, pollDevice } from '../../oauth/device-requests.ts'
+import { pollDevice } from '../../oauth/device-requests.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
 import { noteCodeReplay, noteTokenReuse } from '../../oauth/replays.ts'
 import { openSeal, sealPair, type TokenPair } from '../../oauth/seal.ts'
@@ -140,11 +140,10 @@ const pollErrors = {
 function exchangeDevice({ db, config }: OAuthContext, exchange: CodeHandler): GrantHandler {
   return async (client, form, request) => {
     const deviceHash = hashSecret(readRequired(form, 'device_code'))
-    const outcome = await pollDevice(db, client, deviceHash, config.requireSecondFactor)
-    if (outcome === 'invalid_client') return refuseClient(db, client)
-    if (outcome !== 'approved') throw new OAuthError(outcome, pollErrors[outcome])
-    const codeHash = codeHashOf(deviceHash)
-    return exchange(client, { codeHash, redirectUri: null, codeChallenge: null }, request)
+    const poll = await pollDevice(db, client, deviceHash, config.requireSecondFactor)
+    if (poll.outcome === 'invalid_client') return refuseClient(db, client)
+    if (poll.outcome !== 'approved') throw new OAuthError(poll.outcome, pollErrors[poll.outcome])
+    return exchange(client, { codeHash: poll.codeHash, redirectUri: null, codeChallenge: null }, request)
   }
 }
 
