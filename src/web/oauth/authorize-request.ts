@@ -66,7 +66,11 @@ export function readAuthorizeRequest(
     (name) => readParameter(query, name, invalid),
     (code, reason) => new AuthorizationError(target, code, reason),
   )
-  const scopes = readScopes(readParameter(query, 'scope', invalid), application, target)
+  const scopes = readScopes(
+    readParameter(query, 'scope', invalid),
+    application.scopes,
+    (reason) => new AuthorizationError(target, 'invalid_scope', reason),
+  )
   return {
     ...openid,
     scopes: withClaimScopes(scopes, openid, application.scopes),
@@ -86,16 +90,15 @@ export function readOpenidRequest(link: string): OpenidRequest {
   )
 }
 
-/** Returns the registered scopes, or those of them that the request names (OAUTH 33–35). */
-function readScopes(scope: string | null, application: Application, target: ResponseTarget): string[] {
-  const asked = scope === null ? defaultScopes(application.scopes) : [...new Set(scope.split(' '))]
-  if (asked.length > 0 && asked.every(isApplicationScope) && coversAll(application.scopes, asked))
-    return asked
-  throw new AuthorizationError(
-    target,
-    'invalid_scope',
-    'scope must name scopes the application is registered with, separated by single spaces.',
-  )
+/** Returns the registered scopes, or those of them that the request names (OAUTH 33–35). Throws the error for a reason. */
+export function readScopes(
+  scope: string | null,
+  registered: readonly string[],
+  invalid: (reason: string) => Error,
+): string[] {
+  const asked = scope === null ? defaultScopes(registered) : [...new Set(scope.split(' '))]
+  if (asked.length > 0 && asked.every(isApplicationScope) && coversAll(registered, asked)) return asked
+  throw invalid('scope must name scopes the application is registered with, separated by single spaces.')
 }
 
 /** Returns the resources that the request names. It may repeat the parameter (RFC 8707 §2.1). */

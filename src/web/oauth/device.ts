@@ -2,18 +2,16 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
 import { networkOf } from '../../domain/client-ip.ts'
-import { coversAll, isApplicationScope } from '../../domain/scopes.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import {
-  type DeviceClient,
   deviceLifetimeSeconds,
   findDeviceClient,
   insertDeviceRequest,
   pollSeconds,
 } from '../../oauth/device-requests.ts'
+import { readScopes } from './authorize-request.ts'
 import { formOf, readClient, readOptional, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
-import { defaultScopes } from './openid-parameters.ts'
 
 /** The grant type of a device that polls (RFC 8628 §3.4). */
 export const deviceGrantType = 'urn:ietf:params:oauth:grant-type:device_code'
@@ -32,7 +30,11 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
     if (!client.isDevice) {
       throw new OAuthError('unauthorized_client', 'The application is not registered for devices.')
     }
-    const scopes = readScopes(readOptional(form, 'scope'), client)
+    const scopes = readScopes(
+      readOptional(form, 'scope') ?? null,
+      client.scopes,
+      (reason) => new OAuthError('invalid_scope', reason),
+    )
     const blockedSeconds = await countAttempt(
       db,
       limitsFrom(networkOf(request.ip), { subject: 'devices', attempts: requestsPerNetwork, windowSeconds }),
@@ -64,14 +66,4 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
       interval: pollSeconds,
     })
   })
-}
-
-/** Returns the registered scopes, or those of them that the request names, as for OAUTH 33–35. */
-function readScopes(scope: string | undefined, { scopes: registered }: DeviceClient): string[] {
-  const asked = scope === undefined ? defaultScopes(registered) : [...new Set(scope.split(' '))]
-  if (asked.length > 0 && asked.every(isApplicationScope) && coversAll(registered, asked)) return asked
-  throw new OAuthError(
-    'invalid_scope',
-    'scope must name scopes the application is registered with, separated by single spaces.',
-  )
 }
