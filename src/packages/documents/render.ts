@@ -73,10 +73,20 @@ export async function renderEntries(
 export async function renderVersionChange(
   tx: pg.PoolClient,
   held: LockedPackage,
-  { id, isDev }: { id: string; isDev: boolean },
+  version: { id: string; isDev: boolean },
   baseUrl: string,
 ): Promise<number> {
-  await renderEntriesAround(tx, held, id, baseUrl)
+  return renderVersionChanges(tx, held, { changed: [version], isDev: version.isDev }, baseUrl)
+}
+
+/** Renders the same after a few versions that are all development versions, or all releases. */
+export async function renderVersionChanges(
+  tx: pg.PoolClient,
+  held: LockedPackage,
+  { changed, isDev }: { changed: readonly { id: string }[]; isDev: boolean },
+  baseUrl: string,
+): Promise<number> {
+  for (const { id } of changed) await renderEntriesAround(tx, held, id, baseUrl)
   await copyFromLatest(tx, held)
   return renderDocument(tx, held, isDev, baseUrl)
 }

@@ -3,7 +3,7 @@ import { removePurgedJob } from '../../archives/remove-purged.ts'
 import type { Refusal } from '../../domain/refusal.ts'
 import { enqueue } from '../../jobs/job.ts'
 import { renderPackageChange, renderVersionChange } from '../documents/render.ts'
-import { forgetDescription } from '../tables/packages.ts'
+import { forgetDescription, type LockedPackage } from '../tables/packages.ts'
 import { deletePurgedReadmes } from '../tables/readmes.ts'
 import {
   findVersionState,
@@ -90,9 +90,7 @@ export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promis
   await changePackage(pool, change, async (tx, held) => {
     const purged = await markPurged(tx, held.id, change.version)
     if (!purged) throw noVersion()
-    await deletePurgedReadmes(tx, held.id)
-    await enqueue(tx, removePurgedJob, { packageId: held.id })
-    await forgetDescription(tx, held.id)
+    await finishPurge(tx, held)
     await renderVersionChange(tx, held, purged, change.baseUrl)
     return { action: 'purge', version: change.version }
   })
@@ -103,12 +101,17 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
   await changePackage(pool, change, async (tx, held) => {
     const versions = await markAllPurged(tx, held.id)
     if (versions.length === 0) throw noPackage()
-    await deletePurgedReadmes(tx, held.id)
-    await enqueue(tx, removePurgedJob, { packageId: held.id })
-    await forgetDescription(tx, held.id)
+    await finishPurge(tx, held)
     await renderPackageChange(tx, held, change.baseUrl)
     return { action: 'purge', version: null, details: someOf(versions) }
   })
+}
+
+/** Removes what belongs to versions of a package that are now purged, and has a job remove their archives. */
+export async function finishPurge(tx: pg.PoolClient, held: LockedPackage): Promise<void> {
+  await deletePurgedReadmes(tx, held.id)
+  await enqueue(tx, removePurgedJob, { packageId: held.id })
+  await forgetDescription(tx, held.id)
 }
 
 async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: string): Promise<Refusal> {

@@ -1,20 +1,13 @@
 import type pg from 'pg'
-import { removePurgedJob } from '../../archives/remove-purged.ts'
 import { transaction } from '../../database/database.ts'
 import { formatCount } from '../../domain/formats.ts'
 import { background, type Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { insertEvent, insertEvents } from '../../events/events.ts'
 import { lockRepository } from '../../groups/repositories.ts'
-import { enqueue, type Job } from '../../jobs/job.ts'
-import { renderDocument, renderEntriesAround } from '../documents/render.ts'
-import {
-  copyFromLatest,
-  forgetDescription,
-  type LockedPackage,
-  lockNamedPackage,
-} from '../tables/packages.ts'
-import { deletePurgedReadmes } from '../tables/readmes.ts'
+import type { Job } from '../../jobs/job.ts'
+import { renderVersionChanges } from '../documents/render.ts'
+import { type LockedPackage, lockNamedPackage } from '../tables/packages.ts'
 import {
   findRetention,
   type JudgedVersion,
@@ -30,6 +23,7 @@ import {
   type RetiredVersion,
   saveRetention,
 } from '../tables/retention.ts'
+import { finishPurge } from './deletion.ts'
 
 /** How often the server looks for repositories whose rules are due. */
 const lookSeconds = 600
@@ -112,17 +106,9 @@ async function applyToPackage(
     const held = await lockNamedPackage(tx, repositoryId, packageName)
     if (!held) return 0
     const deleted = await markRetired(tx, held, versionsAtOnce)
-    for (const { id } of deleted) await renderEntriesAround(tx, held, id, baseUrl)
-    if (deleted.length > 0) {
-      await copyFromLatest(tx, held)
-      await renderDocument(tx, held, true, baseUrl)
-    }
+    if (deleted.length > 0) await renderVersionChanges(tx, held, { changed: deleted, isDev: true }, baseUrl)
     const purged = await markPurgedByRule(tx, held, versionsAtOnce)
-    if (purged.length > 0) {
-      await deletePurgedReadmes(tx, held.id)
-      await enqueue(tx, removePurgedJob, { packageId: held.id })
-      await forgetDescription(tx, held.id)
-    }
+    if (purged.length > 0) await finishPurge(tx, held)
     await insertEvents(tx, background, [
       ...deleted.map((one) =>
         eventOf(held, one, 'delete', `retention rule: keeps ${formatCount(one.rule, 'development version')}`),
