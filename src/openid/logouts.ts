@@ -5,7 +5,7 @@ import type { TokenAlgorithm } from '../domain/token-algorithm.ts'
 import { enqueue, type Job, type JobContext } from '../jobs/job.ts'
 import { describeStatus, openOutbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
-import { retrySeconds } from '../webhooks/send-webhook.ts'
+import { nextAttemptSeconds } from '../webhooks/send-webhook.ts'
 import { openTokenSigner } from './id-tokens.ts'
 
 /** How long a logout token can be used (OpenID Connect Back-Channel Logout §2.4). */
@@ -26,8 +26,8 @@ interface WaitingLogout {
 }
 
 /**
- * Sends a logout token (OPENID 258). The trigger of `openid_session` queues it. The token is signed anew for each attempt, and
- * the attempts are those of a webhook.
+ * Sends a logout token (OPENID 258). The trigger of `openid_session` queues it (`functions/queue_openid_logout.sql`). The token
+ * is signed anew for each attempt, and the attempts are those of a webhook.
  */
 export const sendLogoutTokenJob: Job<AboutLogout> = {
   name: 'send-logout-token',
@@ -108,11 +108,11 @@ async function noteResult(
   { clientId, attempts }: WaitingLogout,
   failure: string | null,
 ): Promise<void> {
-  const delay = retrySeconds[attempts]
-  if (failure !== null && delay !== undefined) {
+  const delaySeconds = nextAttemptSeconds(attempts)
+  if (failure !== null && delaySeconds !== null) {
     await transaction(db, async (tx) => {
       await tx.query('update openid_logout set attempts = attempts + 1 where id = $1', [about.logoutId])
-      await enqueue(tx, sendLogoutTokenJob, about, { delaySeconds: delay * (1 + 0.1 * Math.random()) })
+      await enqueue(tx, sendLogoutTokenJob, about, { delaySeconds })
     })
     return
   }

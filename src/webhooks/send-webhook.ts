@@ -28,7 +28,7 @@ import { disableWebhook, type Webhook, webhookColumns, webhookJoins } from './we
 
 /** The seconds between an attempt that failed and the next one. After the last one the webhook is disabled. */
 export const retrySeconds = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400] as const
-/** Receivers must not get the retries of all webhooks at the same moment. */
+/** Receivers must not get all retries at the same moment. */
 const jitter = 0.1
 /** The longest time that a Retry-After header can hold a webhook. */
 const maxHeldSeconds = 86_400
@@ -212,6 +212,12 @@ async function readStart({ body, isPrivate }: OutboundResponse): Promise<string 
   return cleanText(Buffer.concat(chunks).subarray(0, maxResponseBytes).toString())
 }
 
+/** Returns the seconds until the next attempt after so many failed ones and one more. Null when that was the last one. */
+export function nextAttemptSeconds(attempts: number): number | null {
+  const seconds = retrySeconds[attempts]
+  return seconds === undefined ? null : seconds * (1 + jitter * Math.random())
+}
+
 /** Returns the seconds of a Retry-After header: a number, or a date (RFC 9110 §10.2.3). At most a day. */
 function readRetryAfter(response: OutboundResponse): number {
   const text = headerOf(response, 'retry-after') ?? ''
@@ -227,12 +233,9 @@ async function noteResult(
   { retryAfterSeconds, ...attempt }: Result,
 ): Promise<boolean> {
   const { failure, status, durationMs } = attempt
-  const next = retrySeconds[delivery.attempts]
-  const isLast = failure !== null && (status === 410 || next === undefined)
-  const delaySeconds =
-    failure === null || isLast
-      ? null
-      : Math.max((next ?? 0) * (1 + jitter * Math.random()), retryAfterSeconds)
+  const next = nextAttemptSeconds(delivery.attempts)
+  const isLast = failure !== null && (status === 410 || next === null)
+  const delaySeconds = failure === null || isLast ? null : Math.max(next ?? 0, retryAfterSeconds)
   const now = { ...receiver, isSlow: durationMs > slowMilliseconds, heldSeconds: retryAfterSeconds }
   return transaction(db, async (tx) => {
     await noteAttempt(tx, delivery.id, attempt, delaySeconds)
