@@ -1,8 +1,8 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
-import { expiryDetails, isExpiryDue } from '../domain/expiry.ts'
 import { background } from '../domain/principal.ts'
 import { insertEvents } from '../events/events.ts'
+import { expiryDetails, isExpiryDue } from '../events/token-expiry.ts'
 import { noteExpiringDeployTokens } from '../groups/deploy-tokens.ts'
 import type { Job } from '../jobs/job.ts'
 
