@@ -25,6 +25,7 @@ export interface DirectoryPerson {
   familyName: string
   /** Counts as verified. */
   email: string | null
+  /** What the directory says. An administrator can disable the account of an active person. */
   isActive: boolean
 }
 
@@ -55,11 +56,11 @@ const conditions: Record<UserCondition['attribute'], (parameter: string) => stri
   userName: (parameter) => `lower(d.user_name) = lower(${parameter})`,
   externalId: (parameter) => `d.external_id = ${parameter}`,
   email: (parameter) => `lower(a.email) = lower(${parameter})`,
-  active: (parameter) => `(a.disabled_at is null)::text = ${parameter}`,
+  active: (parameter) => `d.is_active::text = ${parameter}`,
 }
 
 const columns = `a.id, a.username, a.is_admin as "isAdmin", a.display_name as "displayName", a.email,
-  a.disabled_at is null as "isActive", d.user_name as "userName", d.external_id as "externalId",
+  d.is_active as "isActive", d.user_name as "userName", d.external_id as "externalId",
   d.given_name as "givenName", d.family_name as "familyName", d.created_at as "createdAt", d.changed_at as "changedAt",
   coalesce((select json_agg(json_build_object('id', g.id::text, 'displayName', g.display_name) order by g.id)
               from directory_group_member m join directory_group g on g.id = m.group_id
@@ -135,13 +136,13 @@ async function provisionWithin(
   if (email !== null) await removeUnverifiedEmail(tx, by, email, owner?.id)
   const id = owner?.id ?? (await insertAccountOfPerson(tx, by, person))
   const { rowCount } = await tx.query(
-    `insert into directory_user as d (account_id, issuer, user_name, external_id, given_name, family_name)
-     values ($1, $2, $3, $4, $5, $6)
+    `insert into directory_user as d (account_id, issuer, user_name, external_id, given_name, family_name, is_active)
+     values ($1, $2, $3, $4, $5, $6, $7)
      on conflict (account_id) do update
-        set issuer = $2, user_name = $3, external_id = $4, given_name = $5, family_name = $6, changed_at = now(),
-            removed_at = null
+        set issuer = $2, user_name = $3, external_id = $4, given_name = $5, family_name = $6, is_active = $7,
+            changed_at = now(), removed_at = null
       where d.removed_at is not null`,
-    [id, issuer, userName, person.externalId, person.givenName, person.familyName],
+    [id, issuer, userName, person.externalId, person.givenName, person.familyName, isActive],
   )
   if (rowCount === 0) {
     throw new Refusal(
@@ -219,9 +220,10 @@ export async function changeDirectoryUser(
       const current = await lockUser(tx, directory, id)
       const next = change(current)
       await tx.query(
-        `update directory_user set user_name = $2, external_id = $3, given_name = $4, family_name = $5, changed_at = now()
+        `update directory_user
+            set user_name = $2, external_id = $3, given_name = $4, family_name = $5, is_active = $6, changed_at = now()
           where account_id = $1`,
-        [id, next.userName, next.externalId, next.givenName, next.familyName],
+        [id, next.userName, next.externalId, next.givenName, next.familyName, next.isActive],
       )
       await applyChanges(tx, by, current, next)
       return findDirectoryUser(tx, directory, id)

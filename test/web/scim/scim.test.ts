@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
+import { operator } from '../../../src/domain/principal.ts'
 import { setAdministrator, storedAccount } from '../../support/account-rows.ts'
 import { aGroup, aName, anAccount, anAdminToken, aPersonalToken } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -152,6 +154,14 @@ describe('users of a directory', () => {
       expect(back.json().active).toBe(true)
       expect((await accountOf(user)).isDisabled).toBe(false)
     }
+  })
+
+  it('stay disabled by an administrator while the directory says nothing new', async () => {
+    const user = await aUser()
+    await disableAccount(t.db, operator, user.id)
+    const all = (await send('GET', `Users/${user.id}`)).json<object>()
+    expect((await send('PUT', `Users/${user.id}`, { ...all, displayName: 'Ada King' })).statusCode).toBe(200)
+    expect(await accountOf(user)).toMatchObject({ isDisabled: true, displayName: 'Ada King' })
   })
 
   it('change their names and their email, which stays verified', async () => {
