@@ -162,8 +162,9 @@ export async function removeDirectoryGroup(
     db,
     async (tx) => {
       const { members } = await lockGroup(tx, directory, id)
+      const accounts = await lockAccounts(tx, members)
       await tx.query('delete from directory_group where id = $1', [id])
-      await syncMembers(tx, by, directory, members)
+      await syncMembers(tx, by, directory, accounts)
     },
     by,
   )
@@ -190,10 +191,11 @@ async function setMembers(
   const members = new Set(group.members)
   const added = [...members].filter((id) => !former.has(id))
   const removed = [...former].filter((id) => !members.has(id))
+  const accounts = await lockAccounts(tx, group.hasNewName ? [...former, ...added] : [...added, ...removed])
   const { rows } = await tx.query<{ id: string }>(
     `select account_id as id from directory_user
       where account_id = any($1) and issuer = $2 and removed_at is null`,
-    [added.filter((id) => /^[0-9]{1,18}$/.test(id)), directory.issuer],
+    [added.filter((id) => isId.test(id)), directory.issuer],
   )
   const known = new Set(rows.map(({ id }) => id))
   const unknown = added.find((id) => !known.has(id))
@@ -208,41 +210,48 @@ async function setMembers(
     'insert into directory_group_member (group_id, account_id) select $1, unnest($2::bigint[]) on conflict do nothing',
     [group.id, added],
   )
-  await syncMembers(tx, by, directory, group.hasNewName ? [...former, ...added] : [...added, ...removed])
+  await syncMembers(tx, by, directory, accounts)
 }
 
-/** Gives users the roles of the groups in which they are now. Throws errcode 3 when they are too many for one transaction. */
+/** An account whose memberships change. */
+type Member = { id: string; username: string }
+
+const isId = /^[0-9]{1,18}$/
+
+/**
+ * Locks the accounts of members before anything of them changes. All requests lock in one order, and whoever removes a user
+ * locks the account first, too.
+ */
+async function lockAccounts(tx: pg.PoolClient, ids: readonly string[]): Promise<Member[]> {
+  const { rows } = await tx.query<Member>(
+    'select id, username from account where id = any($1) order by id for no key update',
+    [ids.filter((id) => isId.test(id))],
+  )
+  return rows
+}
+
+/** Gives locked users the roles of the groups in which they are now. Throws errcode 3 when they are too many for one request. */
 async function syncMembers(
   tx: pg.PoolClient,
   by: Principal,
   directory: PeopleDirectory,
-  ids: readonly string[],
+  members: readonly Member[],
 ): Promise<void> {
   if (directory.groupMap.length === 0) return
-  if (ids.length > maxChangedMembers) {
+  if (members.length > maxChangedMembers) {
     throw new Refusal(
       errcode.invalidArgument,
       `members: one request changes at most ${maxChangedMembers} members. Send several requests`,
     )
   }
-  // All before the first change: other requests lock the same accounts in the same order.
-  const { rows } = await tx.query<{ id: string; username: string }>(
-    'select id, username from account where id = any($1) order by id for no key update',
-    [ids],
-  )
-  for (const account of rows) {
-    const names = await tx.query<{ name: string }>(
+  for (const member of members) {
+    const { rows } = await tx.query<{ name: string }>(
       `select g.display_name as name from directory_group_member m join directory_group g on g.id = m.group_id
         where m.account_id = $1`,
-      [account.id],
+      [member.id],
     )
-    await syncGroups(
-      tx,
-      by,
-      account,
-      directory,
-      names.rows.map(({ name }) => name),
-    )
+    const names = rows.map(({ name }) => name)
+    await syncGroups(tx, by, member, directory, names)
   }
 }
 

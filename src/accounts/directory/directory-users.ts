@@ -25,12 +25,14 @@ export interface DirectoryPerson {
   familyName: string
   /** Counts as verified. */
   email: string | null
-  /** What the directory says. An administrator can disable the account of an active person. */
-  isActive: boolean
+  /** Null when the directory does not say it: a new person is active, and another one stays as they are. */
+  isActive: boolean | null
 }
 
 /** A person of a directory with the account. */
 export interface DirectoryUser extends DirectoryPerson {
+  /** What the directory said last. An administrator can disable the account of an active person. */
+  isActive: boolean
   /** The id of the account. */
   id: string
   username: string
@@ -106,7 +108,8 @@ export async function findDirectoryUser(
 
 /**
  * Gives a person of a directory an account. It is a new one, unless the person had one that the directory removed, known by
- * the external id, or has one with the same verified email. Throws errcode 6 when the directory has such a user already, or when
+ * the external id, or has one with the same verified email that no directory has managed. Such an account stays disabled if
+ * an administrator has disabled it. Throws errcode 6 when the directory has such a user already, or when
  * the email belongs to a site administrator or to another directory's user.
  */
 export async function provisionUser(
@@ -130,39 +133,33 @@ async function provisionWithin(
   { name, issuer }: PeopleDirectory,
   person: DirectoryPerson & { username: string },
 ): Promise<string> {
-  const { email, isActive, userName } = person
+  const { email, userName } = person
+  const isActive = person.isActive ?? true
   const owner = await lockOwner(tx, issuer, person)
   if (owner?.isAdmin) throw ofAdministrator(owner.username)
   if (email !== null) await removeUnverifiedEmail(tx, by, email, owner?.id)
   const id = owner?.id ?? (await insertAccountOfPerson(tx, by, person))
-  const { rowCount } = await tx.query(
-    `insert into directory_user as d (account_id, issuer, user_name, external_id, given_name, family_name, is_active)
+  await tx.query(
+    `insert into directory_user (account_id, issuer, user_name, external_id, given_name, family_name, is_active)
      values ($1, $2, $3, $4, $5, $6, $7)
      on conflict (account_id) do update
-        set issuer = $2, user_name = $3, external_id = $4, given_name = $5, family_name = $6, is_active = $7,
-            changed_at = now(), removed_at = null
-      where d.removed_at is not null`,
+        set user_name = $3, external_id = $4, given_name = $5, family_name = $6, is_active = $7, changed_at = now(),
+            removed_at = null`,
     [id, issuer, userName, person.externalId, person.givenName, person.familyName, isActive],
   )
-  if (rowCount === 0) {
-    throw new Refusal(
-      errcode.alreadyExists,
-      `emails: the account ${JSON.stringify(owner?.username)} with this email is the one of another user of a directory`,
-    )
-  }
   await insertEvent(tx, by, {
     action: 'account-provisioned',
     accountId: id,
     details: { provider: name, user_name: userName },
   })
-  if (owner) await applyChanges(tx, by, owner, person)
+  if (owner) await applyChanges(tx, by, owner, { ...person, isActive })
   else if (!isActive) await updateAccountWithin(tx, by, id, { isDisabled: true })
   return id
 }
 
 /**
- * Finds the account that a new user of a directory has already, and locks it: the one that the directory removed, or the one
- * that has verified the email.
+ * Finds the account that a new user of a directory has already, and locks it: the one that the directory removed, or one that has
+ * verified the email and was never a directory's. Somebody else may have the email of a removed user.
  */
 async function lockOwner(
   tx: pg.PoolClient,
@@ -171,11 +168,11 @@ async function lockOwner(
 ): Promise<KnownAccount | null> {
   const { rows } = await tx.query<KnownAccount>(
     `select a.id, a.username, a.is_admin as "isAdmin", a.email, a.display_name as "displayName",
-            a.disabled_at is null as "isActive"
+            d.account_id is null as "isActive"
        from account a left join directory_user d on d.account_id = a.id
       where (d.issuer = $1 and d.external_id = $2 and d.removed_at is not null)
-         or (lower(a.email) = lower($3) and a.email_verified_at is not null)
-      order by d.external_id = $2 desc nulls last limit 1
+         or (d.account_id is null and lower(a.email) = lower($3) and a.email_verified_at is not null)
+      order by d.account_id is null limit 1
         for no key update of a`,
     [issuer, externalId, email],
   )
@@ -190,7 +187,7 @@ async function applyChanges(
   tx: pg.PoolClient,
   by: Principal,
   account: KnownAccount,
-  { displayName, email, isActive }: DirectoryPerson,
+  { displayName, email, isActive }: DirectoryPerson & { isActive: boolean },
 ): Promise<void> {
   const hasNewEmail = email !== account.email
   if (hasNewEmail && email !== null) await removeUnverifiedEmail(tx, by, email, account.id)
@@ -218,7 +215,8 @@ export async function changeDirectoryUser(
     db,
     async (tx) => {
       const current = await lockUser(tx, directory, id)
-      const next = change(current)
+      const asked = change(current)
+      const next = { ...asked, isActive: asked.isActive ?? current.isActive }
       await tx.query(
         `update directory_user
             set user_name = $2, external_id = $3, given_name = $4, family_name = $5, is_active = $6, changed_at = now()
@@ -234,7 +232,7 @@ export async function changeDirectoryUser(
 
 /**
  * Removes a user of a directory: the account is disabled, everything that it has is ended, and it loses the memberships that the
- * directory gave. The account and its packages stay for administrators. Throws the errors of `changeDirectoryUser`.
+ * directory gave, and its email, which somebody else may get. The account and its packages stay for administrators. Throws the errors of `changeDirectoryUser`.
  */
 export async function removeDirectoryUser(
   db: pg.Pool,
@@ -246,7 +244,11 @@ export async function removeDirectoryUser(
     db,
     async (tx) => {
       const user = await lockUser(tx, directory, id)
-      await updateAccountWithin(tx, by, id, { isDisabled: true, endsEverything: true })
+      await updateAccountWithin(tx, by, id, {
+        isDisabled: true,
+        endsEverything: true,
+        email: null,
+      })
       await syncGroups(tx, by, user, { ...directory, groupMap: [] }, [])
       await tx.query('delete from directory_group_member where account_id = $1', [id])
       await tx.query('update directory_user set removed_at = now() where account_id = $1', [id])

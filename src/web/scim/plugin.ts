@@ -22,24 +22,15 @@ import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { apiResource } from '../../domain/resources.ts'
 import { keepingRules } from '../api/errors.ts'
-import { type ApiContext, guardAdministrator, requireBearer } from '../api/guards.ts'
+import { type ApiContext, guardAdministrator } from '../api/guards.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
 import { describeResourceTypes, describeSchemas, describeService, maxResults } from './discovery.ts'
 import { ScimRefusal, scimType, sendScimError } from './errors.ts'
 import { type FilterTerm, readFilter, unsupported } from './filter.ts'
-import { applyPatch } from './patch.ts'
-import {
-  changeableGroup,
-  changeableUser,
-  describeGroup,
-  describeUser,
-  readBody,
-  readGroup,
-  readUser,
-  schemas,
-} from './resources.ts'
+import { patchGroup, patchUser } from './patch.ts'
+import { describeGroup, describeUser, readBody, readGroup, readUser, schemas } from './resources.ts'
 
 /** A group can have 20,000 members in one request. */
 const maxBodyBytes = 2 * 1024 * 1024
@@ -107,7 +98,8 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
       await refuseOtherMethods(scope, methodNotAllowed, async () => {
         const route = {
           config: { scopes: scopesOf(mayManage.act) },
-          onRequest: requireBearer,
+          // Before the body, which can be large, and again after it: a slow body may arrive after the token was revoked.
+          onRequest: mayManage.preValidation,
           preValidation: mayManage.preValidation,
           bodyLimit: maxBodyBytes,
         }
@@ -161,9 +153,7 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
         scope.patch('/Users/:id', route, async (request, reply) => {
           const { directory, by, id, url } = callOf(request)
           const user = await keepingRules(() =>
-            changeDirectoryUser(db, by, directory, id, (current) =>
-              readUser(applyPatch(changeableUser(current), request.body)),
-            ),
+            changeDirectoryUser(db, by, directory, id, (current) => patchUser(current, request.body)),
           )
           return send(reply, 200, choose(request, describeUser(user, url)))
         })
@@ -210,9 +200,7 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
         scope.patch('/Groups/:id', route, async (request, reply) => {
           const { directory, by, id } = callOf(request)
           await keepingRules(() =>
-            changeDirectoryGroup(db, by, directory, id, (current) =>
-              readGroup(applyPatch(changeableGroup(current), request.body)),
-            ),
+            changeDirectoryGroup(db, by, directory, id, (current) => patchGroup(current, request.body)),
           )
           return reply.code(204).send()
         })

@@ -86,7 +86,7 @@ export function readUser(body: unknown): DirectoryPerson {
     givenName,
     familyName,
     email,
-    isActive: active ?? true,
+    isActive: active ?? null,
   }
 }
 
@@ -97,7 +97,7 @@ export function readGroup(body: unknown): GroupOfDirectory {
 }
 
 /** What operations of a PATCH can change of a user. */
-export function changeableUser(user: DirectoryPerson) {
+export function changeableUser(user: DirectoryUser) {
   const { userName, externalId: id, displayName, givenName, familyName, email, isActive } = user
   return {
     schemas: [schemas.User],
@@ -107,16 +107,6 @@ export function changeableUser(user: DirectoryPerson) {
     name: { formatted: displayName, givenName, familyName },
     emails: email === null ? [] : [{ value: email, type: 'work', primary: true }],
     active: isActive,
-  }
-}
-
-/** What operations of a PATCH can change of a group. */
-export function changeableGroup({ displayName, externalId: id, members }: GroupOfDirectory) {
-  return {
-    schemas: [schemas.Group],
-    displayName,
-    ...(id !== null && { externalId: id }),
-    members: members.map((value) => ({ value })),
   }
 }
 

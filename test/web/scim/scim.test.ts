@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../../src/domain/principal.ts'
-import { setAdministrator, storedAccount } from '../../support/account-rows.ts'
+import { setAdministrator, storedAccount, verifyEmail } from '../../support/account-rows.ts'
 import { aGroup, aName, anAccount, anAdminToken, aPersonalToken } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
@@ -206,6 +206,23 @@ describe('users of a directory', () => {
     expect((await accountOf(user)).isDisabled).toBe(false)
   })
 
+  it('never get the account of somebody who left, even with the same name and email', async () => {
+    const former = await aUser()
+    await send('DELETE', `Users/${former.id}`)
+    const next = await send('POST', 'Users', oktaUser(former.userName))
+    expect(next.statusCode).toBe(201)
+    expect(next.json().id).not.toBe(former.id)
+    expect((await accountOf(former)).isDisabled).toBe(true)
+    expect(await accountOf(next.json())).toMatchObject({ email: former.userName, isDisabled: false })
+  })
+
+  it('stay as they are when a change does not say whether they are active', async () => {
+    const user = await aUser({ active: false })
+    const { active: _, ...silent } = oktaUser(user.userName)
+    expect((await send('PUT', `Users/${user.id}`, silent)).json().active).toBe(false)
+    expect((await accountOf(user)).isDisabled).toBe(true)
+  })
+
   it('exist once, however many requests create them at the same time', async () => {
     const body = oktaUser(`${aName('twin')}@example.com`)
     const responses = await Promise.all(Array.from({ length: 5 }, () => send('POST', 'Users', body)))
@@ -225,10 +242,13 @@ describe('users of a directory', () => {
     const known = await anAccount(t.db, { email })
     expect((await send('POST', 'Users', oktaUser(email))).json().id).not.toBe(known.id)
 
-    const verified = await aUser()
-    await send('DELETE', `Users/${verified.id}`)
-    const other = await send('POST', 'Users', oktaUser(verified.userName))
+    const mail = `${aName('verified')}@example.com`
+    const verified = await anAccount(t.db, { email: mail })
+    await verifyEmail(t.db, verified)
+    await disableAccount(t.db, operator, verified.id)
+    const other = await send('POST', 'Users', oktaUser(mail))
     expect([other.statusCode, other.json().id]).toEqual([201, verified.id])
+    expect((await accountOf(verified)).isDisabled).toBe(true)
 
     const named = await anAccount(t.db)
     const namesake = await send('POST', 'Users', oktaUser(`${named.username}@example.com`))
@@ -250,10 +270,9 @@ describe('users of a directory', () => {
       expect(response.json().detail).toContain(`the account "${username}" is a site administrator`)
     }
     expect((await accountOf(user)).isDisabled).toBe(false)
-    const taken = await send('POST', 'Users', {
-      ...oktaUser(`${aName('mallory')}@example.com`),
-      emails: user.emails,
-    })
+    const email = `${aName('chief')}@example.com`
+    await verifyEmail(t.db, await anAccount(t.db, { isAdmin: true, email }))
+    const taken = await send('POST', 'Users', oktaUser(email))
     expect(taken.statusCode).toBe(403)
   })
 })
@@ -379,6 +398,37 @@ describe('groups of a directory', () => {
     expect(listed.json().Resources[0].members).toBeUndefined()
     expect((await send('DELETE', `Groups/${id}`)).statusCode).toBe(204)
     expect(await roles(bob)).toEqual({})
+  })
+
+  it('change with members who are removed at the same time, and nobody waits for another', async () => {
+    const users = await Promise.all(Array.from({ length: 6 }, () => aUser()))
+    const members = users.map(({ id }) => ({ value: id }))
+    const { id } = (await send('POST', 'Groups', { displayName: aName('both'), members })).json()
+    const responses = await Promise.all([
+      send('PUT', `Groups/${id}`, { displayName: aName('renamed'), members: members.toReversed().slice(1) }),
+      ...users.slice(0, 3).map((user) => send('DELETE', `Users/${user.id}`)),
+      send('PATCH', `Groups/${id}`, entraPatch({ op: 'remove', path: 'members' })),
+    ])
+    expect(responses.map(({ statusCode }) => statusCode).filter((status) => status >= 500)).toEqual([])
+  })
+
+  it('are changed with thousands of members in moments', async () => {
+    const { id } = (await send('POST', 'Groups', { displayName: aName('large') })).json()
+    const values = Array.from({ length: 15_000 }, (_, at) => ({ value: `${900_000_000 + at}` }))
+    const operations = Array.from({ length: 50 }, () => ({
+      op: 'remove',
+      path: 'members',
+      value: values.slice(0, 250),
+    }))
+    const response = await send(
+      'PATCH',
+      `Groups/${id}`,
+      entraPatch({ op: 'add', path: 'members', value: values }, ...operations, {
+        op: 'remove',
+        path: 'members',
+      }),
+    )
+    expect(response.statusCode).toBe(204)
   })
 
   it('are not taken away by a sign-in whose claims have no groups', async () => {
