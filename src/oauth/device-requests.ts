@@ -62,6 +62,8 @@ export interface NewDeviceRequest {
   applicationId: string
   scopes: readonly string[]
   resourceScope: ResourceScope
+  /** The resources that it names (RFC 8707). Null: none, so it is for everything. */
+  resources: readonly string[] | null
   /** The client IP of the device. */
   ip: string
 }
@@ -72,8 +74,8 @@ export async function insertDeviceRequest(db: Queryable, request: NewDeviceReque
     const userCode = makeUserCode()
     const { rowCount } = await db.query(
       `insert into device_request (device_hash, user_hash, application_id, scopes, resource_scope, client_ip, expires_at,
-                                   interval_seconds)
-       values ($1, $2, $3, $4, $5, $6, now() + make_interval(secs => $7), $8)
+                                   interval_seconds, resources)
+       values ($1, $2, $3, $4, $5, $6, now() + make_interval(secs => $7), $8, $9)
        on conflict (user_hash) do nothing`,
       [
         request.deviceHash,
@@ -84,6 +86,7 @@ export async function insertDeviceRequest(db: Queryable, request: NewDeviceReque
         request.ip,
         deviceLifetimeSeconds,
         pollSeconds,
+        request.resources,
       ],
     )
     if (rowCount === 1) return userCode
@@ -97,6 +100,8 @@ export interface WaitingDevice {
   application: ConsentApplication
   scopes: string[]
   resourceScope: ResourceScope
+  /** Null when the request names none. */
+  resources: string[] | null
   /** The client IP of the device. */
   ip: string
   /** How many seconds ago the device asked. */
@@ -107,7 +112,7 @@ export interface WaitingDevice {
 export async function findWaitingDevice(db: Queryable, userCode: string): Promise<WaitingDevice | null> {
   const { rows } = await db.query<WaitingDevice>(
     `select d.device_hash as "deviceHash", d.application_id as "applicationId", d.scopes,
-            d.resource_scope as "resourceScope", host(d.client_ip) as ip,
+            d.resource_scope as "resourceScope", d.resources, host(d.client_ip) as ip,
             floor(extract(epoch from now() - d.created_at))::integer as age,
             json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                               'website', c.website) as application

@@ -93,6 +93,36 @@ describe('a device', () => {
     expect(page.body).toContain('value="approve"')
   })
 
+  it('gets a pair for the resources that it asks for, whatever the poll names (OPENID 273)', async () => {
+    const { application, cookie, account } = await aDevice()
+    const repository = await aRepository(t.db)
+    await aMember(t.db, account, repository, 'developer')
+    const registry = `/${repository.path}/-/packages/`
+    const { device_code, user_code } = await begin(application, { resource: t.config.baseUrl + registry })
+    const page = await open(t, `/device?user_code=${user_code}`, cookie)
+    expect(page.body).toContain(`The access works only at <strong>the registry of ${repository.path}<`)
+    await submitConsent(t, page, cookie, 'approve')
+    const poll = (form = {}) => askAsPublic(t, application, 'token', { grant_type, device_code, ...form })
+    expect(errorOf(await poll({ resource: `${t.config.baseUrl}/api` }))).toEqual([400, 'invalid_target'])
+    const { access_token } = (await poll()).json()
+    const statusAt = async (url: string) =>
+      (await t.app.inject({ url, headers: { authorization: `Bearer ${access_token}` } })).statusCode
+    expect(await statusAt(`${registry}packages.json`)).toBe(200)
+    expect(await statusAt('/api/user')).toBe(401)
+  })
+
+  it('gets invalid_target for a resource of nobody, and its page asks for none that the account may not see (OPENID 274)', async () => {
+    const { application, cookie } = await aDevice()
+    const unknown = await askAsPublic(t, application, 'device', { resource: 'https://other.test/' })
+    expect(errorOf(unknown)).toEqual([400, 'invalid_target'])
+    const { path } = await aRepository(t.db)
+    const resource = `${t.config.baseUrl}/${path}/-/packages/`
+    const { user_code } = await begin(application, { resource })
+    const page = await open(t, `/device?user_code=${user_code}`, cookie)
+    expect([page.statusCode, page.body.includes('value="approve"')]).toEqual([422, false])
+    expect(page.body).toContain('a registry that does not exist, or that you may not see')
+  })
+
   it('is confirmed with application, scopes, network and time, also from a link with the code (OPENID 223)', async () => {
     const { application, page } = await aDevice()
     await ageDevices(t.db, 12)

@@ -178,6 +178,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     applicationId: application.id,
     scopes: application.scopes,
     resourceScope: application.resourceScope,
+    resources: null,
     ip: '203.0.113.7',
   })
   const developer = 'ann'

@@ -4,7 +4,7 @@ import type { AppContext } from '../../context.ts'
 import { countAttempt, limitsFrom, takeBackAttempt } from '../../database/failure-limit.ts'
 import { networkOf } from '../../domain/client-ip.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
-import { insertAuthorizationRequest } from '../../oauth/authorization-requests.ts'
+import { areResourcesOf, insertAuthorizationRequest } from '../../oauth/authorization-requests.ts'
 import { findWaitingDevice, readUserCode, type WaitingDevice } from '../../oauth/device-requests.ts'
 import { readForm, readQuery, text } from '../forms.ts'
 import { PageError } from '../page-error.ts'
@@ -75,9 +75,14 @@ async function showDevice(
       'No device waits with this code. Compare it with the device: a code is valid for 15 minutes.'
     return codePage(reply.code(422), session, { userCode: typed.slice(0, 20), problem })
   }
+  if (device.resources && !(await areResourcesOf(db, accountId, device.resources))) {
+    const problem =
+      'The device asks for access to a registry that does not exist, or that you may not see. Compare the address in its settings.'
+    return codePage(reply.code(422), session, { userCode, problem })
+  }
   const id = makeOpaqueId()
-  const { deviceHash, applicationId, application, scopes, resourceScope, ip, age } = device
-  const common = { redirectUri: null, scopes, resourceScope, resources: null }
+  const { deviceHash, applicationId, application, scopes, resourceScope, resources, ip, age } = device
+  const common = { redirectUri: null, scopes, resourceScope, resources }
   const asked = { ...common, accountId, applicationId, state: null }
   const link = `/device?user_code=${userCode}`
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link, deviceHash, codeChallenge: null })

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
 import { networkOf } from '../../domain/client-ip.ts'
+import { readResources } from '../../domain/resources.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import {
   deviceLifetimeSeconds,
@@ -9,6 +10,7 @@ import {
   insertDeviceRequest,
   pollSeconds,
 } from '../../oauth/device-requests.ts'
+import { readTextList } from '../forms.ts'
 import { readScopes } from './authorize-request.ts'
 import { formOf, readClient, readOptional, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
@@ -20,7 +22,7 @@ export const deviceGrantType = 'urn:ietf:params:oauth:grant-type:device_code'
 const requestsPerNetwork = 60
 const windowSeconds = 60
 
-/** Device authorization endpoint (OPENID 221, RFC 8628 §3.1). */
+/** Device authorization endpoint (OPENID 221, RFC 8628 §3.1), also for some resources (OPENID 273). */
 export async function deviceRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
   app.post('/device', async (request, reply) => {
     const form = formOf(request)
@@ -35,6 +37,13 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
       client.scopes,
       (reason) => new OAuthError('invalid_scope', reason),
     )
+    const resources = readResources(readTextList('resource', request), config.baseUrl)
+    if (resources?.length === 0) {
+      throw new OAuthError(
+        'invalid_target',
+        'resource must be the URL of the API, of a registry, or of the whole server.',
+      )
+    }
     const blockedSeconds = await countAttempt(
       db,
       limitsFrom(networkOf(request.ip), { subject: 'devices', attempts: requestsPerNetwork, windowSeconds }),
@@ -54,6 +63,7 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
       applicationId: client.id,
       scopes,
       resourceScope: client.resourceScope,
+      resources,
       ip: request.ip,
     })
     const page = `${config.authUrl}/device`
