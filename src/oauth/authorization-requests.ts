@@ -216,9 +216,31 @@ export async function areResourcesOf(
 }
 
 /**
+ * SQL: the live grants of an account that cover the scopes, the resources, and the resource scope with a chosen repository that
+ * still exists. The parameters $1 to $5 are those of `coverageOf`.
+ */
+const coveringGrants = `authorization_grant g
+  where g.authorization_id = (select id from account_authorization
+                               where account_id = $1 and application_id = $2 and ended_at is null)
+    and g.ended_at is null and g.granted_at is not null
+    and covers_all(g.scopes, $3) and g.resource_scope = $4 and covers_resources(g.resources, $5)
+    and (g.resource_scope <> 'specified' or exists (select from repository where id = any (g.repository_ids)))`
+
+function coverageOf(request: RepeatedRequest): unknown[] {
+  const { accountId, applicationId, scopes, resourceScope, resources } = request
+  return [accountId, applicationId, scopes, resourceScope, resources]
+}
+
+/** Returns whether a live grant of the account covers a request (OAUTH 47). */
+export async function isCoveredByGrant(db: Queryable, request: RepeatedRequest): Promise<boolean> {
+  const { rowCount } = await db.query(`select from ${coveringGrants} limit 1`, coverageOf(request))
+  return rowCount === 1
+}
+
+/**
  * Issues a code that belongs to a live grant of the account (OAUTH 47). Returns false when no single grant covers the
- * scopes, the resources, and the resource scope with a chosen repository that still exists. It uses the newest such grant,
- * so the access never becomes wider. If the grant is good for more resources, the code is only for the requested ones.
+ * request. It uses the newest that does, so the access never becomes wider. If the grant is good for more resources, the code
+ * is only for the requested ones.
  */
 export async function issueCodeForGrant(
   db: Queryable,
@@ -228,26 +250,11 @@ export async function issueCodeForGrant(
   const { rowCount } = await db.query(
     `insert into authorization_code
                  (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at, resources)
-     select $1, g.authorization_id, g.id, $2, $3, $4, now() + make_interval(secs => $5), $9
-       from authorization_grant g
-      where g.authorization_id = (select id from account_authorization
-                                   where account_id = $6 and application_id = $7 and ended_at is null)
-        and g.ended_at is null and g.granted_at is not null
-        and covers_all(g.scopes, $3) and g.resource_scope = $8 and covers_resources(g.resources, $9)
-        and (g.resource_scope <> 'specified' or exists (select from repository where id = any (g.repository_ids)))
+     select $6, g.authorization_id, g.id, $7, $3, $8, now() + make_interval(secs => $9), $5
+       from ${coveringGrants}
       order by g.id desc
       limit 1`,
-    [
-      code.hash,
-      request.redirectUri,
-      request.scopes,
-      request.codeChallenge,
-      code.lifetimeSeconds,
-      request.accountId,
-      request.applicationId,
-      request.resourceScope,
-      request.resources,
-    ],
+    [...coverageOf(request), code.hash, request.redirectUri, request.codeChallenge, code.lifetimeSeconds],
   )
   return rowCount === 1
 }

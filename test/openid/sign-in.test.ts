@@ -5,7 +5,15 @@ import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../src/domain/principal.ts'
 import type { TokenResponse } from '../../src/web/oauth/token.ts'
 import { verifyEmail } from '../support/account-rows.ts'
-import { aPersonalToken, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
+import {
+  aMember,
+  aPersonalToken,
+  aRepository,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+} from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open, responseOf, submitConsent } from '../support/browse.ts'
 import { aPersonWithTotp, codeOf, forgetCodes, halfSignIn } from '../support/factor-actors.ts'
@@ -285,6 +293,29 @@ describe('the authorization request of OpenID Connect', () => {
     expect(responseOf(await open(t, none, cookie))).toMatchObject({ error: 'consent_required' })
     await enter()
     expect(responseOf(await open(t, none, cookie))).toMatchObject({ code: expect.any(String) })
+  })
+
+  it('learns nothing about the account with prompt=none before a consent (OPENID 246)', async () => {
+    const { account, link, cookie } = await aRelyingParty(t)
+    const [hidden, own] = [await aRepository(t.db), await aRepository(t.db)]
+    await aMember(t.db, account, own, 'guest')
+    await setProofAges(t.db, '1 hour')
+    const subject = (value: string) => JSON.stringify({ id_token: { sub: { value } } })
+    const answers: unknown[] = []
+    for (const parameters of [
+      {},
+      { resource: `${t.config.baseUrl}/${own.path}/-/packages` },
+      { resource: `${t.config.baseUrl}/${hidden.path}/-/packages` },
+      { claims: subject(account.id) },
+      { claims: subject('17') },
+      { id_token_hint: 'x' },
+      { max_age: '10' },
+    ]) {
+      answers.push(responseOf(await open(t, link({ prompt: 'none', ...parameters }), cookie)))
+    }
+    const [first] = answers
+    expect(first).toMatchObject({ error: 'consent_required' })
+    for (const answer of answers) expect(answer).toEqual(first)
   })
 
   it('asks for a new proof with prompt=login, and comes back with its time (OPENID 247)', async () => {

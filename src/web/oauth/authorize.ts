@@ -1,13 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
-import { transaction } from '../../database/database.ts'
+import { type Queryable, transaction } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
 import type { Application } from '../../oauth/applications.ts'
 import {
   areResourcesOf,
   insertAuthorizationRequest,
+  isCoveredByGrant,
   issueCodeForGrant,
+  type RepeatedRequest,
 } from '../../oauth/authorization-requests.ts'
 import { readIdTokenHint } from '../../openid/id-tokens.ts'
 import { noteSignIn } from '../../openid/sign-ins.ts'
@@ -21,6 +23,7 @@ import {
   invalidTarget,
   type ProvenLink,
   proveLink,
+  type ResponseTarget,
   readAuthorizeRequest,
   sendBack,
 } from './authorize-request.ts'
@@ -40,6 +43,9 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
     const signInIsRequired = (reason: string) => new AuthorizationError(link.target, 'login_required', reason)
     const { maxAgeSeconds } = asked
+    // An application that the person has not agreed to learns nothing about the account by the answers below.
+    if (session && asked.prompt === 'none' && !(await isAgreedTo(db, session, link, asked)))
+      throw consentRequired(link.target)
     if (session && !session.lacksFactor) {
       await refuseOthers(context, session, asked, signInIsRequired)
       if (maxAgeSeconds === null || (await hasFreshProof(db, session, request.url, maxAgeSeconds)))
@@ -95,6 +101,40 @@ async function refuseOthers(
   if (hint?.accountId !== account.id) throw isOther
 }
 
+/** Returns whether an earlier consent may answer a request, and covers it (OAUTH 47). */
+async function isAgreedTo(
+  db: Queryable,
+  session: Session,
+  link: ProvenLink,
+  asked: AuthorizeRequest,
+): Promise<boolean> {
+  return (
+    mayLeaveOutConsent(link.application, link.target.redirectUri) &&
+    (await isCoveredByGrant(db, repeatedRequestOf(session, link, asked)))
+  )
+}
+
+/** Returns what of a request an earlier consent must cover, and what its code is bound to. */
+function repeatedRequestOf(
+  { account }: Session,
+  { application, target }: ProvenLink,
+  { scopes, resources, codeChallenge }: AuthorizeRequest,
+): RepeatedRequest {
+  return {
+    accountId: account.id,
+    applicationId: application.id,
+    redirectUri: target.redirectUri,
+    scopes,
+    resourceScope: application.resourceScope,
+    resources,
+    codeChallenge,
+  }
+}
+
+function consentRequired(target: ResponseTarget): AuthorizationError {
+  return new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')
+}
+
 /**
  * Sends the browser back to the application if an earlier consent covers the request (OAUTH 47). Otherwise shows the
  * page.
@@ -104,44 +144,40 @@ async function redirectOrAsk(
   request: FastifyRequest,
   reply: FastifyReply,
   session: Session,
-  { application, target }: ProvenLink,
-  { scopes, codeChallenge, resources, prompt, ...openid }: AuthorizeRequest,
+  proven: ProvenLink,
+  sent: AuthorizeRequest,
 ): Promise<FastifyReply> {
   const { config, db } = context
+  const { application, target } = proven
+  const { prompt, scopes, resources } = sent
   if (resources && !(await areResourcesOf(db, session.account.id, resources))) throw invalidTarget(target)
-  const asked = {
-    accountId: session.account.id,
-    applicationId: application.id,
-    redirectUri: target.redirectUri,
-    scopes,
-    resourceScope: application.resourceScope,
-    resources,
-    codeChallenge,
-    deviceHash: null,
-  }
+  const asked = repeatedRequestOf(session, proven, sent)
   if (prompt !== 'ask' && mayLeaveOutConsent(application, target.redirectUri)) {
     const code = makeSecret('code')
     const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
     const isIssued = scopes.includes('openid')
       ? await transaction(db, async (tx) => {
           if (!(await issueCodeForGrant(tx, asked, codeToStore))) return false
-          await noteSignIn(tx, codeToStore.hash, session.idHash, openid, config.lifetimes)
+          await noteSignIn(tx, codeToStore.hash, session.idHash, sent, config.lifetimes)
           return true
         })
       : await issueCodeForGrant(db, asked, codeToStore)
     if (isIssued) return sendBack(reply, target, config.authUrl, { code })
   }
-  if (prompt === 'none') {
-    throw new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')
-  }
+  if (prompt === 'none') throw consentRequired(target)
   const id = makeOpaqueId()
   const link = request.url
-  await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link, state: target.state })
+  await insertAuthorizationRequest(db, hashSecret(id), {
+    ...asked,
+    link,
+    state: target.state,
+    deviceHash: null,
+  })
   return await showConsent(
     context,
     reply,
     session,
-    { id, ...asked, application, device: null, link },
+    { ...asked, id, application, device: null, link },
     { search: '', chosen: null },
   )
 }

@@ -24,7 +24,7 @@ import {
   signIn,
 } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { authorizeLink } from '../../support/browse.ts'
+import { authorizeLink, open, responseOf } from '../../support/browse.ts'
 import {
   aPersonWithTotp,
   codeOf,
@@ -35,7 +35,7 @@ import {
 } from '../../support/factor-actors.ts'
 import { becomeDeveloper, endGrace } from '../../support/group-rows.ts'
 import { countWaiting, lockWholeRow, openTransaction } from '../../support/locks.ts'
-import { anApplication } from '../../support/oauth-actors.ts'
+import { anApplication, anAuthorization } from '../../support/oauth-actors.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 
 describe('REQUIRE_SECOND_FACTOR=all', () => {
@@ -72,14 +72,14 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     expect((await get(link)).statusCode).toBe(200)
   })
 
-  it('sends an application with prompt=none the error that the person must act', async () => {
-    const cookie = await signIn(t.app, await anAccount(t.db))
-    const { clientId } = await anApplication(t.db)
-    const response = await t.app.inject({
-      url: authorizeLink({ clientId }, { prompt: 'none' }),
-      headers: { cookie },
-    })
-    expect(response.headers.location).toContain('error=login_required')
+  it('sends an application with prompt=none the error that the person must act, if it has their consent', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const application = await anApplication(t.db)
+    const ask = async () => responseOf(await open(t, authorizeLink(application, { prompt: 'none' }), cookie))
+    expect(await ask()).toMatchObject({ error: 'consent_required' })
+    await anAuthorization(t.db, account, application)
+    expect(await ask()).toMatchObject({ error: 'login_required' })
   })
 
   it('lets a person whose sign-in is older than 15 minutes confirm it, and then set up a factor', async () => {
@@ -321,12 +321,10 @@ describe('a group that requires a second factor', () => {
       expect((await ask(`${registry}/packages.json`, other)).statusCode).toBe(404)
     }
     const cookie = await signIn(t.app, member)
-    const { clientId } = await anApplication(t.db)
-    const silent = await t.app.inject({
-      url: authorizeLink({ clientId }, { prompt: 'none' }),
-      headers: { cookie },
-    })
-    expect(new URL(String(silent.headers.location)).searchParams.get('error_description')).toBe(
+    const application = await anApplication(t.db)
+    await anAuthorization(t.db, member, application)
+    const silent = await open(t, authorizeLink(application, { prompt: 'none' }), cookie)
+    expect(responseOf(silent)['error_description']).toBe(
       `The account needs a second factor. Set one up at ${t.config.baseUrl}/settings/second-factor.`,
     )
   })
