@@ -41,6 +41,7 @@ export interface AuthorizationRequest {
   scopes: string[]
   resourceScope: ResourceScope
   resources: string[] | null
+  codeChallenge: string | null
   isDecided: boolean
   application: ConsentApplication
   /** The current registration of the application. It may have changed since the request. */
@@ -103,7 +104,7 @@ export async function insertAuthorizationRequest(
 }
 
 const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
-       r.resource_scope as "resourceScope", r.resources,
+       r.resource_scope as "resourceScope", r.resources, r.code_challenge as "codeChallenge",
        r.answered_at is not null or d.is_approved is not null as "isDecided",
        case when r.device_hash is not null
             then json_build_object('ip', host(d.client_ip), 'age', floor(extract(epoch from now() - d.created_at)))

@@ -247,6 +247,7 @@ describe('POST /oauth2/auth', () => {
     ['a scope', { scopes: ['account-profile:r'] }],
     ['the resource scope', { resourceScope: 'public' }],
     ['the host of the Redirect URL', { redirectUri: 'https://elsewhere.example.com/callback' }],
+    ['its secret, and the request has no PKCE', { isPublic: true }],
     ['other paths of the host', { exactRedirect: true, redirectUri: 'https://app.example.com/other' }],
   ])('refuses a decision after the application lost %s', async (_what, change) => {
     for (const decision of ['approve', 'deny']) {

@@ -5,7 +5,7 @@ import { anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import { type ApplicationActor, anApplication, basicOf } from '../support/oauth-actors.ts'
-import { countUsedGrants, liveGrantsOf } from '../support/oauth-rows.ts'
+import { changeRegistration, countUsedGrants, liveGrantsOf } from '../support/oauth-rows.ts'
 import { ask, askAsPublic, pass, postForm, works } from '../support/token-client.ts'
 
 const verifier = 'a-verifier-of-a-public-client-0123456789-abcdef'
@@ -79,6 +79,20 @@ describe('a public client', () => {
     const withoutPassword = { authorization: basicOf(application.clientId, '') }
     const accepted = await postForm(t, '/oauth2/token', new URLSearchParams(form).toString(), withoutPassword)
     expect(accepted.statusCode).toBe(200)
+  })
+
+  it('cannot exchange a code without PKCE from the time when it had a secret (OPENID 202)', async () => {
+    const redirectUri = 'https://app.example.com/callback'
+    const { application, approve } = await aVisitor({ isPublic: false, redirectUri })
+    const codes = [
+      await approve({ code_challenge: '', code_challenge_method: '' }),
+      await approve({ prompt: 'consent' }),
+    ]
+    await changeRegistration(t.db, application, { isPublic: true })
+    const [bare = '', bound = ''] = codes
+    const response = await exchange(application, bare, { code_verifier: '' })
+    expect([response.statusCode, response.json().error]).toEqual([400, 'invalid_grant'])
+    expect((await exchange(application, bound)).statusCode).toBe(200)
   })
 
   it('needs the right verifier', async () => {

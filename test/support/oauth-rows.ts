@@ -7,22 +7,25 @@ type Id = { id: string }
 
 /** What an administrator can change of a registration. */
 export type RegistrationChange = Partial<
-  Pick<Application, 'name' | 'scopes' | 'resourceScope' | 'redirectUri' | 'exactRedirect' | 'status'>
+  Pick<
+    Application,
+    'name' | 'scopes' | 'resourceScope' | 'redirectUri' | 'exactRedirect' | 'status' | 'isPublic' | 'isDevice'
+  >
 >
 
 /** Changes the registration of an application, without the checks of the product. */
 export async function changeRegistration(
   db: Queryable,
   { id }: Id,
-  { name, scopes, resourceScope, redirectUri, exactRedirect, status }: RegistrationChange,
+  { name, scopes, resourceScope, redirectUri, exactRedirect, status, isPublic, isDevice }: RegistrationChange,
 ): Promise<void> {
   await db.query(
     `update application
         set name = coalesce($2, name), scopes = coalesce($3, scopes), resource_scope = coalesce($4, resource_scope),
             redirect_uri = coalesce($5, redirect_uri), exact_redirect = coalesce($6, exact_redirect),
-            status = coalesce($7, status)
+            status = coalesce($7, status), is_public = coalesce($8, is_public), is_device = coalesce($9, is_device)
       where id = $1`,
-    [id, name, scopes, resourceScope, redirectUri, exactRedirect, status],
+    [id, name, scopes, resourceScope, redirectUri, exactRedirect, status, isPublic, isDevice],
   )
 }
 

@@ -273,20 +273,24 @@ function refuseClosed(pending: AuthorizationRequest | null, session: Session): A
 }
 
 /**
- * Returns whether the application may still make this request. An operator may have taken a scope or a Redirect URL away
- * while the page was open.
+ * Returns whether the application may still make this request. An operator may have taken a scope, a Redirect URL or its
+ * secret away while the page was open.
  */
 function isStillRegistered({
   redirectUri,
   scopes,
   resourceScope,
+  codeChallenge,
   registered,
-}: Pick<AuthorizationRequest, 'redirectUri' | 'scopes' | 'resourceScope' | 'registered'>): boolean {
-  return (
-    (redirectUri === null || checkRedirectUri(redirectUri, registered).refusal === undefined) &&
-    coversAll(registered.scopes, scopes) &&
-    registered.resourceScope === resourceScope
-  )
+}: Pick<
+  AuthorizationRequest,
+  'redirectUri' | 'scopes' | 'resourceScope' | 'codeChallenge' | 'registered'
+>): boolean {
+  const mayReturn =
+    redirectUri === null ||
+    (checkRedirectUri(redirectUri, registered).refusal === undefined &&
+      (codeChallenge !== null || !registered.isPublic))
+  return mayReturn && coversAll(registered.scopes, scopes) && registered.resourceScope === resourceScope
 }
 
 /** Handles a session that ended while the page was open: after the sign-in the browser returns to the same page. */
