@@ -260,7 +260,9 @@ export async function askUpstreams(
   const byUpstreams = new Map<string, AuditedName[]>()
   for (const one of asked) {
     const key = one.upstreamIds.join()
-    byUpstreams.set(key, [...(byUpstreams.get(key) ?? []), one])
+    const some = byUpstreams.get(key)
+    if (some) some.push(one)
+    else byUpstreams.set(key, [one])
   }
   for (const some of byUpstreams.values()) {
     try {

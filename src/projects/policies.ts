@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { maxConstraintLength } from '../composer/constraint.ts'
 import { accountName } from '../database/account-name.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
@@ -11,7 +12,14 @@ import { detailsOfChange, insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
 import { isPattern, splitPattern } from '../upstreams/documents/patterns.ts'
 import { queueGroupCheck } from './check-projects.ts'
-import { type LicensedVersion, type PolicyKind, type PolicyRule, policyKinds, readPolicy } from './policy.ts'
+import {
+  joinConstraints,
+  type LicensedVersion,
+  type PolicyKind,
+  type PolicyRule,
+  policyKinds,
+  readPolicy,
+} from './policy.ts'
 
 /** What a rule says. */
 export type PolicyDraft = Omit<PolicyRule, 'id'>
@@ -218,7 +226,7 @@ async function readDraft({ kind, patterns, reason }: PolicyDraft): Promise<Polic
 }
 
 const readers: Record<PolicyKind, (patterns: string[]) => string[] | Promise<string[]>> = {
-  packages: (patterns) => patterns.map(readPackagePattern),
+  packages: (patterns) => requireShortConstraints(patterns.map(readPackagePattern)),
   unapproved: (patterns) =>
     patterns.map((pattern) => {
       const read = readPackagePattern(pattern)
@@ -237,6 +245,24 @@ function readPackagePattern(pattern: string): string {
   throw invalid(
     `${JSON.stringify(pattern)} is no pattern of packages: write acme/lib, acme/*, or acme/lib:<2.0 with a constraint`,
   )
+}
+
+/** Returns the patterns. Refuses those of one name whose constraints are too long together: Composer gets them as one. */
+function requireShortConstraints(patterns: string[]): string[] {
+  const constraints = new Map<string, string[]>()
+  for (const pattern of patterns) {
+    const { name, constraint } = splitPattern(pattern)
+    if (constraint === null) continue
+    const its = constraints.get(name)
+    if (its) its.push(constraint)
+    else constraints.set(name, [constraint])
+  }
+  for (const [name, its] of constraints)
+    if (joinConstraints(its).length > maxConstraintLength)
+      throw invalid(
+        `the constraints of ${JSON.stringify(name)} have more than ${maxConstraintLength} characters together: write fewer or shorter ones`,
+      )
+  return patterns
 }
 
 /** Writes the names of licences as SPDX does. An unknown name would silently deny nothing. */

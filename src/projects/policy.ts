@@ -92,7 +92,7 @@ const readers: Record<PolicyKind, (rule: PolicyRule) => RuleReader> = {
         const constraints = constraintsOf(name)
         if (constraints.length === 0) return []
         const isWhole = constraints.includes(null)
-        return [{ constraint: isWhole ? '*' : constraints.join(' || '), reason }]
+        return [{ constraint: isWhole ? '*' : joinConstraints(constraints), reason }]
       },
       denies: ({ name, normalized }) =>
         constraintsOf(name).some((constraint) => constraint === null || satisfies(normalized, constraint))
@@ -123,7 +123,7 @@ const readers: Record<PolicyKind, (rule: PolicyRule) => RuleReader> = {
         if (!isWhole && named.length === 0) return []
         return [
           {
-            constraint: isWhole ? '*' : named.map((normalized) => `==${normalized}`).join(' || '),
+            constraint: isWhole ? '*' : joinConstraints(named.map((normalized) => `==${normalized}`)),
             reason: first.because as string,
           },
         ]
@@ -131,6 +131,11 @@ const readers: Record<PolicyKind, (rule: PolicyRule) => RuleReader> = {
       denies,
     }
   },
+}
+
+/** Returns the constraint of the versions that satisfy one of these. */
+export function joinConstraints(constraints: readonly (string | null)[]): string {
+  return constraints.join(' || ')
 }
 
 function wordsOf(licenses: readonly string[]): string {

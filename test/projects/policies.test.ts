@@ -136,6 +136,17 @@ describe('/api/groups/<group>/policies', () => {
     expect((await policies('GET')).json()).toEqual([])
   })
 
+  it('refuses constraints of one name in a rule that are too long together', async () => {
+    const { policies } = await aCompany()
+    const patterns = Array.from({ length: 9 }, (_, i) => `acme/*:<1.0.${i}${' || <1.0.0'.repeat(45)}`)
+    const add = (some: string[]) => policies('POST', '', { kind: 'packages', patterns: some, reason: 'x' })
+    const refused = await add(patterns)
+    expect(refused.statusCode, refused.body).toBe(400)
+    expect(refused.json().errmsg).toContain('the constraints of "acme/*" have more than 4096 characters')
+    const { id } = (await add(patterns.slice(1))).json()
+    expect((await policies('PATCH', `/${id}`, { patterns })).statusCode).toBe(400)
+  })
+
   it('refuses more rules and patterns than a group may have, also at the same time', async () => {
     const { policies } = await aCompany()
     const many = Array.from({ length: 500 }, (_, i) => `acme/p${i}`)
@@ -290,6 +301,32 @@ describe('POST policy/<list>', () => {
     ])
     await setVisibility(t.db, repository, 'public')
     expect(await denied(names, anonymous)).toEqual(['evil/lib *: Evil.'])
+  })
+
+  it('refuses an answer of more than 8 MiB', async () => {
+    const { add, composer } = await aCompany()
+    const names = Array.from({ length: 5000 }, (_, i) => `acme/lib${i}`)
+    for (let i = 0; i < 6; i++) await add('unapproved', ['psr/log'], `${i}`.repeat(300))
+    const refused = await composer(names)
+    expect([refused.statusCode, refused.json().errcode]).toEqual([400, 3])
+    expect(refused.json().errmsg).toContain('longer than 8388608 characters: send fewer packages')
+    expect((await composer(names.slice(0, 2500))).json().filter).toHaveLength(15_000)
+  })
+
+  it('refuses an answer of more than 8 MiB about few packages that match many patterns', async () => {
+    const { add, composer } = await aCompany()
+    const stars = Array.from({ length: 100 }, (_, i) => '*'.repeat(i + 1))
+    const patterns = stars.map((some) => `acme/${some}:<1.0.0${' || <1.0.0'.repeat(35)}`)
+    for (let i = 0; i < 4; i++) await add('packages', patterns, `${i}`)
+    const refused = await composer(Array.from({ length: 200 }, (_, i) => `acme/lib${i}`))
+    expect([refused.statusCode, refused.json().errcode]).toEqual([400, 3])
+  })
+
+  it('refuses too many packages before it asks who sends them', async () => {
+    const { composer } = await aCompany()
+    const names = Array.from({ length: 5001 }, (_, i) => `acme/lib${i}`)
+    const refused = await composer(names, { headers: { authorization: undefined } })
+    expect([refused.statusCode, refused.json().errcode]).toEqual([400, 3])
   })
 
   it.each([

@@ -3,6 +3,7 @@ import { type Queryable, transaction } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { openThreads, ThreadFailure } from '../../domain/threads.ts'
+import { makePause } from '../../domain/time-slices.ts'
 import { detailsOfChange, insertEvents, type NewEvent } from '../../events/events.ts'
 import { queueProjectCheck } from '../../projects/check-projects.ts'
 import { renderBothDocuments } from '../documents/render.ts'
@@ -70,8 +71,13 @@ export async function importOsv(
   const packages = new Map<string, OsvEntry[]>()
   for (const entry of entries) {
     const { packageName } = entry
-    if (packageName === null) outcomes.set(entry, skipped(entry, entry.problem ?? ''))
-    else packages.set(packageName, [...(packages.get(packageName) ?? []), entry])
+    if (packageName === null) {
+      outcomes.set(entry, skipped(entry, entry.problem ?? ''))
+      continue
+    }
+    const its = packages.get(packageName)
+    if (its) its.push(entry)
+    else packages.set(packageName, [entry])
   }
   for (const [packageName, its] of packages) {
     const done = wanted.isDryRun
@@ -154,7 +160,10 @@ async function planFor(
   entries: readonly OsvEntry[],
 ): Promise<Planned[]> {
   const advisories = await listKnownAdvisories(db, repositoryId, packageName)
-  return entries.map((entry) => {
+  const pause = makePause()
+  const plan: Planned[] = []
+  for (const entry of entries) {
+    await pause()
     const place =
       advisories?.findIndex((one) => one.osvId === entry.id || `x_${one.advisoryId}` === entry.id) ?? -1
     const known = advisories?.[place] ?? null
@@ -162,7 +171,8 @@ async function planFor(
     const decision = decide(entry, known, advisories, mayWithdraw)
     if ('reason' in decision) {
       const imported = { ...skipped(entry, decision.reason), advisory: known?.advisoryId ?? null }
-      return { imported, known, text }
+      plan.push({ imported, known, text })
+      continue
     }
     const { outcome } = decision
     const isNew = outcome === 'added'
@@ -178,8 +188,10 @@ async function planFor(
         sourceModifiedAt: text.modifiedAt,
       }
     const advisory = isNew && isDryRun ? null : advisoryId
-    return { imported: { id: entry.id, package: packageName, outcome, advisory, reason: null }, known, text }
-  })
+    const imported = { id: entry.id, package: packageName, outcome, advisory, reason: null }
+    plan.push({ imported, known, text })
+  }
+  return plan
 }
 
 /** What becomes of an entry, or why it is skipped. */

@@ -114,7 +114,10 @@ function readRecord(record: JsonObject): OsvEntry[] {
   const packages = new Map<string, JsonObject[]>()
   for (const part of listOf(affected).filter(isJsonObject)) {
     const name = composerNameOf(part)
-    if (name !== null) packages.set(name, [...(packages.get(name) ?? []), part])
+    if (name === null) continue
+    const parts = packages.get(name)
+    if (parts) parts.push(part)
+    else packages.set(name, [part])
   }
   if (packages.size === 0) return refuse('it names no package of the ecosystem Packagist')
   return [...packages].map(([packageName, parts]) => ({ ...entry, packageName, ...constraintOf(parts) }))

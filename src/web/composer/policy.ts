@@ -15,6 +15,8 @@ import {
 
 /** Composer sends the names of all packages that it may install. The largest projects have some thousands. */
 const maxNames = 5_000
+/** The maximum length of an answer in characters: 5,000 packages that two rules deny for long reasons need about 5 million. */
+const maxAnswer = 8 * 1024 * 1024
 
 /**
  * `POST policy/<list>`: what the group of a repository denies of the named packages, for Composer 2.10 and later (COMPOSER A8).
@@ -26,6 +28,8 @@ export async function policyRoute(app: FastifyInstance, { config, pools, require
     const target = readRegistryRequest(request)
     const kinds = policyLists.get(param(request, 'list'))
     const names = readNames(request.body)
+    if (names && names.length > maxNames)
+      throw new Refusal(errcode.invalidArgument, `too many packages: send at most ${maxNames} in one request`)
     const { access, rules, known } = await findPolicy(pools.pull, target, {
       kinds: kinds ?? [],
       names: names ?? [],
@@ -37,26 +41,36 @@ export async function policyRoute(app: FastifyInstance, { config, pools, require
         errcode.invalidArgument,
         'the body must be JSON with a list "packages" of package URLs',
       )
-    if (names.length > maxNames)
-      throw new Refusal(errcode.invalidArgument, `too many packages: send at most ${maxNames} in one request`)
     const policy = readPolicy(rules)
     const versions = new Map<string, LicensedVersion[]>(names.map((name) => [name, []]))
     for (const version of known) versions.get(version.name)?.push(version)
     const pause = makePause()
-    const entries: object[] = []
+    const entries: string[] = []
+    let length = 0
     for (const [name, ofName] of versions) {
       await pause()
-      for (const { rule, constraint, reason } of policy.denialsOf(name, ofName))
-        entries.push({
+      for (const { rule, constraint, reason } of policy.denialsOf(name, ofName)) {
+        const entry = JSON.stringify({
           package: name,
           constraint,
           url: `${config.baseUrl}/${target.group}/-/policies/${rule.id}`,
           reason,
           id: `policy-${rule.id}`,
         })
+        length += entry.length
+        if (length > maxAnswer) throw tooMuchDenied()
+        entries.push(entry)
+      }
     }
-    return sendRegistryText(reply, JSON.stringify({ filter: entries }))
+    return sendRegistryText(reply, `{"filter":[${entries.join()}]}`)
   })
+}
+
+function tooMuchDenied(): Refusal {
+  return new Refusal(
+    errcode.invalidArgument,
+    `the rules deny so much of these packages that the answer is longer than ${maxAnswer} characters: send fewer packages, or ask an admin of the group for fewer rules with shorter constraints and reasons`,
+  )
 }
 
 /** Reads the names of `{"packages":["pkg://composer/acme/lib"]}`. Null for another body. */

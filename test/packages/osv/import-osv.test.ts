@@ -195,6 +195,36 @@ describe('POST …/advisories/import', () => {
     expect(large.statusCode).toBe(413)
   })
 
+  it('lets other requests run while it decides about thousands of records of one package', async () => {
+    const { repository } = await aPlace('1.0.0')
+    const records = Array.from({ length: 5000 }, (_, i) => aRecord(`GHSA-${i}`, '1.2'))
+    let turns = 0
+    let isDone = false
+    const turn = () => {
+      turns += 1
+      if (!isDone) setImmediate(turn)
+    }
+    // Counts the turns of the event loop only after the advisories were read.
+    const pool: typeof t.db = Object.assign(Object.create(t.db), {
+      async query(text: string, values: unknown[]) {
+        const result = await t.db.query(text, values)
+        setImmediate(turn)
+        return result
+      },
+    })
+    const wanted = {
+      repositoryId: repository.id,
+      by: operator,
+      baseUrl: t.config.baseUrl,
+      mayWithdraw: true,
+      isDryRun: true,
+    }
+    const entries = await importOsv(pool, wanted, Buffer.from(JSON.stringify(records)))
+    isDone = true
+    expect(entries.filter(({ outcome }) => outcome === 'added')).toHaveLength(500)
+    expect(turns).toBeGreaterThan(2)
+  })
+
   it('adds a record once when two processes import it at the same time', async () => {
     const { repository, known } = await aPlace('1.0.0')
     const wanted = {
