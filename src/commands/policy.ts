@@ -5,7 +5,7 @@ import {
   checkPolicyRule,
   describePolicyRule,
   findPolicyRule,
-  listPolicies,
+  listPolicyRules,
   type PolicyDraft,
   removePolicyRule,
   type StoredPolicyRule,
@@ -80,7 +80,7 @@ function listCommand(): Command {
       withDatabase(async (db) => {
         const group = await theGroup(db, groupName)
         await printList<StoredPolicyRule>(options, {
-          list: (part) => listPolicies(db, group.id, part),
+          list: (part) => listPolicyRules(db, group.id, part),
           keyOf: ({ id }) => id,
           describe: describePolicyRule,
           line: ({ id, kind, patterns, reason }) => `${id}  ${kind}  ${patterns.join(', ')}  ${reason}`,

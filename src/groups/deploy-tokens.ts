@@ -64,6 +64,7 @@ export async function createDeployToken(
     await requireLivePrincipal(tx, by)
     await requireBelowLimit(tx, config, by, 'deployTokens', groupId)
     const inserted = await insertDeployToken(tx, wanted, hashSecret(token), by.accountId)
+    // One act has two events: this one for the list of the account that acts, the other for the group (see `repeatedActions`).
     await insertTokenEvents(tx, by, 'deploy-token-created', [inserted.id])
     await insertEvent(tx, by, {
       ...aboutGroup(groupId),

@@ -16,7 +16,6 @@ import {
 } from './deleted-repositories.ts'
 import { freeGroupName, type Group, insertGroup, purgeGroup, renameGroup } from './groups.ts'
 import { requireBelowLimit } from './limits.ts'
-import { isOperator } from './operators.ts'
 import { changePaths, lockTenancy } from './path-locks.ts'
 import {
   changeRepository,
@@ -28,10 +27,11 @@ import {
   type RepositoryChanges,
   renameRepository,
 } from './repositories.ts'
+import { hasSiteRights } from './site-rights.ts'
 
 /**
  * Creates a group. Its owner becomes its first admin. With `force` the name may be reserved for another group. Writes
- * the event. Throws with the constraint of a rule of group names, errcode 7 when only operators create groups, and 8 when
+ * the event. Throws with the constraint of a rule of group names, errcode 7 when only site administrators create groups, and 8 when
  * the account has created too many.
  */
 export async function addGroup(
@@ -43,7 +43,8 @@ export async function addGroup(
 ): Promise<Group> {
   return transaction(db, async (tx) => {
     const { accountId } = by
-    if (config.groupCreation === 'admins' && !(await isOperator(tx, by))) throw groupsAreForOperators()
+    if (config.groupCreation === 'admins' && !(await hasSiteRights(tx, by)))
+      throw groupsAreForAdministrators()
     if (accountId !== null) await requireBelowLimit(tx, config, by, 'groups', accountId)
     if (force) await freeGroupName(tx, name)
     const group = await insertGroup(tx, name, owner.id, { creatorId: accountId })
@@ -228,7 +229,7 @@ export async function deleteGroup(
   })
 }
 
-function groupsAreForOperators(): Refusal {
+function groupsAreForAdministrators(): Refusal {
   return new Refusal(errcode.permissionDenied, 'only site administrators create groups here')
 }
 

@@ -3,7 +3,7 @@ import type { Config, CountLimits } from '../config.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { anAdministrator } from '../domain/site.ts'
-import { isOperator } from './operators.ts'
+import { hasSiteRights } from './site-rights.ts'
 
 /** Locks the owner, so that concurrent requests count each other's rows. */
 const locks = {
@@ -65,7 +65,7 @@ const limited: Record<
 
 /**
  * Throws errcode 8 with 403 when an account, a group or a repository may not have another one of some things. Call it in the
- * transaction that adds the thing. Limits do not hold for operators.
+ * transaction that adds the thing. Limits do not hold for changes with the rights of the site.
  */
 export async function requireBelowLimit(
   tx: pg.PoolClient,
@@ -74,7 +74,7 @@ export async function requireBelowLimit(
   kind: keyof CountLimits,
   ownerId: string,
 ): Promise<void> {
-  if (await isOperator(tx, by)) return
+  if (await hasSiteRights(tx, by)) return
   const { owner, count, things, setting, remedy = 'remove one' } = limited[kind]
   await tx.query(locks[owner], [ownerId])
   const { rows } = await tx.query<{ count: number }>(count, [ownerId])

@@ -8,7 +8,7 @@ import { makePause } from '../domain/time-slices.ts'
 import { insertEvents } from '../events/events.ts'
 import type { AuditedName, ListUpstreamAdvisories } from '../upstreams/advisories.ts'
 import { readConstraint } from '../upstreams/documents/satisfies.ts'
-import { listPolicyRules, type Policy, readPolicy } from './policy.ts'
+import { findPolicyOfGroup, type Policy } from './policy.ts'
 
 /** Why a locked package needs attention. */
 export const findingReasons = [
@@ -104,7 +104,7 @@ export async function judgeLocked(
   )
   const names = [...new Set(locked.map(({ name }) => name))]
   const flagsByName = new Map((await listFlags(tx, groupId, names)).map((flags) => [flags.name, flags]))
-  const policy = readPolicy(await listPolicyRules(tx, groupId))
+  const policy = await findPolicyOfGroup(tx, groupId)
   const pause = makePause()
   const flagged: Flagged[] = []
   for (const one of locked) {

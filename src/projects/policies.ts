@@ -118,7 +118,7 @@ const columns = `p.id, p.kind, p.patterns, p.reason, ${accountName('p.made_by')}
   p.created_at as "createdAt", p.changed_at as "changedAt"`
 
 /** Lists the rules of a group, the oldest first. `after` is the id of one of them. There are at most 100. */
-export async function listPolicies(
+export async function listPolicyRules(
   db: Queryable,
   groupId: string,
   { after, limit }: ListPart,

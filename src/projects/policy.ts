@@ -24,15 +24,6 @@ export interface PolicyRule {
 /** Columns of a rule `p`, as JSON. */
 export const policyRuleJson = `json_build_object('id', p.id::text, 'kind', p.kind, 'patterns', p.patterns, 'reason', p.reason)`
 
-/** Lists the rules of a group, the oldest first. */
-export async function listPolicyRules(db: Queryable, groupId: string): Promise<PolicyRule[]> {
-  const { rows } = await db.query<{ rule: PolicyRule }>(
-    `select ${policyRuleJson} as rule from policy_rule p where p.group_id = $1 order by p.id`,
-    [groupId],
-  )
-  return rows.map(({ rule }) => rule)
-}
-
 /** A version of a package, with the licences that it names. */
 export interface LicensedVersion {
   name: string
@@ -58,7 +49,16 @@ export interface Policy {
   rulesAgainst(version: LicensedVersion): Omit<Denial, 'constraint'>[]
 }
 
-/** Reads the rules of a group. */
+/** Finds the rules of a group. */
+export async function findPolicyOfGroup(db: Queryable, groupId: string): Promise<Policy> {
+  const { rows } = await db.query<{ rule: PolicyRule }>(
+    `select ${policyRuleJson} as rule from policy_rule p where p.group_id = $1 order by p.id`,
+    [groupId],
+  )
+  return readPolicy(rows.map(({ rule }) => rule))
+}
+
+/** Reads the rules of a group, the oldest first. */
 export function readPolicy(rules: readonly PolicyRule[]): Policy {
   const read = rules.map((rule) => ({ rule, ...readers[rule.kind](rule) }))
   return {

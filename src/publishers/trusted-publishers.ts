@@ -11,8 +11,8 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
-import { isOperator } from '../groups/operators.ts'
 import { lockRepository } from '../groups/repositories.ts'
+import { hasSiteRights } from '../groups/site-rights.ts'
 import { reservedDays, reservedNames } from '../packages/tables/reserved-names.ts'
 import { isPattern } from '../upstreams/documents/patterns.ts'
 import {
@@ -73,7 +73,7 @@ export async function addPublisher(
   { repositoryId, by }: { repositoryId: string; by: Principal },
   wanted: NewPublisher,
 ): Promise<string> {
-  const reachesPrivateHosts = await isOperator(db, by)
+  const reachesPrivateHosts = await hasSiteRights(db, by)
   const terms = readTerms(wanted, { allowsHttp: config.outbound.allowHttp && reachesPrivateHosts })
   return transaction(db, async (tx) => {
     await requireLivePrincipal(tx, by)

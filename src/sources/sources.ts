@@ -13,8 +13,8 @@ import { errcode, isOfServer, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
-import { isOperator } from '../groups/operators.ts'
 import { lockRepository } from '../groups/repositories.ts'
+import { hasSiteRights } from '../groups/site-rights.ts'
 import { enqueue, enqueueUnlessDue } from '../jobs/job.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
@@ -244,7 +244,7 @@ export async function checkSource(
 
 async function prepareSource(context: SourceContext, by: Principal, wanted: NewSource) {
   const { config, db } = context
-  const reachesPrivateHosts = await isOperator(db, by)
+  const reachesPrivateHosts = await hasSiteRights(db, by)
   const allowsHttp = config.outbound.allowHttp && reachesPrivateHosts
   const remote = readSourceUrl(wanted.url, { allowsHttp })
   const settings = readSettings(wanted, remote)

@@ -10,9 +10,9 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { isHostAndPort } from '../domain/setting-formats.ts'
 import { detailsOfChange, insertEvent } from '../events/events.ts'
 import { requireBelowLimit } from '../groups/limits.ts'
-import { isOperator } from '../groups/operators.ts'
 import { sharePathLock } from '../groups/path-locks.ts'
 import { findGroupId } from '../groups/repositories.ts'
+import { hasSiteRights } from '../groups/site-rights.ts'
 import type { UpstreamClient, UpstreamRequests, UpstreamRights } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { isPattern, maxPatterns } from './documents/patterns.ts'
@@ -71,7 +71,7 @@ export async function addUpstream(
   }
   // Check it before any request is sent, and again when the upstream is added.
   await transaction(db, requireLimit)
-  const isTrusted = await isOperator(db, by)
+  const isTrusted = await hasSiteRights(db, by)
   const rights = { usesCredentials: isTrusted, reachesPrivateHosts: isTrusted }
   const { root, lastModified } = await fetchRoot(
     client.for({ url, credentialHosts: [], ...rights }),

@@ -9,8 +9,8 @@ import { errcode, Refusal } from '../domain/refusal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { detailsOfChange, insertEvent } from '../events/events.ts'
 import { requireLivePrincipal } from '../groups/live-principal.ts'
-import { isOperator } from '../groups/operators.ts'
 import { lockRepository } from '../groups/repositories.ts'
+import { hasSiteRights } from '../groups/site-rights.ts'
 import type { Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
 import { dropWaiting, hostOf } from './deliveries.ts'
@@ -342,7 +342,7 @@ async function approveUrl(
   by: Principal,
   text: string,
 ): Promise<boolean> {
-  const reachesPrivateHosts = await isOperator(db, by)
+  const reachesPrivateHosts = await hasSiteRights(db, by)
   if (text.length > maxUrlLength || !isPlainText(text))
     throw invalid(`the URL must have at most ${maxUrlLength} characters`)
   const url = URL.canParse(text) ? new URL(text) : null

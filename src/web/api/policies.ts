@@ -6,7 +6,7 @@ import {
   checkPolicyRule,
   describePolicyRule,
   findPolicyRule,
-  listPolicies,
+  listPolicyRules,
   maxPolicyPatterns,
   maxPolicyReason,
   removePolicyRule,
@@ -113,7 +113,7 @@ export async function policyRoutes(app: ApiScope, context: ApiContext): Promise<
       const { groupId } = mayRead.granted(request)
       return readPage(
         { request, reply, config },
-        (part) => listPolicies(db, groupId, part),
+        (part) => listPolicyRules(db, groupId, part),
         ({ id }) => id,
         describePolicyRule,
       )

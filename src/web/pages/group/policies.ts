@@ -13,7 +13,7 @@ import {
   changePolicyRule,
   checkPolicyRule,
   findPolicyRule,
-  listPolicies,
+  listPolicyRules,
   maxPolicyBroken,
   maxPolicyReason,
   maxPolicyRules,
@@ -82,7 +82,7 @@ export async function policyPageRoutes(app: FastifyInstance, context: PagesConte
       })
       return listPage(reply, session, {
         group,
-        rules: await listPolicies(db, group.id, { after: null, limit: maxPolicyRules }),
+        rules: await listPolicyRules(db, group.id, { after: null, limit: maxPolicyRules }),
         mayManage: mayInGroup(group, session, 'managePolicies'),
         policyUrl: `${registryUrl(config.baseUrl, repository?.path ?? `${group.name}/php`)}policy/denied`,
       })

@@ -2,10 +2,10 @@ import type { Queryable } from '../database/database.ts'
 import type { Principal } from '../domain/principal.ts'
 
 /**
- * Returns whether a change comes from an operator: from the command line, or from a site administrator in the browser or
- * with an admin token. Applications never act as a site administrator.
+ * Returns whether a change is made with the rights of the site: from the command line, or by a site administrator in the
+ * browser or with an admin token. Applications never act as a site administrator.
  */
-export async function isOperator(db: Queryable, { accountId, token, via }: Principal): Promise<boolean> {
+export async function hasSiteRights(db: Queryable, { accountId, token, via }: Principal): Promise<boolean> {
   if (via === 'command') return true
   if (accountId === null) return false
   if (token !== null && token.kind !== 'personal') return false
