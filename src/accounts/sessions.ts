@@ -61,8 +61,8 @@ export interface SignInProof {
   secondFactor?: 'totp' | 'recovery-code' | 'passkey'
 }
 
-/** How somebody proved their identity. */
-export type ProofMethod = SignInProof['method'] | NonNullable<SignInProof['secondFactor']>
+/** How somebody proved their identity. `mail`: with a mailed link. */
+export type ProofMethod = SignInProof['method'] | NonNullable<SignInProof['secondFactor']> | 'mail'
 
 /** A sign-in, for its event. */
 interface SignIn {
@@ -205,12 +205,21 @@ export function csrfTokenOf(cookie: string): string {
 
 /** Stores that the person of a session has just confirmed their identity, and how. */
 export async function confirmSession(db: Queryable, idHash: SecretHash, method: ProofMethod): Promise<void> {
-  await db.query(
-    `update session set proved_at = now(), factor_proved_at = case when $2 then now() else factor_proved_at end,
-                        methods = array(select distinct unnest(methods || $3::text))
-      where id_hash = $1`,
-    [idHash, method === 'totp' || method === 'passkey', method],
-  )
+  await db.query(`update session set ${proofBy('$2')} where id_hash = $1`, [idHash, method])
+}
+
+/**
+ * SQL: the assignments to a row of `session` whose person has just proved their identity. `method` is the parameter with the
+ * method. Of the former methods, only those that are recent stay: others are no part of this proof (OPENID 251).
+ */
+export function proofBy(method: string): string {
+  return `proved_at = now(),
+          factor_proved_at = case when ${method} in ('totp', 'passkey') then now() else factor_proved_at end,
+          methods = array(select distinct used from unnest(methods || ${method}::text) used
+                           where used = ${method}
+                              or case when used in ('totp', 'passkey')
+                                      then factor_proved_at > now() - interval '${factorProofSeconds} seconds'
+                                      else proved_at > now() - interval '${proofSeconds} seconds' end)`
 }
 
 /**

@@ -52,7 +52,10 @@ export function classOf(methods: readonly ProofMethod[]): (typeof authentication
   return methods.includes('totp') ? '2' : '1'
 }
 
-/** The values of RFC 8176. It has none for a provider: `fed` is what others use. A recovery code replaces a lost app. */
+/**
+ * The values of RFC 8176. It has none for a mailed link, and none for a provider: `fed` is what others use. A recovery code
+ * replaces a lost app.
+ */
 const references: Record<ProofMethod, string | null> = {
   password: 'pwd',
   invitation: 'pwd',
@@ -60,10 +63,12 @@ const references: Record<ProofMethod, string | null> = {
   totp: 'otp',
   passkey: 'pop',
   'recovery-code': null,
+  mail: null,
 }
 
 /** Returns the claim `amr` of an authentication with these methods. A passkey alone is two factors: it verifies the person. */
 export function describeMethods(methods: readonly ProofMethod[]): string[] {
   const named = methods.map((method) => references[method]).filter((value) => value !== null)
-  return [...new Set([...named, ...(classOf(methods) === '1' ? [] : ['mfa'])])]
+  const isMultiple = classOf(methods) === 'phr' || (classOf(methods) === '2' && methods.length > 1)
+  return [...new Set([...named, ...(isMultiple ? ['mfa'] : [])])]
 }

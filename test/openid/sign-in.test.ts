@@ -20,8 +20,8 @@ import { aPersonWithTotp, codeOf, forgetCodes, halfSignIn } from '../support/fac
 import { basicOf } from '../support/oauth-actors.ts'
 import { setRedemptionAge } from '../support/oauth-rows.ts'
 import { aRelyingParty, askUserinfo, readIdToken } from '../support/openid-actors.ts'
-import { countRows } from '../support/rows.ts'
-import { setProofAges } from '../support/session-rows.ts'
+import { countRows, dropRows } from '../support/rows.ts'
+import { aConfirmationLink, setProofAges } from '../support/session-rows.ts'
 import { ask, postForm } from '../support/token-client.ts'
 
 const t = useApp()
@@ -159,6 +159,36 @@ describe('an ID token (OPENID 243)', () => {
     const after = await read(person.cookie)
     expect(after).toMatchObject({ acr: '2', sid: before['sid'] })
     expect(new Set(after['amr'] as string[])).toEqual(new Set(['pwd', 'otp', 'mfa']))
+  })
+
+  it('tells of the last proof only, and of what was proved just before it (OPENID 251)', async () => {
+    const person = await aPersonWithTotp(t)
+    const party = await aRelyingParty(t)
+    // Its first session has no second factor.
+    await dropRows(t.db, 'session', { accountId: person.id })
+    const { cookie: half, send } = await halfSignIn(t.app, person)
+    const cookie = `${half}; ${cookiesOf(await send({ code: codeOf(person.secret) }))}`
+    const read = async () => {
+      const { acr, amr } = await readIdToken(t, party.application, (await party.enter({}, cookie)).id_token)
+      return [acr, new Set(amr as string[])]
+    }
+    const confirm = async (proof: Record<string, string>, url = '/settings/confirm-access') => {
+      const page = await open(t, '/settings/confirm-access', cookie)
+      const sent = await post(t.app, url, cookie, { csrf_token: csrfTokenIn(page), ...proof })
+      expect(sent.statusCode).toBe(303)
+    }
+    expect(await read()).toEqual(['2', new Set(['pwd', 'otp', 'mfa'])])
+    await setProofAges(t.db, '20 days')
+    await confirm({ current_password: password })
+    expect(await read()).toEqual(['1', new Set(['pwd'])])
+    await setProofAges(t.db, '1 hour')
+    await forgetCodes(t, person)
+    await confirm({ code: codeOf(person.secret) })
+    expect(await read()).toEqual(['2', new Set(['otp'])])
+    await setProofAges(t.db, '1 hour')
+    await aConfirmationLink(t.db, person, 'mailed')
+    await confirm({ token: 'mailed' }, '/settings/confirm-access/link')
+    expect(await read()).toEqual(['1', new Set()])
   })
 })
 

@@ -2,6 +2,7 @@ import { type Queryable, sweepOf } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../../domain/secrets.ts'
 import { personOf, siteOf } from '../../mail/mail.ts'
 import type { MailKind } from '../../mail/mail-queue.ts'
+import { type ProofMethod, proofBy } from '../sessions.ts'
 
 /** How long a link works: 15 minutes. */
 const lifetimeSeconds = 900
@@ -64,10 +65,10 @@ export async function spendConfirmationLink(
        delete from confirmation_link
         where session_hash = $1 and token_hash = $2 and expires_at > now() returning session_hash, return_id
      ), confirmed as (
-       update session set proved_at = now() where id_hash in (select session_hash from spent)
+       update session set ${proofBy('$3')} where id_hash in (select session_hash from spent)
      )
      select return_id as "returnId" from spent`,
-    [sessionHash, hashSecret(token)],
+    [sessionHash, hashSecret(token), 'mail' satisfies ProofMethod],
   )
   return rows[0]?.returnId ?? null
 }
