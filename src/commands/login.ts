@@ -5,16 +5,23 @@ import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Command, Option } from 'commander'
+import * as z from 'zod'
+import { cleanLine } from '../domain/plain-text.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult } from './run.ts'
 import {
+  discover,
   freshLogin,
   type IssuedPair,
   loginFile,
+  ownUrl,
   postForm,
+  readAs,
   readJson,
+  readObject,
   readServerUrl,
   removeLogin,
+  saidIn,
   send,
   storeLogin,
   theServer,
@@ -32,19 +39,16 @@ export interface ServerOptions extends JsonOptions {
   server?: string
 }
 
-interface Metadata {
-  device_authorization_endpoint?: string
-  token_endpoint: string
-  revocation_endpoint: string
-}
+/** What a server says about its devices (RFC 8628 §3.2). */
+const DeviceCodes = z.object({
+  device_code: z.string(),
+  user_code: z.string().max(100).transform(cleanLine),
+  verification_uri: z.string(),
+  verification_uri_complete: z.string(),
+  interval: z.number().min(1).max(60).default(5),
+})
 
-interface DeviceCodes {
-  device_code: string
-  user_code: string
-  verification_uri: string
-  verification_uri_complete: string
-  interval: number
-}
+const User = z.object({ username: z.string().transform(cleanLine) })
 
 /** `svc login <url>` (OPENID 228): the person confirms a code in a browser on any machine. */
 export function loginCommand(): Command {
@@ -55,31 +59,28 @@ export function loginCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc login https://svc.example.com')
     .action(async (url: string, options: JsonOptions) => {
       const server = readServerUrl(url)
-      const metadata = await readJson<Metadata>(
-        await send(`${server}/.well-known/oauth-authorization-server`),
-      )
-      if (!metadata.device_authorization_endpoint)
-        throw new Error(`${server} is of an earlier release of svc, which has no logins of the command line.`)
-      const codes = await readJson<DeviceCodes>(await postForm(metadata.device_authorization_endpoint, {}))
+      const { deviceEndpoint, tokenEndpoint, revocationEndpoint } = await discover(server)
+      const codes = await readAs(DeviceCodes, await postForm(deviceEndpoint, {}), server)
+      ownUrl(server, codes.verification_uri)
       process.stderr.write(
-        `Open ${codes.verification_uri_complete}\nand confirm the code ${codes.user_code}. It is valid for 15 minutes.\n`,
+        `Open ${ownUrl(server, codes.verification_uri_complete)}\nand confirm the code ${codes.user_code}. It is valid for 15 minutes.\n`,
       )
-      const pair = tokensOf(await poll(metadata.token_endpoint, codes))
-      const { username } = await readJson<{ username: string }>(
+      const pair = tokensOf(await poll(tokenEndpoint, codes))
+      const { username } = await readAs(
+        User,
         await send(`${server}/api/user`, { headers: { authorization: `Bearer ${pair.accessToken}` } }),
+        server,
       )
-      await storeLogin(server, {
-        username,
-        tokenEndpoint: metadata.token_endpoint,
-        revocationEndpoint: metadata.revocation_endpoint,
-        ...pair,
-      })
+      await storeLogin(server, { username, tokenEndpoint, revocationEndpoint, ...pair })
       printResult(options, { server, username }, `Signed in to ${server} as ${username}: ${loginFile()}`)
     })
 }
 
 /** Polls until the person has decided (RFC 8628 §3.5). Throws the server's sentence after a denial, or when it is too late. */
-async function poll(tokenEndpoint: string, { device_code, interval }: DeviceCodes): Promise<IssuedPair> {
+async function poll(
+  tokenEndpoint: string,
+  { device_code, interval }: z.output<typeof DeviceCodes>,
+): Promise<IssuedPair> {
   for (let seconds = interval; ; ) {
     await sleep(seconds * 1000)
     const response = await postForm(tokenEndpoint, {
@@ -87,9 +88,10 @@ async function poll(tokenEndpoint: string, { device_code, interval }: DeviceCode
       device_code,
     })
     if (response.ok) return readJson<IssuedPair>(response)
-    const { error, error_description } = (await response.json()) as Record<string, string>
-    if (error === 'slow_down') seconds += 5
-    else if (error !== 'authorization_pending') throw new Error(error_description ?? error)
+    const body = await readObject(response)
+    if (body?.['error'] === 'slow_down') seconds += 5
+    else if (body?.['error'] !== 'authorization_pending')
+      throw new Error(saidIn(body) ?? `The server answers ${response.status}.`)
   }
 }
 

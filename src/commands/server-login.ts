@@ -2,6 +2,8 @@ import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/prom
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import * as z from 'zod'
+import { cleanLine } from '../domain/plain-text.ts'
 import { commandLineClientId } from '../oauth/command-line-client.ts'
 
 /** The tokens of `svc login` at one server. */
@@ -145,16 +147,79 @@ export async function send(url: string, options: RequestInit & { duplex?: 'half'
 
 /** Reads a JSON response. Throws with the server's sentence when it is an error. */
 export async function readJson<Body>(response: Response): Promise<Body> {
-  const text = await response.text()
-  let body: { errmsg?: string; error_description?: string } | null = null
-  try {
-    body = JSON.parse(text) as { errmsg?: string }
-  } catch {
-    // A proxy may send a page.
-  }
+  const body = await readObject(response)
   if (response.ok && body !== null) return body as Body
-  const said = body?.errmsg ?? body?.error_description
+  const said = saidIn(body)
   throw new Error(`The server answers ${response.status}${said ? `: ${said}` : ''}.`.replace('..', '.'))
+}
+
+/** Reads the JSON of a response. Null when it is none: a proxy may send a page. */
+export async function readObject(response: Response): Promise<Record<string, unknown> | null> {
+  try {
+    return JSON.parse(await response.text()) as Record<string, unknown> | null
+  } catch {
+    return null
+  }
+}
+
+/** Returns the sentence in the body of an error, as one line that cannot control the terminal. Null without one. */
+export function saidIn(body: Record<string, unknown> | null): string | null {
+  const said = body?.['errmsg'] ?? body?.['error_description'] ?? body?.['error']
+  return typeof said === 'string' ? cleanLine(said.slice(0, 1000)) : null
+}
+
+/** Reads a JSON response of a server that may be anything. Throws unless it has the form of svc's. */
+export async function readAs<Schema extends z.ZodType>(
+  schema: Schema,
+  response: Response,
+  server: string,
+): Promise<z.output<Schema>> {
+  const { success, data } = schema.safeParse(response.status === 404 ? null : await readJson(response))
+  if (success) return data
+  throw new Error(
+    `${server} has no logins of the command line. It is of an earlier release of svc, or another program.`,
+  )
+}
+
+/** The document about the server as a protected resource (RFC 9728 §2). */
+const ResourceMetadata = z.object({ authorization_servers: z.tuple([z.string()]) })
+
+/** The metadata of its authorization server (RFC 8414 §2). */
+const ServerMetadata = z.object({
+  issuer: z.string(),
+  device_authorization_endpoint: z.string(),
+  token_endpoint: z.string(),
+  revocation_endpoint: z.string(),
+})
+
+/**
+ * Returns the endpoints of a server. Throws unless all are its own: every installation has the same client id, so that a server
+ * could otherwise have the codes and tokens of another one sent to itself.
+ */
+export async function discover(server: string) {
+  const about = await send(`${server}/.well-known/oauth-protected-resource`)
+  const [issuer] = (await readAs(ResourceMetadata, about, server)).authorization_servers
+  const { origin, pathname } = new URL(ownUrl(server, issuer))
+  // RFC 8414 §3.1: the path of the issuer is at the end.
+  const url = `${origin}/.well-known/oauth-authorization-server${pathname.replace(/\/$/, '')}`
+  const metadata = await readAs(ServerMetadata, await send(url), server)
+  ownUrl(server, metadata.issuer)
+  if (metadata.issuer !== issuer)
+    throw new Error(`The metadata of ${server} is that of another issuer. Ask its operator to repair it.`)
+  return {
+    deviceEndpoint: ownUrl(server, metadata.device_authorization_endpoint),
+    tokenEndpoint: ownUrl(server, metadata.token_endpoint),
+    revocationEndpoint: ownUrl(server, metadata.revocation_endpoint),
+  }
+}
+
+/** Returns a URL that a server has named, normalized, so that a terminal can show it. Throws unless it has the server's origin. */
+export function ownUrl(server: string, named: string): string {
+  const url = URL.parse(named)
+  if (url?.origin === new URL(server).origin) return url.href
+  throw new Error(
+    `${server} names ${url ? `another server, ${url.origin},` : 'no valid URL'} for the login. Nothing was sent there: sign in to a server at its own URL.`,
+  )
 }
 
 async function readLogins(): Promise<Logins> {
