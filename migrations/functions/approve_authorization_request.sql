@@ -26,7 +26,7 @@ begin
     from application c
    where r.id_hash = the_id_hash and r.account_id = the_account_id
      and r.answered_at is null and r.expires_at > now()
-     and c.id = r.application_id and c.status = 'approved'
+     and c.id = r.application_id and c.status = 'approved' and (r.device_hash is null or c.is_device)
      and (r.resource_scope <> 'specified' or cardinality(chosen_ids) > 0)
   returning r.* into request;
   if not found then

@@ -45,7 +45,10 @@ export interface AuthorizationRequest {
   isDecided: boolean
   application: ConsentApplication
   /** The current registration of the application. It may have changed since the request. */
-  registered: Pick<Application, 'redirectUri' | 'exactRedirect' | 'isPublic' | 'scopes' | 'resourceScope'>
+  registered: Pick<
+    Application,
+    'redirectUri' | 'exactRedirect' | 'isPublic' | 'isDevice' | 'scopes' | 'resourceScope'
+  >
 }
 
 /** A device that asks, as the person sees it. */
@@ -112,7 +115,7 @@ const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri 
        json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                          'website', c.website) as application,
        json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'isPublic', c.is_public,
-                         'scopes', c.scopes, 'resourceScope', c.resource_scope) as registered
+                         'isDevice', c.is_device, 'scopes', c.scopes, 'resourceScope', c.resource_scope) as registered
   from authorization_request r
   join application c on c.id = r.application_id and c.status = 'approved'
   left join device_request d on d.device_hash = r.device_hash

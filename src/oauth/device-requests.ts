@@ -108,7 +108,7 @@ export interface WaitingDevice {
   age: number
 }
 
-/** Finds the request of a device by the code that it shows. Null when it is unknown, decided or expired. */
+/** Finds the request of a device by the code that it shows. Null when it is unknown, decided or expired, or its application is not for devices. */
 export async function findWaitingDevice(db: Queryable, userCode: string): Promise<WaitingDevice | null> {
   const { rows } = await db.query<WaitingDevice>(
     `select d.device_hash as "deviceHash", d.application_id as "applicationId", d.scopes,
@@ -117,7 +117,7 @@ export async function findWaitingDevice(db: Queryable, userCode: string): Promis
             json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                               'website', c.website) as application
        from device_request d
-       join application c on c.id = d.application_id and c.status = 'approved'
+       join application c on c.id = d.application_id and c.status = 'approved' and c.is_device
       where d.user_hash = $1 and d.is_approved is null and d.expires_at > now()`,
     [hashSecret(userCode)],
   )
@@ -135,6 +135,7 @@ export type DevicePoll =
         | 'invalid_client'
         | 'invalid_grant'
         | 'slow_down'
+        | 'unauthorized_client'
     }
 
 /**
@@ -152,7 +153,8 @@ export async function pollDevice(
     text: `with device as materialized (
              select d.device_hash, d.application_id, d.account_id, d.is_approved, d.expires_at <= now() as is_expired,
                     d.polled_at > now() - make_interval(secs => d.interval_seconds - $6) as is_too_fast,
-                    a.client_id = $1 and a.status <> 'approved' as is_suspended
+                    a.client_id = $1 and a.status <> 'approved' as is_suspended,
+                    a.is_device as is_for_devices
                from device_request d join application a on a.id = d.application_id
               where d.device_hash = $3
                 for no key update of d
@@ -171,6 +173,7 @@ export async function pollDevice(
                     when device.is_suspended then 'invalid_grant'
                     when client.id is null then 'invalid_client'
                     when device.application_id is distinct from client.id then 'invalid_grant'
+                    when not device.is_for_devices then 'unauthorized_client'
                     when device.is_approved = false then 'access_denied'
                     when device.is_approved then
                       case

@@ -10,7 +10,7 @@ import { hiddenFields, open, submitConsent } from '../support/browse.ts'
 import { ageDevices } from '../support/device-rows.ts'
 import { requireSecondFactor } from '../support/group-rows.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
-import { liveGrantsOf } from '../support/oauth-rows.ts'
+import { changeRegistration, liveGrantsOf } from '../support/oauth-rows.ts'
 import { countRows } from '../support/rows.ts'
 import { ask, askAsPublic, works } from '../support/token-client.ts'
 
@@ -245,6 +245,24 @@ describe('a device', () => {
     await aGroupMember(t.db, account, group, 'developer')
     await requireSecondFactor(t.db, group)
     expect(errorOf(await poll())).toEqual([400, 'invalid_grant'])
+  })
+
+  it('ends with the registration for devices: its code, its page and its polls (OPENID 226)', async () => {
+    const approved = await aDevice()
+    await approved.decide('approve')
+    const { application, account, cookie, page, poll } = await aDevice()
+    const opened = await page()
+    for (const one of [application, approved.application])
+      await changeRegistration(t.db, one, { isDevice: false })
+    for (const decision of ['approve', 'deny']) {
+      const refused = await submitConsent(t, opened, cookie, decision)
+      expect(refused.statusCode).toBe(400)
+      expect(refused.body).toContain('The application was changed in the meantime.')
+    }
+    expect(await liveGrantsOf(t.db, account)).toEqual([])
+    expect((await page()).body).toContain('No device waits with this code')
+    for (const one of [poll, approved.poll])
+      expect(errorOf(await one())).toEqual([400, 'unauthorized_client'])
   })
 
   it('limits wrong codes of an account, by GET and POST, and a right one resets nothing (OPENID 227)', async () => {

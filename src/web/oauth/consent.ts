@@ -273,8 +273,8 @@ function refuseClosed(pending: AuthorizationRequest | null, session: Session): A
 }
 
 /**
- * Returns whether the application may still make this request. An operator may have taken a scope, a Redirect URL or its
- * secret away while the page was open.
+ * Returns whether the application may still make this request. An operator may have taken a scope, a Redirect URL, its secret
+ * or the use of devices away while the page was open.
  */
 function isStillRegistered({
   redirectUri,
@@ -286,11 +286,12 @@ function isStillRegistered({
   AuthorizationRequest,
   'redirectUri' | 'scopes' | 'resourceScope' | 'codeChallenge' | 'registered'
 >): boolean {
-  const mayReturn =
-    redirectUri === null ||
-    (checkRedirectUri(redirectUri, registered).refusal === undefined &&
-      (codeChallenge !== null || !registered.isPublic))
-  return mayReturn && coversAll(registered.scopes, scopes) && registered.resourceScope === resourceScope
+  const mayAsk =
+    redirectUri === null
+      ? registered.isDevice
+      : checkRedirectUri(redirectUri, registered).refusal === undefined &&
+        (codeChallenge !== null || !registered.isPublic)
+  return mayAsk && coversAll(registered.scopes, scopes) && registered.resourceScope === resourceScope
 }
 
 /** Handles a session that ended while the page was open: after the sign-in the browser returns to the same page. */

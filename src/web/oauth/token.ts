@@ -133,6 +133,7 @@ const pollErrors = {
   slow_down: 'The device polls too fast. Wait 5 seconds longer between two polls from now on.',
   access_denied: 'The account did not give its consent.',
   expired_token: 'The device code has expired. Start again.',
+  unauthorized_client: 'The application is not registered for devices.',
   invalid_grant: 'The device code is unknown or already used, or it was issued to another client.',
 } as const
 
