@@ -6,6 +6,7 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import type { StoredDocument } from '../documents/stored-documents.ts'
+import { formatTime } from '../domain/formats.ts'
 import type { Log } from '../domain/log.ts'
 import { background, type Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
@@ -432,7 +433,7 @@ async function findUpstreams(db: pg.Pool, ids: readonly string[]): Promise<(Upst
 
 function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {
   if (failure === null || failedAt === null) return null
-  return `The upstream of ${packageName} has failed since ${failedAt.toISOString()} (${failure}). This is its last known metadata.`
+  return `The upstream of ${packageName} has failed since ${formatTime(failedAt)} (${failure}). This is its last known metadata.`
 }
 
 function contested({ packageName }: WantedMirror): HiddenDocument {

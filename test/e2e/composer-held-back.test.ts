@@ -37,7 +37,7 @@ describe.skipIf(!hasComposerClient)('the real Composer and versions that are not
       const { code, output } = await project.composer('require', 'held/all')
       expect(code).not.toBe(0)
       expect(output).toMatch(
-        /Warning from .*: This version of held\/all is held back until \d{4}-\d\d-\d\d \d\d:\d\d UTC/,
+        /Warning from .*: This version of held\/all is held back until \d+ \w+ \d{4}, \d\d:\d\d UTC/,
       )
       expect(times(output, 'held back')).toBe(1)
       expect(output).toContain('1.0.0. An admin of the repository can allow it now.')

@@ -2,6 +2,7 @@ import { compareNormalized } from '../../composer/composer-version.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
 import { difference } from '../../composer/minify.ts'
 import type { HeldVersion } from '../../documents/stored-documents.ts'
+import { formatCount, formatTime } from '../../domain/formats.ts'
 import { documentAdvisories } from './complete-advisories.ts'
 import { readPatterns } from './patterns.ts'
 import {
@@ -127,7 +128,7 @@ function textOfHeld(
   { packageName, minimumAgeHours }: OfferRules,
 ): string {
   if (waiting.length === 0) return ''
-  const timeOf = ({ until }: WaitingVersion) => `${until.toISOString().slice(0, 16).replace('T', ' ')} UTC`
+  const timeOf = ({ until }: WaitingVersion) => formatTime(until)
   const times = new Set(waiting.map(timeOf))
   const named = waiting
     .slice(0, maxNamed)
@@ -135,8 +136,7 @@ function textOfHeld(
   const others = waiting.length > maxNamed ? ` and ${waiting.length - maxNamed} more` : ''
   const until = times.size > 1 ? '' : ` until ${[...times].join('')}`
   const [noun, them] = waiting.length === 1 ? ['This version', 'it'] : ['These versions', 'them']
-  const age = `${minimumAgeHours} ${minimumAgeHours === 1 ? 'hour' : 'hours'}`
-  return `${noun} of ${packageName} ${waiting.length === 1 ? 'is' : 'are'} held back${until}, because this repository offers new versions after ${age}: ${named.join(', ')}${others}. An admin of the repository can allow ${them} now.`
+  return `${noun} of ${packageName} ${waiting.length === 1 ? 'is' : 'are'} held back${until}, because this repository offers new versions after ${formatCount(minimumAgeHours, 'hour')}: ${named.join(', ')}${others}. An admin of the repository can allow ${them} now.`
 }
 
 /** Returns a warning that names the versions that the upstream offers only as source. Empty without such versions. */
