@@ -9,7 +9,7 @@ import { makeTourData, type TourData, tourEnvironment } from '../support/tour-da
 
 /** Home, the pages of a sign-in, the pages that lead to an application, and errors: pages without breadcrumbs. */
 const withoutBreadcrumbs =
-  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|unsubscribe.*|confirm-access.*|invitation|invitation-expired|consent.*|link-error|not-found.*|version-deleted|bad-request)$/
+  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|unsubscribe.*|confirm-access.*|invitation|invitation-expired|consent.*|logout|link-error|not-found.*|version-deleted|bad-request)$/
 
 /**
  * Checks that a page has breadcrumbs, and that the header marks the item to which the page belongs. `known` are the
