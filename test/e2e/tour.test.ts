@@ -38,7 +38,7 @@ async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>
 /** Returns the item of the header for a page: null for none, undefined for the menu with the name of the person. */
 function itemOf(name: string, path: string): string | null | undefined {
   if (
-    /^(?:not-found|version-deleted|bad-request|consent|link-error)/.test(name) ||
+    /^(?:not-found|version-deleted|bad-request|consent|link-error|logout)/.test(name) ||
     path === '/search' ||
     path === '/status'
   )
