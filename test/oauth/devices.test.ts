@@ -281,18 +281,31 @@ describe('a device', () => {
     expect((await guess(1)).statusCode).toBe(429)
   })
 
-  it('limits wrong codes of a network, and one blocked account does not use them up (OPENID 227)', async () => {
-    const network = '203.0.113.9'
-    const guess = (cookie: string) =>
-      t.app.inject({
-        url: `/device?user_code=${makeUserCode()}`,
-        headers: { cookie },
-        remoteAddress: network,
-      })
+  it('limits wrong codes of a network, which uses up the limits of no accounts while it is blocked (OPENID 227)', async () => {
+    const guess = async (cookie: string, remoteAddress: string) => {
+      const url = `/device?user_code=${makeUserCode()}`
+      return (await t.app.inject({ url, headers: { cookie }, remoteAddress })).statusCode
+    }
     const people = await Promise.all([1, 2, 3, 4].map(async () => signIn(t.app, await anAccount(t.db))))
-    for (const cookie of people.slice(0, 3))
-      for (let n = 0; n < 12; n += 1) expect((await guess(cookie)).statusCode).toBe(n < 10 ? 422 : 429)
-    expect((await guess(people[3] ?? '')).statusCode).toBe(429)
+    const last = people.pop() ?? ''
+    for (const cookie of people)
+      for (let n = 0; n < 10; n += 1) expect(await guess(cookie, '203.0.113.9')).toBe(422)
+    for (let n = 0; n < 11; n += 1) expect(await guess(last, '203.0.113.9')).toBe(429)
+    expect(await guess(last, '203.0.113.10')).toBe(422)
+  })
+
+  it('is not looked up by a link of another site, which fills in the form and counts as no attempt (OPENID 223)', async () => {
+    const { cookie, user_code, page } = await aDevice()
+    const follow = (code: string) =>
+      t.app.inject({
+        url: `/device?user_code=${code}`,
+        headers: { cookie, 'sec-fetch-site': 'cross-site' },
+      })
+    for (let n = 0; n < 11; n += 1) expect((await follow(makeUserCode())).statusCode).toBe(200)
+    const form = await follow(user_code)
+    expect([form.statusCode, form.body.includes('value="approve"')]).toEqual([200, false])
+    expect(form.body).toContain(`name="user_code" value="${user_code}"`)
+    expect((await page()).body).toContain('value="approve"')
   })
 
   it('is nothing that a HEAD request changes', async () => {

@@ -33,7 +33,7 @@ export async function devicePages(app: FastifyInstance, context: AppContext): Pr
     '/device',
     { exposeHeadRoute: false },
     signedIn(context, (visit, request, reply) =>
-      showDevice(context, visit, request, reply, readQuery(DeviceForm, request).user_code),
+      showLinkedDevice(context, visit, request, reply, readQuery(DeviceForm, request).user_code),
     ),
   )
 
@@ -55,6 +55,22 @@ export async function devicePages(app: FastifyInstance, context: AppContext): Pr
   }
 }
 
+/**
+ * Shows the device of a link. Behind a link of another site the code only fills in the form: otherwise any site could use up
+ * the wrong codes of its visitors.
+ */
+async function showLinkedDevice(
+  context: AppContext,
+  visit: Visit,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  code: string,
+): Promise<FastifyReply> {
+  const isOwn = [undefined, 'none', 'same-origin'].includes(request.headers['sec-fetch-site'])
+  if (isOwn) return await showDevice(context, visit, request, reply, code)
+  return codePage(reply, visit.session, { userCode: shortened(code), problem: null })
+}
+
 /** Shows the consent page of the device with this code, or the form for the code. */
 async function showDevice(
   context: AppContext,
@@ -73,7 +89,7 @@ async function showDevice(
   if (userCode === null || device === null) {
     const problem =
       'No device waits with this code. Compare it with the device: a code is valid for 15 minutes.'
-    return codePage(reply.code(422), session, { userCode: typed.slice(0, 20), problem })
+    return codePage(reply.code(422), session, { userCode: shortened(typed), problem })
   }
   if (device.resources && !(await areResourcesOf(db, accountId, device.resources))) {
     const problem =
@@ -92,12 +108,12 @@ async function showDevice(
   /** Counts the code before it is looked up, so that many at once are limited. A right one does not count. */
   async function guess(find: () => Promise<WaitingDevice | null>): Promise<WaitingDevice | null> {
     const limits = [
-      { subject: `device codes of account ${accountId}`, attempts: wrongCodesPerAccount, windowSeconds },
       ...limitsFrom(networkOf(request.ip), {
         subject: 'device codes',
         attempts: wrongCodesPerNetwork,
         windowSeconds,
       }),
+      { subject: `device codes of account ${accountId}`, attempts: wrongCodesPerAccount, windowSeconds },
     ]
     const blockedSeconds = await countAttempt(db, limits)
     if (blockedSeconds > 0) {
@@ -113,4 +129,9 @@ async function showDevice(
     if (found !== null) await takeBackAttempt(db, limits)
     return found
   }
+}
+
+/** Returns what the field for the code may have of a text. */
+function shortened(text: string): string {
+  return text.slice(0, 20)
 }
