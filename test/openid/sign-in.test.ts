@@ -408,6 +408,19 @@ describe('the authorization request of OpenID Connect', () => {
     })
   })
 
+  it('asks for a proof again when it got older than max_age on the consent page (OPENID 247)', async () => {
+    const { link, cookie } = await aRelyingParty(t)
+    const page = await open(t, link({ max_age: '1000', state: 's' }), cookie)
+    expect(page.statusCode).toBe(200)
+    await setProofAges(t.db, '1001 seconds')
+    const stale = await submitConsent(t, page, cookie, 'approve')
+    expect(stale.headers.location).toMatch(/^\/settings\/confirm-access/)
+    const proved = await prove(String(stale.headers.location), cookie)
+    const again = await open(t, String(proved.headers.location), cookie)
+    const redirect = await submitConsent(t, again, cookie, 'approve')
+    expect(responseOf(redirect)).toMatchObject({ code: expect.any(String), state: 's' })
+  })
+
   it('shows the consent page for prompt=consent and select_account, with the way to another account (OPENID 248)', async () => {
     const { link, cookie, enter } = await aRelyingParty(t)
     await enter()

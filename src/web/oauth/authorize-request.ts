@@ -4,7 +4,6 @@ import { readResources } from '../../domain/resources.ts'
 import { coversAll, isApplicationScope } from '../../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
 import { checkRedirectUri, redirectTo } from '../../oauth/redirect-uri.ts'
-import type { OpenidRequest } from '../../openid/sign-ins.ts'
 import { maxLinkCharacters } from '../pages/sign-in/return-path.ts'
 import {
   defaultScopes,
@@ -80,8 +79,8 @@ export function readAuthorizeRequest(
   }
 }
 
-/** Returns what the link of an authorization request asks for with the scope `openid`. The request was read before. */
-export function readOpenidRequest(link: string): OpenidRequest {
+/** Returns the parameters of OpenID Connect in the link of an authorization request that was read before. */
+export function readOpenidRequest(link: string): OpenidParameters {
   const query = readLinkQuery(link)
   const invalid = (reason: string) => new Error(reason)
   return readOpenidParameters(

@@ -27,8 +27,9 @@ import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
 import { PageError } from '../page-error.ts'
 import { page } from '../pages.ts'
-import { redirectLinkToSignIn, signedIn, type Visit } from '../visit.ts'
+import { redirectLinkToConfirmation, redirectLinkToSignIn, signedIn, type Visit } from '../visit.ts'
 import { AuthorizationPageError, readOpenidRequest, sendBack } from './authorize-request.ts'
+import { hasFreshProof, markLink } from './fresh-proof.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
 const maxChosen = 500
@@ -175,14 +176,21 @@ async function approve(
         await holdAuthorizationRequest(tx, idHash),
         session,
       )
+      const openid = readOpenidRequest(link)
+      const { maxAgeSeconds } = openid
+      // The page may have been open for longer than the proof may be old (OPENID 247).
+      if (maxAgeSeconds !== null && !(await hasFreshProof(tx, session, link, maxAgeSeconds)))
+        return { staleLink: link }
       const approved = await approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
       const codeHash = deviceCodeHash ?? codeToStore.hash
       if (approved && scopes.includes('openid'))
-        await noteSignIn(tx, codeHash, session.idHash, readOpenidRequest(link), config.lifetimes)
+        await noteSignIn(tx, codeHash, session.idHash, openid, config.lifetimes)
       return approved
     },
     by,
   )
+  if (decision && 'staleLink' in decision)
+    return await redirectLinkToConfirmation(context, reply, await markLink(db, decision.staleLink))
   if (decision) return goBack(reply, decision, config.authUrl, { code })
   return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')
 }
