@@ -73,7 +73,7 @@ interface SignIn {
 
 /**
  * Starts a session from a network (see `networkOf`), writes the event, and returns its id, which only the browser stores.
- * Null when the password was changed after its check, or the account was disabled. It also deletes expired sessions.
+ * Null when the password was changed after its check, or the account was disabled. It also deletes those of the account that have ended.
  * Without `isConfirmed`, the first sensitive action asks for a proof. A session that goes on after a change of the password
  * is no sign-in: then `signIn` is null, and there is no event.
  */
@@ -106,7 +106,7 @@ export async function insertSession(
   const methods = signIn === null ? ['password'] : [signIn.proof?.method, secondFactor].filter(Boolean)
   const { rowCount } = await db.query(
     // The lock waits for a running change of the password. A later change finds this session and ends it.
-    `with expired as (delete from session where expires_at < now()),
+    `with ended as (delete from session where account_id = $2 and not (${isRunning})),
           signed_in as (select id from account
                          where id = $2 and password_hash is not distinct from $3 and disabled_at is null for share),
           made as (
@@ -255,8 +255,8 @@ export async function deleteAllSessions(
   return deleteSessions(tx, by, { accountId, which: 'all', action: 'session-ended' })
 }
 
-/** Deletes at most `limit` expired sessions. Returns how many it deleted. */
-export const deleteExpiredSessions = sweepOf('session', 'id_hash')
+/** Deletes at most `limit` sessions that have ended, also by idle days. Returns how many it deleted. */
+export const deleteExpiredSessions = sweepOf('session', 'id_hash', `not (${isRunning})`)
 
 /** A session as its owner or an administrator sees it. */
 export interface ListedSession {

@@ -1,6 +1,7 @@
 import { createLocalJWKSet, decodeProtectedHeader, type JSONWebKeySet, jwtVerify } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { deleteAccount, disableAccount } from '../../src/accounts/account-lifecycle.ts'
+import { deleteExpiredSessions } from '../../src/accounts/sessions.ts'
 import { operator } from '../../src/domain/principal.ts'
 import type { Job } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
@@ -8,6 +9,7 @@ import { listAuthorizations, withdrawAuthorization } from '../../src/oauth/autho
 import { deleteRetiredKeys, rotateKeys } from '../../src/openid/keys.ts'
 import { sendLogoutTokenJob } from '../../src/openid/logouts.ts'
 import { openLog } from '../../src/web/server/log.ts'
+import { ageSessions } from '../support/account-rows.ts'
 import { csrfTokenIn, post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'
@@ -160,6 +162,17 @@ describe('back-channel logout (OPENID 258)', () => {
       const { payload } = await verifyLogout(application.clientId, tokens()[0])
       expect(payload).toMatchObject({ sub: account.id, sid })
     }
+  })
+
+  it('sends one when the session has ended by seven idle days', async () => {
+    const { account, sid, application, tokens } = await aTold()
+    await ageSessions(t.db, account, '6 days')
+    expect(await deleteExpiredSessions(t.db, 100)).toBe(0)
+    await ageSessions(t.db, account, '7 days')
+    await deleteExpiredSessions(t.db, 100)
+    await sendLogouts()
+    expect(tokens()).toHaveLength(1)
+    expect((await verifyLogout(application.clientId, tokens()[0])).payload).toMatchObject({ sid })
   })
 
   it('sends none to an application that did not sign the person in, or has no URL', async () => {
