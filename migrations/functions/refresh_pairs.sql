@@ -7,7 +7,8 @@
 --   invalid_grant   the token is unknown, expired, revoked, or another client's
 --   invalid_scope   the call requested more than was granted; the token stays valid
 --   invalid_target  the refresh token is not good for the requested resources; it stays valid
---   reused          the token was used again after its grace period; all tokens of the authorization are dead now
+--   reused          the token was used again after its grace period; all tokens of the authorization are dead now, but only
+--                   those of the grant for a public client, whose grants belong to different machines (OPENID 205)
 --
 -- One statement decides about all calls: a call gets a pair if the old pair is its own and live, covers what it requests
 -- (presented_pairs), and its update finds the refresh token unused and not expired. Only what it refuses is explained
@@ -33,6 +34,7 @@ declare
   grace constant interval := make_interval(secs => grace_seconds);
   issued_count bigint;
   reused_ids bigint[] := '{}';
+  reused_hashes bytea[] := '{}';
 begin
   -- Use clock_timestamp(): now() is when the statement began.
   return query
@@ -74,12 +76,18 @@ begin
     return next;
     if outcome = 'reused' then
       reused_ids := reused_ids || authorization_id;
+      reused_hashes := reused_hashes || refresh_hashes[call_number];
     end if;
   end loop;
 
   if cardinality(reused_ids) > 0 then
     perform from account_authorization where id = any (reused_ids) order by id for no key update;
-    update authorization_grant set epoch = epoch + 1 where authorization_id = any (reused_ids) and ended_at is null;
+    update authorization_grant g
+       set epoch = epoch + 1
+     where authorization_id = any (reused_ids) and ended_at is null
+       and (not (select is_public from application where id = g.application_id)
+            or g.id in (select coalesce(p.grant_id, p.authorization_id) from token_pair p
+                         where p.refresh_hash = any (reused_hashes)));
   end if;
 end
 $$;

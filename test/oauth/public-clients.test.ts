@@ -110,15 +110,19 @@ describe('a public client', () => {
     }
   })
 
-  it('rotates with the grace period, and a reuse after it ends the tokens (OPENID 205)', async () => {
+  it('rotates with the grace period, and a reuse after it ends the tokens of this machine only (OPENID 205)', async () => {
     const { application, approve } = await aVisitor()
     const first = (await exchange(application, await approve())).json()
+    const other = (await exchange(application, await approve())).json()
     const second = (await refresh(application, first.refresh_token)).json()
     const again = (await refresh(application, first.refresh_token)).json()
     expect(again).toEqual({ ...second, expires_in: again.expires_in })
     await pass(t.db, 301)
     expect((await refresh(application, first.refresh_token)).json().error).toBe('invalid_grant')
     expect(await works(t, second.access_token)).toBe(false)
+    expect((await refresh(application, second.refresh_token)).json().error).toBe('invalid_grant')
+    expect(await works(t, other.access_token)).toBe(true)
+    expect((await refresh(application, other.refresh_token)).statusCode).toBe(200)
   })
 
   it('returns to any port of its loopback, and to a private-use scheme (OPENID 206)', async () => {
