@@ -9,7 +9,7 @@ import { makeTourData, type TourData, tourEnvironment } from '../support/tour-da
 
 /** Home, the pages of a sign-in, the pages that lead to an application, and errors: pages without breadcrumbs. */
 const withoutBreadcrumbs =
-  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|unsubscribe.*|confirm-access.*|invitation|invitation-expired|consent.*|logout|link-error|not-found.*|version-deleted|bad-request)$/
+  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|unsubscribe.*|confirm-access.*|invitation|invitation-expired|consent.*|device.*|logout|link-error|not-found.*|version-deleted|bad-request)$/
 
 /**
  * Checks that a page has breadcrumbs, and that the header marks the item to which the page belongs. `known` are the
@@ -38,7 +38,7 @@ async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>
 /** Returns the item of the header for a page: null for none, undefined for the menu with the name of the person. */
 function itemOf(name: string, path: string): string | null | undefined {
   if (
-    /^(?:not-found|version-deleted|bad-request|consent|link-error|logout)/.test(name) ||
+    /^(?:not-found|version-deleted|bad-request|consent|device|link-error|logout)/.test(name) ||
     path === '/search' ||
     path === '/status'
   )
