@@ -23,8 +23,7 @@ language sql stable as $$
            and code.ended_at is null and code.scopes <> '{}'
            and (select disabled_at is null from account where id = code.account_id),
          call.asked is null
-           or (call.asked <> '' and covers_resources(coalesce(code.resources, code.grant_resources), string_to_array(call.asked, ' '))
-               and are_resources_of(code.account_id, string_to_array(call.asked, ' '))),
+           or may_have_resources(code.account_id, coalesce(code.resources, code.grant_resources), call.asked),
          coalesce(code.resources, case when code.grant_resources is null then string_to_array(call.asked, ' ') end),
          string_to_array(call.asked, ' ')
     from unnest(client_ids, secret_hashes, code_hashes, redirect_uris, code_challenges, asked_resources)

@@ -17,8 +17,7 @@ language sql stable as $$
          pair.application_id = client.id,
          call.asked is null or (call.asked <> '' and covers_all(pair.scopes, string_to_array(call.asked, ' '))),
          call.resources is null
-           or (call.resources <> '' and covers_resources(pair.refresh_resources, string_to_array(call.resources, ' '))
-               and are_resources_of(pair.account_id, string_to_array(call.resources, ' '))),
+           or may_have_resources(pair.account_id, pair.refresh_resources, call.resources),
          pair.own_resources, coalesce(string_to_array(call.resources, ' '), pair.own_access_resources)
     from unnest(client_ids, secret_hashes, refresh_hashes, asked_scopes, asked_resources)
          with ordinality as call (client_id, secret_hash, refresh_hash, asked, resources, n)

@@ -45,7 +45,9 @@ begin
     update authorization_code o
        set redeemed_at = now()
       from call
-     where o.code_hash = call.code_hash and o.redeemed_at is null and o.expires_at > now()
+     -- "is true" keeps the index of expires_at out of the plan: of a table without statistics, PostgreSQL would read all live
+     -- codes with it.
+     where o.code_hash = call.code_hash and o.redeemed_at is null and (o.expires_at > now()) is true
     returning call.*
   ), made as (
     insert into token_pair (authorization_id, grant_id, epoch, code_hash, access_hash, access_expires_at, refresh_hash,
