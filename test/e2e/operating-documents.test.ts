@@ -134,6 +134,12 @@ const notRun: Record<string, string> = {
     'needs the group acme. test/commands/policy.test.ts runs these commands',
   'docs/policies.md: npx svc policy check acme "symfony/*:<6.4"':
     'needs projects. test/commands/policy.test.ts runs these commands',
+  'docs/packages.md: npx svc retention preview acme/php --keep-development 10 --deleted-archives-days 90':
+    'needs versions. test/packages/retention.test.ts runs these commands',
+  'docs/packages.md: npx svc advisory export acme/php > advisories.json':
+    'needs advisories. test/packages/osv/import-osv.test.ts runs these commands',
+  'docs/scim.md: curl -H "Authorization: Bearer $TOKEN" https://svc.example.com/api/scim/acme/v2/Users':
+    'needs a sign-in provider. test/web/scim/scim.test.ts sends such requests',
   'docs/webhooks.md: npx svc webhook add acme/php https://ci.example.com/hook --events version.published,version.deleted':
     'needs a receiver. test/commands/webhook.test.ts runs these commands',
   'docs/performance.md: npm run bench': 'takes minutes. A test below compares its words with bench/main.ts',

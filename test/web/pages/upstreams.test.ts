@@ -510,9 +510,14 @@ describe('the forms of vendors', () => {
     }
     const { body } = await look(`/${repository.path}/-/activity`, cookie)
     const told = body.slice(body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
-    for (const sentence of ['Added the upstream public', 'Claimed the vendor ours', 'Approved psr/log']) {
+    for (const sentence of ['Added the upstream public', 'Approved psr/log']) {
       expect(told).toContain(sentence)
     }
+    // A vendor belongs to the group.
+    const [groupName] = repository.path.split('/')
+    const ofGroup = await look(`/${groupName}/-/activity`, cookie)
+    const toldGroup = ofGroup.body.slice(ofGroup.body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
+    expect(toldGroup).toContain(`Claimed the vendor ${groupName} ours`)
     expect(told).toContain('Saw that an archive has changed psr/log 1.0.0 other bytes')
     for (const act of ['Accepted the new', 'Forgot the stored']) {
       expect(told).toContain(`${act} bytes of an archive psr/log 1.0.0 public, the alarm was: other bytes`)
