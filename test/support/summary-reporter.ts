@@ -18,7 +18,7 @@ export function summaryReporter(): Reporter {
       if (skipped.length > 0 && !isForSomeNames)
         process.stdout.write(
           lines(
-            'Not tested here, because a program is missing (.ci/run installs them all), or the history of git:',
+            'Not tested here, because a program is missing (.ci/run installs those of Debian), or the history of git:',
             skipped,
           ),
         )
