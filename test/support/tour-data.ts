@@ -170,6 +170,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     name: 'Deploy Robot',
     description: 'Installs and publishes your packages',
     resourceScope: 'specified',
+    isDevice: true,
     logo,
   })
   await anAuthorization(db, ann, application, { repositories: [repository] })

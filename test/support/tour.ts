@@ -398,7 +398,10 @@ function personal({ application, userCode }: TourData): Stop[] {
       logout: '/oauth2/logout?state=x&post_logout_redirect_uri=https://app.example.com/',
       device: '/device',
       'device-refused': ['/device', (page) => submit(page, { Code: 'ABCD' })],
-      'device-consent': `/device?user_code=${userCode}`,
+      'device-consent': [
+        `/device?user_code=${userCode}`,
+        (page) => page.getByRole('button', { name: 'Authorize' }).waitFor(),
+      ],
       'device-approved': '/device/approved',
       'device-denied': '/device/denied',
       'link-error': '/oauth2/auth?client_id=unknown',
