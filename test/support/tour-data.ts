@@ -170,15 +170,21 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     name: 'Deploy Robot',
     description: 'Installs and publishes your packages',
     resourceScope: 'specified',
-    isDevice: true,
     logo,
   })
   await anAuthorization(db, ann, application, { repositories: [repository] })
+  const tool = await anApplication(db, {
+    name: 'Deploy Tool',
+    description: 'Publishes from a terminal',
+    resourceScope: 'specified',
+    isDevice: true,
+    logo,
+  })
   const userCode = await insertDeviceRequest(db, {
     deviceHash: hashSecret(makeOpaqueId()),
-    applicationId: application.id,
-    scopes: application.scopes,
-    resourceScope: application.resourceScope,
+    applicationId: tool.id,
+    scopes: tool.scopes,
+    resourceScope: tool.resourceScope,
     resources: null,
     ip: '203.0.113.7',
   })
