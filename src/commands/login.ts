@@ -91,7 +91,7 @@ async function poll(
     const body = await readObject(response)
     if (body?.['error'] === 'slow_down') seconds += 5
     else if (body?.['error'] !== 'authorization_pending')
-      throw new Error(saidIn(body) ?? `The server answers ${response.status}.`)
+      throw new Error(saidIn(body) ?? `The server returned ${response.status}.`)
   }
 }
 

@@ -141,7 +141,7 @@ export async function send(url: string, options: RequestInit & { duplex?: 'half'
   } catch (error) {
     const { message, cause } = error as Error
     const reason = cause instanceof Error ? cause.message : message
-    throw new Error(`${new URL(url).origin} does not answer: ${reason}`)
+    throw new Error(`${new URL(url).origin} does not respond: ${reason}`)
   }
 }
 
@@ -150,7 +150,7 @@ export async function readJson<Body>(response: Response): Promise<Body> {
   const body = await readObject(response)
   if (response.ok && body !== null) return body as Body
   const said = saidIn(body)
-  throw new Error(`The server answers ${response.status}${said ? `: ${said}` : ''}.`.replace('..', '.'))
+  throw new Error(`The server returned ${response.status}${said ? `: ${said}` : ''}.`.replace('..', '.'))
 }
 
 /** Reads the JSON of a response. Null when it is none: a proxy may send a page. */

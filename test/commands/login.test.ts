@@ -9,7 +9,7 @@ import { discover } from '../../src/commands/server-login.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort, runSvc } from '../support/program.ts'
 
-/** What a server answers by path: an object as JSON, or a URL to which it redirects. */
+/** What a server returns by path: an object as JSON, or a URL to which it redirects. */
 type Answers = Record<string, object | string>
 
 const aboutPath = '/.well-known/oauth-protected-resource'
@@ -137,7 +137,7 @@ describe('svc login at a server that is not trusted', async () => {
       `Open ${new URL(`${url}/${evil}`).href}\nand confirm the code ${cleaned}. It is valid for 15 minutes.\nsvc: ${cleaned}\n`,
     )
     const refused = await logIn(() => ({ '/device': { error: 'x', errmsg: evil } }))
-    expect(refused.stderr).toBe(`svc: The server answers 400: ${cleaned}\n`)
+    expect(refused.stderr).toBe(`svc: The server returned 400: ${cleaned}\n`)
     const named = await logIn(() => ({ '/api/user': { username: evil } }))
     expect(named.stdout).toContain(`as ${cleaned}: `)
   })

@@ -99,7 +99,7 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
     // What an application may not do names the page, and what needs the database says so.
     expect((await svc('token', 'create', 'ann', '--name', 'x')).stderr).toContain(`${server}/settings/tokens`)
     expect((await svc('collect-garbage')).stderr).toContain('run it on the server')
-    expect((await svc('repository', 'show', 'acme/none')).stderr).toMatch(/^svc: The server answers 404: /)
+    expect((await svc('repository', 'show', 'acme/none')).stderr).toMatch(/^svc: The server returned 404: /)
 
     // Two commands at once with a token that has expired: both get the new pair.
     const before = await stored()
@@ -165,7 +165,7 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
     const suspended = await signInHere(cookie, 'approve')
     expect([suspended.code, suspended.printed]).toEqual([
       1,
-      expect.stringContaining('The server answers 401'),
+      expect.stringContaining('The server returned 401'),
     ])
     await addCommandLineClient(t.db, { website: server, logo: pixel })
     expect((await signInHere(cookie, 'approve')).code).toBe(1)
@@ -174,7 +174,7 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
   it.each([
     ['http://svc.example.com', 'Use https'],
     ['svc.example.com', 'is no URL of a server'],
-    ['http://127.0.0.1:1', 'does not answer'],
+    ['http://127.0.0.1:1', 'does not respond'],
   ])('refuses %s', async (url, reason) => {
     const { code, stderr } = await svc('login', url)
     expect([code, stderr]).toEqual([1, expect.stringContaining(reason)])
