@@ -30,6 +30,8 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await page.getByLabel('Password').fill(password)
     await page.getByRole('button', { name: 'Sign in', exact: true }).click()
     await page.getByRole('heading', { name: 'acme/lib' }).waitFor()
+    // The heading may be there before the script that listens to keys.
+    await page.waitForLoadState()
     return { page, repository, account }
   }
 

@@ -177,38 +177,45 @@ export interface RetiredVersion extends ChangedVersion {
 
 /** SQL: at most $3 versions of the package $2 on which the rules of the repository $1 pass a verdict now. */
 const condemned = (verdict: 'delete' | 'purge') => `(
-  select j.version_id, r.keep_development, r.deleted_archives_days
+  select j.version_id, j.changed_at, r.keep_development, r.deleted_archives_days
     from ${dueRules}
    cross join lateral judge_retention(r.repository_id, $2, r.keep_development, r.deleted_archives_days) j
    where j.verdict = '${verdict}' order by j.changed_at, j.version_id limit $3) c`
 
-/** Deletes versions of a locked package that the rule deletes now, the oldest first. Returns them. */
+/** SQL: what a statement `retired` has changed. Their events have the same order. */
+const oldestFirst = 'select id, "isDev", version, rule from retired order by changed_at, id'
+
+/** Deletes versions of a locked package that the rule deletes now. Returns them, the oldest first. */
 export async function markRetired(
   tx: pg.PoolClient,
   { id, repositoryId }: { id: string; repositoryId: string },
   limit: number,
 ): Promise<RetiredVersion[]> {
   const { rows } = await tx.query<RetiredVersion>(
-    `update package_version v set deleted_at = now(), retired_at = now(), difference = null
-       from ${condemned('delete')}
-      where v.id = c.version_id
-  returning v.id, v.is_dev as "isDev", v.version, c.keep_development as rule`,
+    `with retired as (
+       update package_version v set deleted_at = now(), retired_at = now(), difference = null
+         from ${condemned('delete')}
+        where v.id = c.version_id
+    returning v.id, v.is_dev as "isDev", v.version, c.keep_development as rule, c.changed_at)
+     ${oldestFirst}`,
     [repositoryId, id, limit],
   )
   return rows
 }
 
-/** Purges deleted versions of a locked package that the rule purges now. Returns them. */
+/** Purges deleted versions of a locked package that the rule purges now. Returns them, the oldest first. */
 export async function markPurgedByRule(
   tx: pg.PoolClient,
   { id, repositoryId }: { id: string; repositoryId: string },
   limit: number,
 ): Promise<RetiredVersion[]> {
   const { rows } = await tx.query<RetiredVersion>(
-    `update package_version v set purged_at = now()
-       from ${condemned('purge')}
-      where v.id = c.version_id
-  returning v.id, v.is_dev as "isDev", v.version, c.deleted_archives_days as rule`,
+    `with retired as (
+       update package_version v set purged_at = now()
+         from ${condemned('purge')}
+        where v.id = c.version_id
+    returning v.id, v.is_dev as "isDev", v.version, c.deleted_archives_days as rule, c.changed_at)
+     ${oldestFirst}`,
     [repositoryId, id, limit],
   )
   return rows
