@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander'
 import { maxGraceDays } from '../domain/factor-grace.ts'
-import { formatTime } from '../domain/formats.ts'
+import { formatCount, formatTime } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { countMembersWithoutFactor, requireFactorOfMembers } from '../groups/factor-requirement.ts'
 import { addGroup, changeGroupName, deleteGroup } from '../groups/group-lifecycle.ts'
@@ -167,7 +167,7 @@ function deleteCommand(): Command {
       if (!isDeleted) {
         const some = repositories.slice(0, 5).join(', ')
         throw new Error(
-          `${name} has ${repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`} (${some}${repositories.length > 5 ? ', …' : ''}), those that can be restored included. Use --with-repositories to delete them for good.`,
+          `${name} has ${formatCount(repositories.length, 'repository', 'repositories')} (${some}${repositories.length > 5 ? ', …' : ''}), those that can be restored included. Use --with-repositories to delete them for good.`,
         )
       }
       printResult(options, { group: name, repositories }, `Group ${name} deleted.`)

@@ -1,6 +1,7 @@
 // Creating a formatter is slow, so each one is created at its first use.
 let days: Intl.DateTimeFormat | undefined
 let minutes: Intl.DateTimeFormat | undefined
+let numbers: Intl.NumberFormat | undefined
 
 /** Formats a day in UTC: `21 Nov 2026`. */
 export function formatDay(moment: Date): string {
@@ -26,7 +27,13 @@ export function formatSize(bytes: number): string {
   return `${amount.toFixed(amount < 10 ? 1 : 0)} ${sizeUnits[unit]}`
 }
 
-/** Formats a number with its noun, whose plural ends with an s: `1 package`, `1,200 packages`. */
-export function formatCount(count: number, noun: string): string {
-  return `${count.toLocaleString('en')} ${count === 1 ? noun : `${noun}s`}`
+/** Formats a number: `1,200`. */
+export function formatNumber(number: number): string {
+  numbers ??= new Intl.NumberFormat('en')
+  return numbers.format(number)
+}
+
+/** Formats a number with its noun: `1 package`, `1,200 packages`. A plural that does not add an s is given. */
+export function formatCount(count: number, noun: string, plural = `${noun}s`): string {
+  return `${formatNumber(count)} ${count === 1 ? noun : plural}`
 }

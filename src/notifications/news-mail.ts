@@ -1,5 +1,5 @@
 import type { Queryable } from '../database/database.ts'
-import { formatCount } from '../domain/formats.ts'
+import { formatCount, formatNumber } from '../domain/formats.ts'
 import { findEvents } from '../events/told-events.ts'
 import type { JobContext } from '../jobs/job.ts'
 import { type Mail, type MailSection, personOf, siteOf } from '../mail/mail.ts'
@@ -150,7 +150,7 @@ async function readNews(
     const [first] = told
     if (!first) return []
     const lines = told.map(describeNews)
-    if (count > told.length) lines.push(`and ${(count - told.length).toLocaleString('en')} more`)
+    if (count > told.length) lines.push(`and ${formatNumber(count - told.length)} more`)
     return { title: headlineOf(first, count), url: urlOfNews(config.baseUrl, first, count), lines, count }
   })
   const count = groups[0]?.total ?? 0

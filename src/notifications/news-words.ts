@@ -1,4 +1,4 @@
-import { formatTime } from '../domain/formats.ts'
+import { formatNumber, formatTime } from '../domain/formats.ts'
 import type { Event } from '../events/event.ts'
 import { describeActor } from '../events/event-words.ts'
 import { reviewUrl } from '../packages/stages/describe-stage.ts'
@@ -152,7 +152,7 @@ export function headlineOf(event: Event, count: number): string {
   const parts: Record<string, string> = {
     what: whatOf(event),
     place: event.repositoryPath ?? event.groupName ?? '',
-    count: count.toLocaleString('en'),
+    count: formatNumber(count),
   }
   return (count === 1 ? one : many).replace(/\{(\w+)\}/g, (_all, name: string) => parts[name] ?? '')
 }

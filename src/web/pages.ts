@@ -4,7 +4,7 @@ import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
 import { type Config, projectRoot } from '../config.ts'
-import { formatCount, formatDay, formatSize, formatTime } from '../domain/formats.ts'
+import { formatCount, formatDay, formatNumber, formatSize, formatTime } from '../domain/formats.ts'
 import { mayCreateGroups } from '../domain/permissions.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
 import { predicateName } from '../domain/provenance.ts'
@@ -92,6 +92,7 @@ export async function registerViews(
       isSignUpOpen: config.signUp === 'open' && config.passwordSignIn === 'on',
       formatCount,
       formatDay,
+      formatNumber,
       formatTime,
       formatSize,
       reveal: revealText,

@@ -1,6 +1,7 @@
 import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
 import { maxGraceDays } from '../../domain/factor-grace.ts'
+import { formatCount } from '../../domain/formats.ts'
 import { roles, visibilities } from '../../domain/permissions.ts'
 import { plainText } from '../../domain/plain-text.ts'
 import type { Refusal } from '../../domain/refusal.ts'
@@ -207,7 +208,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       const { isDeleted, repositories } = await deleteGroup(db, by, group, { withRepositories })
       if (!isDeleted) {
         throw conflict(
-          `the group has ${repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`}, those that can be restored included: pass with_repositories=true to delete them too`,
+          `the group has ${formatCount(repositories.length, 'repository', 'repositories')}, those that can be restored included: pass with_repositories=true to delete them too`,
         )
       }
       return reply.code(204).send()

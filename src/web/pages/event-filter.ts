@@ -4,7 +4,7 @@ import * as z from 'zod'
 import { findAccountByUsername } from '../../accounts/accounts.ts'
 import type { Queryable } from '../../database/database.ts'
 import { isCalendarDay } from '../../domain/calendar-day.ts'
-import { formatCount } from '../../domain/formats.ts'
+import { formatCount, formatNumber } from '../../domain/formats.ts'
 import { type ListPart, pageOf } from '../../domain/paging.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { isPlainIp } from '../../domain/setting-formats.ts'
@@ -145,7 +145,7 @@ export async function readEventPage(
 
 function describeMatching(count: number | null): string | null {
   if (count === null) return null
-  if (count === maxCounted) return `${count.toLocaleString('en')} or more events match`
+  if (count === maxCounted) return `${formatNumber(count)} or more events match`
   return `${formatCount(count, 'event')} ${count === 1 ? 'matches' : 'match'}`
 }
 

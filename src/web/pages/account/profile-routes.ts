@@ -16,6 +16,7 @@ import type { AppContext } from '../../../context.ts'
 import { brokenConstraint } from '../../../database/errors.ts'
 import { countAttempt } from '../../../database/failure-limit.ts'
 import { describeRule } from '../../../database/rules.ts'
+import { formatCount } from '../../../domain/formats.ts'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { queueMail } from '../../../mail/mail-queue.ts'
 import { clearCookie } from '../../cookies.ts'
@@ -157,7 +158,7 @@ export async function profileRoutes(app: FastifyInstance, context: AppContext): 
         request,
         reply,
         config,
-        `Revoked: ${count(tokens, 'token')}, ${count(applications, 'application')}.`,
+        `Revoked: ${formatCount(tokens, 'token')}, ${formatCount(applications, 'application')}.`,
       )
       return reply.redirect('/settings/account', 303)
     }),
@@ -282,8 +283,4 @@ export async function ownDetails({ db }: AppContext, { account }: Session): Prom
 /** Returns whether an account has a password. One that was created by a sign-in with a provider has none. */
 export async function hasPassword({ db }: AppContext, { account }: Session): Promise<boolean> {
   return (await findConfirmationWays(db, account.id)).hasPassword
-}
-
-function count(number: number, noun: string): string {
-  return number === 1 ? `1 ${noun}` : `${number} ${noun}s`
 }

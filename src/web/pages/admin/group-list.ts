@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import * as z from 'zod'
+import { formatCount } from '../../../domain/formats.ts'
 import { pageOf } from '../../../domain/paging.ts'
 import { type Visibility, visibilities } from '../../../domain/permissions.ts'
 import { changeGroupName, deleteGroup } from '../../../groups/group-lifecycle.ts'
@@ -124,7 +125,7 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     const withRepositories = with_repositories !== ''
     const { isDeleted, repositories } = await deleteGroup(db, by, group, { withRepositories })
     if (!isDeleted) {
-      const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
+      const count = formatCount(repositories.length, 'repository', 'repositories')
       return refuse(
         409,
         `Nothing was deleted: the group has ${count}, those that can be restored included. Tick the box to delete them for good.`,
