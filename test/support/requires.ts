@@ -11,3 +11,8 @@ export function has(...programs: string[]): boolean {
   if (process.env['CI'] === 'true') return true
   return programs.every((program) => folders.some((folder) => existsSync(join(folder, program))))
 }
+
+/** Returns true when the environment variable names what a test needs, and with CI=true always. */
+export function hasVariable(name: string): boolean {
+  return process.env['CI'] === 'true' || process.env[name] !== undefined
+}
