@@ -1,20 +1,14 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { readFile, rm, writeFile } from 'node:fs/promises'
-import { resolve } from 'node:path'
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { projectRoot } from '../../src/config.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { anAccount, signIn } from '../support/actors.ts'
-import { open, submitConsent } from '../support/browse.ts'
+import { followAndApprove } from '../support/browse.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
 
-const [port, appPort] = [await freePort(), await freePort()]
+const port = await freePort()
 const issuer = `http://127.0.0.1:${port}`
-const here = `http://127.0.0.1:${appPort}`
 const t = useListeningApp(port)
 
 let application: ApplicationActor
@@ -23,18 +17,14 @@ let account: { id: string; username: string }
 beforeAll(async () => {
   application = await anApplication(t.db, {
     scopes: ['openid', 'profile', 'email'],
-    redirectUri: `${here}/callback`,
+    redirectUri: 'http://127.0.0.1/callback',
   })
   account = await anAccount(t.db, { displayName: 'Ann', email: 'ann@example.com' })
   cookie = await signIn(t.app, account)
 })
 
-/** Follows a link at svc to the end, and agrees. Returns the URL to which the browser returns. */
-async function approve(link: string): Promise<URL> {
-  const page = await open(t, link.replace(issuer, ''), cookie)
-  const redirect = page.statusCode === 200 ? await submitConsent(t, page, cookie, 'approve') : page
-  return new URL(String(redirect.headers.location))
-}
+/** Opens a link, and agrees. */
+const approve = (link: string) => followAndApprove(t, link, cookie)
 
 describe('openid-client', () => {
   it('discovers svc, signs a person in, reads the claims and refreshes (OPENID 241–245, 254)', async () => {
@@ -118,37 +108,5 @@ describe('oauth4webapi', () => {
       sub: account.id,
       preferred_username: account.username,
     })
-  })
-})
-
-describe('docs/sign-in-with-svc.md', () => {
-  const file = resolve(projectRoot, `.built/sign-in-${appPort}.mjs`)
-  let program: ChildProcess
-  beforeAll(async () => {
-    const text = await readFile('docs/sign-in-with-svc.md', 'utf8')
-    await writeFile(file, /^```js\n(.*?)^```$/ms.exec(text)?.[1] ?? '')
-    const env = {
-      PATH: process.env['PATH'],
-      SVC: issuer,
-      CLIENT_ID: application.clientId,
-      CLIENT_SECRET: application.clientSecret,
-      APP_URL: here,
-    }
-    program = spawn(process.execPath, [file], { env, stdio: ['ignore', 'pipe', 'inherit'] })
-    await once(program.stdout as NodeJS.ReadableStream, 'data')
-  })
-  afterAll(async () => {
-    program.kill()
-    await rm(file)
-  })
-
-  it('has a Node program that signs people in', async () => {
-    const begun = await fetch(`${here}/login`, { redirect: 'manual' })
-    const back = await approve(String(begun.headers.get('location')))
-    const own = String(begun.headers.get('set-cookie')).replace(/;.*/, '')
-    const greeted = await fetch(back, { headers: { cookie: own } })
-    expect(await greeted.text()).toBe(`Hello Ann, your account is ${account.id}.\n`)
-    // The answer works in the browser that has begun, and once.
-    expect((await fetch(back, { headers: { cookie: own } })).status).toBe(400)
   })
 })

@@ -29,6 +29,16 @@ export function submitConsent(
   return post(t.app, '/oauth2/auth', cookie, { ...hiddenFields(page), decision, ...fields })
 }
 
+/**
+ * Follows a link of an application to svc, and agrees if the consent page is shown. Returns the URL to which the browser
+ * returns.
+ */
+export async function followAndApprove(t: TestApp, link: string, cookie: string): Promise<URL> {
+  const page = await open(t, link.replace(t.config.authUrl, ''), cookie)
+  const redirect = page.statusCode === 200 ? await submitConsent(t, page, cookie, 'approve') : page
+  return new URL(String(redirect.headers.location))
+}
+
 /** The hidden fields of a consent page. */
 export function hiddenFields(page: LightMyRequestResponse): { csrf_token: string; request: string } {
   const value = (name: string) => new RegExp(`name="${name}" value="([^"]+)"`).exec(page.body)?.[1]
