@@ -87,6 +87,37 @@ export async function spendVerificationToken(
   }
 }
 
+/**
+ * Verifies the email of an account whose person has proved to own it in another way than by a link. Other accounts that
+ * entered it without verifying it lose it. Does nothing if the account has another email, or has verified it.
+ */
+export async function proveEmail(
+  db: pg.Pool,
+  by: Principal,
+  accountId: string,
+  proven: string,
+): Promise<void> {
+  const { rows } = await db.query<{ email: string }>(
+    'select email from account where id = $1 and lower(email) = lower($2) and email_verified_at is null',
+    [accountId, proven],
+  )
+  if (!rows[0]) return
+  const { email } = rows[0]
+  try {
+    await transaction(
+      db,
+      async (tx) => {
+        await removeUnverifiedEmail(tx, by, email, accountId)
+        await verifyEmail(tx, by, accountId, email)
+      },
+      by,
+    )
+  } catch (error) {
+    // Another account has verified it a moment ago.
+    if (brokenConstraint(error) !== 'email_is_taken') throw error
+  }
+}
+
 /** The URL of a link's page. */
 export function verificationUrl({ baseUrl }: { baseUrl: string }, token: string): string {
   return `${baseUrl}/settings/email-verification?token=${token}`

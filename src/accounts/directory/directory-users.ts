@@ -5,7 +5,7 @@ import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { insertEvent } from '../../events/events.ts'
 import { updateAccountWithin } from '../account-lifecycle.ts'
-import { removeUnverifiedEmail, verifyEmail } from '../accounts.ts'
+import { verifyEmail } from '../accounts.ts'
 import { withFreeUsername } from '../single-sign-on/enter.ts'
 import { insertAccountOfPerson } from '../single-sign-on/identities.ts'
 import { usernameOf } from '../single-sign-on/person.ts'
@@ -23,7 +23,7 @@ export interface DirectoryPerson {
   displayName: string
   givenName: string
   familyName: string
-  /** Counts as verified. */
+  /** Counts as verified, unless another account has entered it. */
   email: string | null
   /** Null when the directory does not say it: a new person is active, and another one stays as they are. */
   isActive: boolean | null
@@ -137,8 +137,12 @@ async function provisionWithin(
   const isActive = person.isActive ?? true
   const owner = await lockOwner(tx, issuer, person)
   if (owner?.isAdmin) throw ofAdministrator(owner.username)
-  if (email !== null) await removeUnverifiedEmail(tx, by, email, owner?.id)
-  const id = owner?.id ?? (await insertAccountOfPerson(tx, by, person))
+  const id =
+    owner?.id ??
+    (await insertAccountOfPerson(tx, by, {
+      ...person,
+      isEmailVerified: email !== null && !(await isEntered(tx, email, null)),
+    }))
   await tx.query(
     `insert into directory_user (account_id, issuer, user_name, external_id, given_name, family_name, is_active)
      values ($1, $2, $3, $4, $5, $6, $7)
@@ -190,13 +194,26 @@ async function applyChanges(
   { displayName, email, isActive }: DirectoryPerson & { isActive: boolean },
 ): Promise<void> {
   const hasNewEmail = email !== account.email
-  if (hasNewEmail && email !== null) await removeUnverifiedEmail(tx, by, email, account.id)
   await updateAccountWithin(tx, by, account.id, {
     ...(displayName !== account.displayName && { displayName }),
     ...(hasNewEmail && { email }),
     ...(isActive !== account.isActive && { isDisabled: !isActive }),
   })
-  if (email !== null && isActive) await verifyEmail(tx, by, account.id, email)
+  if (email !== null && isActive && !(await isEntered(tx, email, account.id))) {
+    await verifyEmail(tx, by, account.id, email)
+  }
+}
+
+/**
+ * Returns whether another account has entered an email. A directory says whose email it is, but nobody has proved it: the
+ * other account may be the administrator who signs in by it. So both have it, and it belongs to the first who proves it.
+ */
+async function isEntered(tx: pg.PoolClient, email: string, ownerId: string | null): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    'select from account where lower(email) = lower($1) and id is distinct from $2 limit 1',
+    [email, ownerId],
+  )
+  return rowCount === 1
 }
 
 /**

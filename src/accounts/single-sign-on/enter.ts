@@ -8,6 +8,7 @@ import type { Log } from '../../domain/log.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { anAdministrator, type Site } from '../../domain/site.ts'
 import { removeUnverifiedEmail } from '../accounts.ts'
+import { proveEmail } from '../email-verifications.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
   deleteIdentity,
@@ -94,7 +95,12 @@ export async function makeAccount(
         db,
         async (tx) => {
           if (email !== null) await removeUnverifiedEmail(tx, by, email)
-          const id = await insertAccountOfPerson(tx, by, { username, displayName, email })
+          const id = await insertAccountOfPerson(tx, by, {
+            username,
+            displayName,
+            email,
+            isEmailVerified: true,
+          })
           await insertIdentity(tx, by, { accountId: id, passwordHash: null }, provider.name, person)
           return { id, username }
         },
@@ -164,19 +170,26 @@ export async function keepInStep(
   account: { id: string; username: string },
   person: ProvenPerson,
 ): Promise<void> {
-  const missing = await transaction(
+  const { isProvisioned, missing } = await transaction(
     db,
     async (tx) => {
       // Two sign-ins at the same time change the memberships one after the other.
       await lockAccount(tx, account.id)
-      const isProvisioned = await noteIdentityUse(tx, provider.name, person)
+      const isOfDirectory = await noteIdentityUse(tx, provider.name, person)
       // The directory of the provider tells the groups of its users earlier.
-      return person.groups === null || isProvisioned
-        ? []
-        : syncGroups(tx, by, account, provider, person.groups)
+      const unknown =
+        person.groups === null || isOfDirectory
+          ? []
+          : await syncGroups(tx, by, account, provider, person.groups)
+      return { isProvisioned: isOfDirectory, missing: unknown }
     },
     by,
   )
+  // The directory may have given an email that another account had entered. The person proves it now. The locks of this
+  // must come in their own order, so it is a transaction of its own.
+  if (isProvisioned && person.isEmailVerified && person.email !== null) {
+    await proveEmail(db, by, account.id, person.email)
+  }
   if (missing.length > 0) {
     log.warn({ provider: provider.name, groups: missing }, 'the group map names groups that do not exist')
   }

@@ -60,19 +60,19 @@ export async function findAccountsOfPerson(
 }
 
 /**
- * Creates an account without a password, and writes the event. Its email counts as verified, because the provider says
- * so. Throws with the broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
+ * Creates an account without a password, and writes the event. Its email counts as verified if the provider says so. Throws with the broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
  */
 export async function insertAccountOfPerson(
   tx: pg.PoolClient,
   by: Principal,
-  { username, displayName, email }: { username: string; displayName: string; email: string | null },
+  person: { username: string; displayName: string; email: string | null; isEmailVerified: boolean },
 ): Promise<string> {
+  const { username, displayName, email, isEmailVerified } = person
   const { rows } = await tx.query<{ id: string }>(
     `insert into account (username, display_name, email, email_verified_at)
-     values ($1, $2, $3, case when $3::text is not null then now() end)
+     values ($1, $2, $3, case when $3::text is not null and $4 then now() end)
      returning id`,
-    [username, displayName, email],
+    [username, displayName, email, isEmailVerified],
   )
   const { id } = rows[0] as { id: string }
   await insertEvent(tx, by, { action: 'account-created', accountId: id, details: { username } })

@@ -1,8 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { disableAccount } from '../../../src/accounts/account-lifecycle.ts'
+import { disableAccount, updateAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { setAdministrator, storedAccount, verifyEmail } from '../../support/account-rows.ts'
-import { aGroup, aName, anAccount, anAdminToken, aPersonalToken } from '../../support/actors.ts'
+import {
+  aGroup,
+  aName,
+  anAccount,
+  anAdminToken,
+  aPersonalToken,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+} from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
 import { groupRolesOf } from '../../support/group-rows.ts'
@@ -253,6 +263,57 @@ describe('users of a directory', () => {
     const named = await anAccount(t.db)
     const namesake = await send('POST', 'Users', oktaUser(`${named.username}@example.com`))
     expect(namesake.json().id).not.toBe(named.id)
+  })
+
+  it.each([{ isAdmin: true }, { isAdmin: false }])(
+    'take no unverified email from an account with %o, and nobody is locked out or refused',
+    async ({ isAdmin }) => {
+      const email = `${aName('entered')}@example.com`
+      const earlier = await anAccount(t.db, { isAdmin, email })
+      const created = await send('POST', 'Users', oktaUser(email))
+      expect([created.statusCode, created.json().emails[0].value]).toEqual([201, email])
+      const changed = await aUser()
+      const patched = await send(
+        'PATCH',
+        `Users/${changed.id}`,
+        entraPatch({ op: 'Replace', path: 'emails[type eq "work"].value', value: email.toUpperCase() }),
+      )
+      expect(patched.statusCode).toBe(200)
+      for (const user of [created.json(), changed]) {
+        expect(user.id).not.toBe(earlier.id)
+        expect(await accountOf(user)).toMatchObject({ emailVerifiedAt: null })
+      }
+      expect(await accountOf(earlier)).toMatchObject({ email, emailVerifiedAt: null })
+      // The email still signs in to the account that had it first.
+      const form = await t.app.inject('/login')
+      const sent = { csrf_token: csrfTokenIn(form), username: email, password }
+      const signIn = await post(t.app, '/login', cookiesOf(form), sent)
+      expect([signIn.statusCode, signIn.headers.location]).toEqual([303, '/'])
+    },
+  )
+
+  it('verify an email that another account had entered when they prove it at the provider', async () => {
+    const email = `${aName('proven')}@example.com`
+    const squatter = await anAccount(t.db, { email })
+    const body = oktaUser(email)
+    const user = (await send('POST', 'Users', body)).json<{ id: string }>()
+    acme.people.set(body.externalId, { email: email.toUpperCase(), email_verified: false })
+    await new Walker(t).signIn(acme, body.externalId)
+    expect(await accountOf(user)).toMatchObject({ email, emailVerifiedAt: null })
+    acme.people.set(body.externalId, { email: email.toUpperCase(), email_verified: true })
+    await new Walker(t).signIn(acme, body.externalId)
+    expect(await accountOf(user)).toMatchObject({ email, emailVerifiedAt: expect.any(Date) })
+    expect(await accountOf(squatter)).toMatchObject({ email: null })
+  })
+
+  it('have a verified email with the next change after the other account has left it', async () => {
+    const email = `${aName('left')}@example.com`
+    const squatter = await anAccount(t.db, { email })
+    const body = oktaUser(email)
+    const user = (await send('POST', 'Users', body)).json<{ id: string }>()
+    await updateAccount(t.db, operator, squatter.id, { email: null })
+    expect((await send('PUT', `Users/${user.id}`, body)).statusCode).toBe(200)
+    expect(await accountOf(user)).toMatchObject({ email, emailVerifiedAt: expect.any(Date) })
   })
 
   it('are never changed while they are site administrators', async () => {
