@@ -24,8 +24,8 @@ const tables = {
   filter: { table: 'filter_document', owner: 'repository_id', hasDev: false, format: 1 },
   /** p2 of a package of the repository itself. */
   package: { table: 'package_document', owner: 'package_id', hasDev: true, format: 1 },
-  /** p2 of a package of an upstream. */
-  mirror: { table: 'mirrored_document', owner: 'package_id', hasDev: true, format: 2 },
+  /** p2 of a package of an upstream. Format 3 has the bytes of format 2; rendering it also stores the licences. */
+  mirror: { table: 'mirrored_document', owner: 'package_id', hasDev: true, format: 3 },
 } as const satisfies Record<string, DocumentTable>
 
 export type DocumentKind = keyof typeof tables

@@ -27,7 +27,7 @@ export const policyLists: ReadonlyMap<string, readonly PolicyKind[]> = new Map<s
   ],
 )
 
-/** How many versions of a package are compared with the rules about licences. A group knows about five. */
+/** How many versions of a package are compared with the rules about licences, from each of the three places that know some. */
 const maxKnownVersions = 200
 
 /** The rules for a request of Composer, with the access to the repository. */
@@ -38,8 +38,8 @@ export interface FoundPolicy extends WithAccess {
 }
 
 /**
- * Finds the rules of the group of a repository, and the licences of the named packages: of the repository's own versions, and, for
- * whoever has a role in it, what lock files of the group say. Finds none in a repository that the request may not see.
+ * Finds the rules of the group of a repository, and the licences of the named packages: of the repository's own versions, of those
+ * of its upstreams, and, for whoever has a role in it, what lock files of the group say. Finds none in a repository that the request may not see.
  */
 export async function findPolicy(
   db: Queryable,
@@ -61,6 +61,13 @@ export async function findPolicy(
                 (select v.normalized, coalesce((v.metadata -> 'license')::jsonb, '[]') as licenses
                    from package o join package_version v on v.package_id = o.id
                   where o.repository_id = a.repository_id and o.name = w.name and v.deleted_at is null
+                  limit ${maxKnownVersions})
+                 union all
+                (select coalesce(n.normalized, ''), s.licenses
+                   from mirrored_package m
+                  cross join lateral jsonb_to_recordset(m.licenses) as s (licenses jsonb, versions text[])
+                   left join lateral unnest(s.versions) as n (normalized) on true
+                  where m.repository_id = a.repository_id and m.name = w.name and m.upstream_id is not null
                   limit ${maxKnownVersions})
                  union all
                 (select l.normalized, coalesce(l.entry -> 'licenses', '[]')

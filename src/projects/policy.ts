@@ -27,7 +27,7 @@ export const policyRuleJson = `json_build_object('id', p.id::text, 'kind', p.kin
 /** A version of a package, with the licences that it names. */
 export interface LicensedVersion {
   name: string
-  /** Empty when Composer cannot read the version. */
+  /** Empty when Composer cannot read the version, and for all versions of an upstream. */
   normalized: string
   licenses: readonly string[]
 }

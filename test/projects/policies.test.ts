@@ -6,9 +6,13 @@ import { aCaller, callApi, type Method } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { setVisibility } from '../support/group-rows.ts'
+import { forgetLicenses } from '../support/mirrored-rows.ts'
 import { basic } from '../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { ageDocuments } from '../support/upstream-rows.ts'
 
-const t = useApp()
+const t = useApp(upstreamsHere)
+const upstream = useUpstream()
 
 /** A group with a repository and its admin, who manages its rules and sends lock files. */
 async function aCompany() {
@@ -268,6 +272,40 @@ describe('POST policy/<list>', () => {
     // The next lock file has another version, and the group still knows the former one.
     await lock('shop', { 'a/gpl 2.0.0': ['MIT'] })
     expect(await denied(['a/gpl'])).toEqual(['a/gpl ==1.2.3.0: GPL-3.0-only: No copyleft.'])
+  })
+
+  it('knows the licences of packages of upstreams: of all versions, or of the latest that differ', async () => {
+    const { add, denied, call, ask, repository } = await aCompany()
+    await call('POST', '/upstreams', { url: upstream.url, name: 'public' })
+    await add('licenses', ['GPL-3.0', 'NONE'], 'No copyleft.')
+    const gpl = Array.from({ length: 300 }, (_, i) => ({
+      version: `${300 - i}.0.0`,
+      license: ['GPL-3.0-only'],
+    }))
+    upstream.offer('up/gpl', gpl)
+    const mixed = [{ version: '301.0.0', license: 'MIT' }, ...gpl, { version: '0.9.0' }]
+    upstream.offer('up/mixed', mixed)
+    upstream.offer('up/nothing', [{ version: '1.0.0', license: [7, ' '] }])
+    upstream.offer('up/mit', [{ version: '1.0.0', license: ['MIT', 'GPL-3.0-only'] }])
+    const names = ['up/gpl', 'up/mixed', 'up/nothing', 'up/mit']
+    expect(await denied(names)).toEqual([])
+    for (const name of names) await ask(`p2/${name}.json`)
+    const latest = Array.from({ length: 199 }, (_, i) => `==${300 - i}.0.0.0`).join(' || ')
+    const answer = [
+      'up/gpl *: GPL-3.0-only: No copyleft.',
+      `up/mixed ${latest}: GPL-3.0-only: No copyleft.`,
+      'up/nothing *: no licence: No copyleft.',
+    ]
+    expect(await denied(names)).toEqual(answer)
+    // An earlier release has stored the documents: they are rendered again when somebody pulls them.
+    await forgetLicenses(t.db, repository)
+    expect(await denied(names)).toEqual([])
+    for (const name of names) await ask(`p2/${name}.json`)
+    expect(await denied(names)).toEqual(answer)
+    upstream.offer('up/gpl', [{ version: '301.0.0', license: ['MIT'] }, ...gpl.slice(0, 1)])
+    await ageDocuments(t.db)
+    await ask('p2/up/gpl.json')
+    await expect.poll(() => denied(['up/gpl'])).toEqual(['up/gpl ==300.0.0.0: GPL-3.0-only: No copyleft.'])
   })
 
   it('has a list for each kind of rule, and one with all', async () => {

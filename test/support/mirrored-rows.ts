@@ -77,6 +77,15 @@ export async function flagVersions(db: Queryable, name: string, versions: string
   await db.query('update mirrored_package set summary = $2 where name = $1', [name, versions])
 }
 
+/** Makes of the documents and packages of a repository's upstreams what a release before format 3 has stored. */
+export async function forgetLicenses(db: Queryable, repository: { id: string }): Promise<void> {
+  await db.query(
+    `with m as (update mirrored_package set licenses = '[]' where repository_id = $1 returning id)
+     update mirrored_document set format = 2 where package_id in (select id from m)`,
+    [repository.id],
+  )
+}
+
 /** An archive of a mirrored package, as it is stored. */
 export interface MirroredArchiveRow {
   id: string

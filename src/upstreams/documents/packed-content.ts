@@ -1,5 +1,5 @@
 import { gunzipSync, gzipSync } from 'node:zlib'
-import { isJsonObject } from '../../composer/manifest-json.ts'
+import { isJsonObject, type Json } from '../../composer/manifest-json.ts'
 import { type EncodedDocument, encodeDocument } from '../../documents/encodings.ts'
 import { UpstreamError } from '../client/upstream-error.ts'
 import { type Offer, type OfferRules, offer } from './offer.ts'
@@ -15,6 +15,11 @@ import {
 
 /** The maximum number of names that the versions of a package replace or provide. Each one is looked up. */
 const maxReplaced = 10_000
+/** How many of the latest versions have their licences listed, if not all versions have the same. */
+const maxLicensed = 200
+/** More licences, or a longer one, are not read. No rule names them. */
+const maxLicenses = 10
+const maxLicenseCharacters = 1000
 /** The maximum size of stored content. Earlier releases have stored up to 128 MiB. */
 const maxContentBytes = 128 * 1024 * 1024
 /** The maximum size of a rendered document. It contains a URL of this registry for each version. */
@@ -24,6 +29,7 @@ const maxRenderedBytes = 32 * 1024 * 1024
 export interface ContentSummary {
   description: string | null
   flags: MalwareFlag[]
+  licenses: LicensedVersions[]
   /** The names that versions replace or provide. */
   replaced: string[]
   /** The archives of the versions: a JSON list of `ListedArchive`. */
@@ -32,6 +38,12 @@ export interface ContentSummary {
   metapackages: Uint8Array
   /** Whether a version with an archive has no publication time. */
   hasUndatedArchives: boolean
+}
+
+/** Versions with the same licences: the normalized ones, or null for all versions of the document. */
+export interface LicensedVersions {
+  licenses: string[]
+  versions: string[] | null
 }
 
 /** A row of `ContentSummary.archives`. */
@@ -102,11 +114,39 @@ export function summarize(content: UpstreamContent): ContentSummary {
   return {
     description: typeof description === 'string' ? description.replaceAll('\0', '').slice(0, 500) : null,
     flags: malwareFlags(extra),
+    licenses: licensesOf(versions),
     replaced,
     archives: jsonBytes(archives),
     metapackages: jsonBytes(metapackages.map(({ normalized }) => normalized)),
     hasUndatedArchives: archives.some(({ is_undated }) => is_undated),
   }
+}
+
+/** Returns the licences of all versions, or of the latest ones if they differ. */
+function licensesOf(versions: UpstreamContent['versions']): LicensedVersions[] {
+  const groups = new Map<string, { licenses: string[]; versions: string[] }>()
+  for (const { entry, normalized } of versions) {
+    const licenses = readLicenses(entry['license'])
+    const key = JSON.stringify(licenses)
+    const group = groups.get(key) ?? { licenses, versions: [] }
+    groups.set(key, group)
+    group.versions.push(normalized)
+  }
+  if (groups.size <= 1) return [...groups.values()].map(({ licenses }) => ({ licenses, versions: null }))
+  const latest = new Set(versions.slice(0, maxLicensed).map(({ normalized }) => normalized))
+  return [...groups.values()]
+    .map((group) => ({ ...group, versions: group.versions.filter((one) => latest.has(one)) }))
+    .filter((group) => group.versions.length > 0)
+}
+
+/** Composer reads one licence as a list of one. */
+function readLicenses(license: Json | undefined): string[] {
+  const named = Array.isArray(license) ? license : [license]
+  return named
+    .filter((one) => typeof one === 'string')
+    .map((one) => one.replaceAll('\0', '').trim())
+    .filter((one) => one !== '' && one.length <= maxLicenseCharacters)
+    .slice(0, maxLicenses)
 }
 
 function jsonBytes(rows: readonly unknown[]): Uint8Array {

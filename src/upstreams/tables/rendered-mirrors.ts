@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { byteaArray } from '../../database/shared-statements.ts'
 import { renderFilter } from '../../documents/filter-document.ts'
 import { sharePathLock } from '../../groups/path-locks.ts'
+import type { LicensedVersions } from '../documents/packed-content.ts'
 import type { MalwareFlag } from '../documents/read-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
@@ -216,25 +217,39 @@ export async function listFirstSeen(
   return lists.map((list) => seenOf.get(list) ?? null)
 }
 
+/** What a document tells about a package as a whole. */
+interface PackageDescription {
+  packageId: string
+  description: string | null
+  flags: readonly MalwareFlag[]
+  licenses: readonly LicensedVersions[]
+}
+
 /**
- * Stores the descriptions of packages and the versions that are flagged as malware. Renders filter.json of repositories
- * whose flagged versions changed. The transaction has locked the rows of the packages, so their places do not change.
+ * Stores the descriptions of packages, their licences, and the versions that are flagged as malware. Renders filter.json of
+ * repositories whose flagged versions changed. The transaction has locked the rows of the packages, so their places do not
+ * change.
  */
 export async function saveDescriptions(
   tx: pg.PoolClient,
-  packages: readonly { packageId: string; description: string | null; flags: readonly MalwareFlag[] }[],
+  packages: readonly PackageDescription[],
 ): Promise<void> {
   const { rows } = await tx.query<{ repositoryId: string }>({
     name: 'save-descriptions',
     text: `with before as materialized (
              select m.row_location, m.repository_id, m.flags as old_flags, m.description as old_description,
-                    coalesce(n.description, m.description) as description, n.flags
-               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::jsonb[])) as n (id, description, flags)
+                    coalesce(n.description, m.description) as description, n.flags, n.licenses,
+                    m.licenses as old_licenses
+               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::jsonb[]), (select $4::jsonb[]))
+                    as n (id, description, flags, licenses)
               cross join lateral (select *, ctid as row_location from mirrored_package where id = n.id limit 1) m
+              -- It expects few rows then, and reads no others, also when it knows no statistics.
+              limit (select cardinality($1::bigint[]))
            ), changed as (
-             update mirrored_package m set description = b.description, flags = b.flags
+             update mirrored_package m set description = b.description, flags = b.flags, licenses = b.licenses
                from before b
-              where m.ctid = b.row_location and (b.description, b.flags) is distinct from (b.old_description, b.old_flags)
+              where m.ctid = b.row_location
+                and (b.description, b.flags, b.licenses) is distinct from (b.old_description, b.old_flags, b.old_licenses)
              returning b.repository_id, b.old_flags <> b.flags as is_flagged_anew
            )
            select distinct repository_id as "repositoryId" from changed where is_flagged_anew order by 1`,
@@ -242,6 +257,7 @@ export async function saveDescriptions(
       packages.map(({ packageId }) => packageId),
       packages.map(({ description }) => description),
       packages.map(({ flags }) => JSON.stringify(flags)),
+      packages.map(({ licenses }) => JSON.stringify(licenses)),
     ],
   })
   // Use a separate statement, because it must see the change.
