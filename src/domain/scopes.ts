@@ -72,6 +72,15 @@ export function isScope(scope: string): boolean {
   return known.has(scope)
 }
 
+/**
+ * Returns the scopes of a request without duplicates. Beside `openid`, `offline_access` is left out: it asks for a refresh
+ * token, which every application gets (OPENID 259, OpenID Connect Core §11).
+ */
+export function splitScope(scope: string): string[] {
+  const names = [...new Set(scope.split(' '))]
+  return names.includes('openid') ? names.filter((name) => name !== 'offline_access') : names
+}
+
 /** Returns whether the granted scopes cover the requested one: `:rw` covers `:r` (CONTRACT 1.11). */
 export function covers(granted: readonly string[], asked: string): boolean {
   return granted.includes(asked) || (asked.endsWith(':r') && granted.includes(`${asked}w`))

@@ -120,6 +120,26 @@ describe('an ID token (OPENID 243)', () => {
     })
   })
 
+  it('comes with openid and offline_access, which every application has anyway (OPENID 259)', async () => {
+    const party = await aRelyingParty(t, { application: { isDevice: true } })
+    const { application, link, cookie, enter, refresh } = party
+    const tokens = await enter({ scope: 'openid offline_access' })
+    expect(tokens).toMatchObject({ scope: 'openid', id_token: expect.any(String) })
+    const refreshed = await refresh(tokens.refresh_token, { scope: 'offline_access openid' })
+    expect(refreshed.json()).toMatchObject({ scope: 'openid', id_token: expect.any(String) })
+    const device = await ask(t, application, 'device', { scope: 'openid offline_access profile' })
+    expect(device.statusCode).toBe(200)
+    // Without openid it is an unknown scope (OAUTH 34).
+    for (const scope of ['offline_access', 'account-profile:r offline_access']) {
+      expect(responseOf(await open(t, link({ scope }), cookie))).toMatchObject({ error: 'invalid_scope' })
+      expect((await ask(t, application, 'device', { scope })).json()).toMatchObject({
+        error: 'invalid_scope',
+      })
+      const narrowed = await refresh(refreshed.json<TokenResponse>().refresh_token, { scope })
+      expect(narrowed.json()).toMatchObject({ error: 'invalid_scope' })
+    }
+  })
+
   it('is refused after the account was disabled', async () => {
     const { account, authorize, enter, exchange, refresh } = await aRelyingParty(t)
     const { refresh_token } = await enter()

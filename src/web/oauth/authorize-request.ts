@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify'
 import type { Queryable } from '../../database/database.ts'
 import { readResources } from '../../domain/resources.ts'
-import { coversAll, isApplicationScope } from '../../domain/scopes.ts'
+import { coversAll, isApplicationScope, splitScope } from '../../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
 import { checkRedirectUri, redirectTo } from '../../oauth/redirect-uri.ts'
 import { maxLinkCharacters } from '../pages/sign-in/return-path.ts'
@@ -95,7 +95,7 @@ export function readScopes(
   registered: readonly string[],
   invalid: (reason: string) => Error,
 ): string[] {
-  const asked = scope === null ? defaultScopes(registered) : [...new Set(scope.split(' '))]
+  const asked = scope === null ? defaultScopes(registered) : splitScope(scope)
   if (asked.length > 0 && asked.every(isApplicationScope) && coversAll(registered, asked)) return asked
   throw invalid('scope must name scopes the application is registered with, separated by single spaces.')
 }

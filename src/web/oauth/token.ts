@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { readResources, urlsOfResources } from '../../domain/resources.ts'
-import { isApplicationScope } from '../../domain/scopes.ts'
+import { isApplicationScope, splitScope } from '../../domain/scopes.ts'
 import { hashSecret, kindOfSecret, makeSecret, noSecretHash, type SecretHash } from '../../domain/secrets.ts'
 import { pollDevice } from '../../oauth/device-requests.ts'
 import type { LastUse } from '../../oauth/last-use.ts'
@@ -271,7 +271,7 @@ function lifetimesOf({ lifetimes }: OAuthContext['config']) {
 function readScope(form: Form): string | null {
   const scope = readOptional(form, 'scope')
   if (scope === undefined) return null
-  const names = [...new Set(scope.split(' '))]
+  const names = splitScope(scope)
   return names.every(isApplicationScope) ? names.join(' ') : ''
 }
 
