@@ -30,10 +30,10 @@ export function listMistakes(registration: Registration, config: { baseUrl: stri
   const { name, description, website, redirectUri, isPublic, isResourceServer, scopes, logo } = registration
   const { postLogoutRedirectUri: back = null, backchannelLogoutUri: told = null } = registration
   const refusalOf = (uri: string, what: string, mayBePrivateUse: boolean) =>
-    checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true, isPublic: mayBePrivateUse })
+    checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true, isPublic: mayBePrivateUse }, [])
       .refusal?.replace('redirect_uri', what)
       .replace(/\.$/, '') ?? false
-  const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false, isPublic })
+  const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false, isPublic }, [])
   return [
     name.trim() === '' && 'the name is empty',
     tooLong('name', name, registrationLimits.name),

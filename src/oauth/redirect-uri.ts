@@ -28,10 +28,14 @@ const loopback = /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])$/
 /**
  * Checks the redirect_uri of an authorization request (SPEC 4.1, OAUTH 12–27). It accepts any path and query on the
  * registered scheme, host and port, and any port on loopback (RFC 8252 §7.3). A public client returns to the registered path
- * only (OPENID 206). A refusal never contains the registered URL.
+ * only (OPENID 206), and so does a request with the scope `openid` (OPENID 260). A refusal never contains the registered URL.
  */
-export function checkRedirectUri(asked: string, registration: RedirectRegistration): RedirectVerdict {
-  const refusal = refuse(asked, registration)
+export function checkRedirectUri(
+  asked: string,
+  registration: RedirectRegistration,
+  scopes: readonly string[],
+): RedirectVerdict {
+  const refusal = refuse(asked, registration, scopes)
   return refusal === null ? { uri: asked } : { refusal }
 }
 
@@ -73,6 +77,7 @@ export function redirectTo(uri: string, parameters: Record<string, string | null
 function refuse(
   asked: string,
   { redirectUri, exactRedirect, isPublic }: RedirectRegistration,
+  scopes: readonly string[],
 ): string | null {
   if (asked.length > maxRedirectCharacters) {
     return `redirect_uri is longer than ${maxRedirectCharacters} characters.`
@@ -97,8 +102,12 @@ function refuse(
   if (url.port !== registered.port && !loopback.test(url.hostname)) {
     return 'redirect_uri has another port than the registration.'
   }
-  if (isPublic && afterOrigin(asked) !== afterOrigin(redirectUri)) {
+  if (afterOrigin(asked) === afterOrigin(redirectUri)) return null
+  if (isPublic) {
     return 'redirect_uri has another path or query than the registration, as a public client must not.'
+  }
+  if (scopes.includes('openid')) {
+    return 'redirect_uri has another path or query than the registration, as with the scope openid it must not.'
   }
   return null
 }

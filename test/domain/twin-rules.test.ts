@@ -210,7 +210,7 @@ describe('rules that TypeScript and SQL both have', () => {
     const constraint = 'application_redirect_uri_is_http_without_userinfo_or_fragment'
     const stored = await checkInSql(database.db, constraint, 'redirect_uri', uris)
     const refusalOf = (uri: string) =>
-      checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true, isPublic: true }).refusal ?? null
+      checkRedirectUri(uri, { redirectUri: uri, exactRedirect: true, isPublic: true }, []).refusal ?? null
     const differing = differences(uris, (uri) => refusalOf(uri) === null, stored)
     const reasons = differing.map((uri) => refusalOf(uri)?.replace(/ \(.*|\.$/, '') ?? `${uri} is accepted`)
     // A host that has a percent sign or other characters than ASCII, a query of an authorization response, a bad port.

@@ -61,7 +61,26 @@ describe('checkRedirectUri', () => {
     ['the registered private-use scheme (OPENID 206)', app, 'com.example.app:/cb'],
     ['the registered URL where it must be exact', exact, 'https://app.example.com/cb?app=1'],
   ])('accepts %s', (_, registration, asked) => {
-    expect(checkRedirectUri(asked, registration)).toEqual({ uri: asked })
+    expect(checkRedirectUri(asked, registration, ['registry-package:rw'])).toEqual({ uri: asked })
+  })
+
+  it.each([
+    ['the registered URL', https, 'https://app.example.com/cb'],
+    ['another case of the host', https, 'https://APP.Example.COM/cb'],
+    ['any port on loopback', loopback, 'http://127.0.0.1:51234/cb'],
+  ])('accepts %s with the scope openid (OPENID 260)', (_, registration, asked) => {
+    expect(checkRedirectUri(asked, registration, ['openid'])).toEqual({ uri: asked })
+  })
+
+  it.each([
+    ['a path below the registered one', https, 'https://app.example.com/cb/below'],
+    ['a path that begins like it', https, 'https://app.example.com/cb_more'],
+    ['no path', https, 'https://app.example.com'],
+    ['a query', https, 'https://app.example.com/cb?x=1'],
+    ['another path on loopback', loopback, 'http://127.0.0.1:51234/'],
+  ])('refuses %s with the scope openid (OPENID 260)', (_, registration, asked) => {
+    const { refusal } = checkRedirectUri(asked, registration, ['email', 'openid'])
+    expect(refusal).toContain('as with the scope openid it must not')
   })
 
   it.each([
@@ -143,7 +162,7 @@ describe('checkRedirectUri', () => {
     ['a scheme without a dot (19)', { ...app, redirectUri: 'javascript:/x' }, 'javascript:/x', 'absolute'],
     ['more than 2000 characters', https, `https://app.example.com/${'x'.repeat(2000)}`, 'longer'],
   ])('refuses %s', (_, registration, asked, reason) => {
-    expect(checkRedirectUri(asked, registration).refusal).toContain(reason)
+    expect(checkRedirectUri(asked, registration, []).refusal).toContain(reason)
   })
 })
 

@@ -18,8 +18,8 @@ import { useApp } from '../support/app.ts'
 import { open, responseOf, submitConsent } from '../support/browse.ts'
 import { aPersonWithTotp, codeOf, forgetCodes, halfSignIn } from '../support/factor-actors.ts'
 import { basicOf } from '../support/oauth-actors.ts'
-import { setRedemptionAge } from '../support/oauth-rows.ts'
-import { aRelyingParty, askUserinfo, readIdToken } from '../support/openid-actors.ts'
+import { changeRegistration, setRedemptionAge } from '../support/oauth-rows.ts'
+import { aRelyingParty, askUserinfo, confirmAccess, readIdToken, signInAt } from '../support/openid-actors.ts'
 import { countRows, dropRows } from '../support/rows.ts'
 import { aConfirmationLink, setProofAges } from '../support/session-rows.ts'
 import { ask, postForm } from '../support/token-client.ts'
@@ -329,12 +329,7 @@ describe('GET /.well-known/openid-configuration (OPENID 241)', () => {
 })
 
 describe('the authorization request of OpenID Connect', () => {
-  const prove = async (url: string, cookie: string) => {
-    const page = await open(t, url, cookie)
-    const returnId = /name="return" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
-    const form = { csrf_token: csrfTokenIn(page), current_password: password, return: returnId }
-    return post(t.app, '/settings/confirm-access', cookie, form)
-  }
+  const prove = (url: string, cookie: string) => confirmAccess(t, url, cookie)
 
   it('gets a code with prompt=none if an earlier consent covers it (OPENID 246)', async () => {
     const { link, cookie, enter } = await aRelyingParty(t)
@@ -398,14 +393,11 @@ describe('the authorization request of OpenID Connect', () => {
   it('is satisfied with prompt=login by a sign-in after it (OPENID 247)', async () => {
     const { account, link, enter } = await aRelyingParty(t)
     await enter()
-    const asked = await open(t, link({ prompt: 'login', login_hint: account.username }))
-    const form = await open(t, String(asked.headers.location))
+    const hinted = link({ prompt: 'login', login_hint: account.username })
+    const { form, cookie, location } = await signInAt(t, hinted, account)
     // The hint fills in the name (OPENID 250).
     expect(form.body).toContain(`name="username" value="${account.username}"`)
-    const returnId = /name="return" value="([^"]+)"/.exec(form.body)?.[1] ?? ''
-    const fields = { csrf_token: csrfTokenIn(form), username: account.username, password, return: returnId }
-    const signedIn = await post(t.app, '/login', cookiesOf(form), fields)
-    const redirect = await open(t, String(signedIn.headers.location), cookiesOf(signedIn))
+    const redirect = await open(t, location, cookie)
     expect(responseOf(redirect)).toMatchObject({ code: expect.any(String) })
   })
 
@@ -426,6 +418,19 @@ describe('the authorization request of OpenID Connect', () => {
     expect(responseOf(await open(t, link({ max_age: 'x' }), cookie))).toMatchObject({
       error: 'invalid_request',
     })
+  })
+
+  it('returns only to the registered path, also of a page that was open when it changed (OPENID 260)', async () => {
+    const { application, link, cookie } = await aRelyingParty(t)
+    const elsewhere = { redirect_uri: 'https://app.example.com/other' }
+    for (const scope of ['openid', 'email openid', 'openid nonsense'])
+      expect((await open(t, link({ ...elsewhere, scope }), cookie)).statusCode).toBe(400)
+    expect((await open(t, link({ ...elsewhere, scope: 'account-profile:r' }), cookie)).statusCode).toBe(200)
+    const page = await open(t, link(), cookie)
+    expect(page.statusCode).toBe(200)
+    await changeRegistration(t.db, application, { redirectUri: elsewhere.redirect_uri })
+    const refused = await submitConsent(t, page, cookie, 'approve')
+    expect([refused.statusCode, refused.headers.location]).toEqual([400, undefined])
   })
 
   it('asks for a proof again when it got older than max_age on the consent page (OPENID 247)', async () => {

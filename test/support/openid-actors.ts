@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import { createLocalJWKSet, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose'
 import type { TokenResponse } from '../../src/web/oauth/token.ts'
-import { anAccount, signIn } from './actors.ts'
+import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from './actors.ts'
 import type { TestApp } from './app.ts'
 import { authorizeLink, open, responseOf, submitConsent } from './browse.ts'
 import { type ApplicationActor, anApplication } from './oauth-actors.ts'
@@ -54,4 +54,36 @@ export async function readIdToken(
 /** Asks for the claims of an access token. */
 export function askUserinfo(t: TestApp, accessToken: string): Promise<LightMyRequestResponse> {
   return t.app.inject({ url: '/oauth2/userinfo', headers: { authorization: `Bearer ${accessToken}` } })
+}
+
+/** Proves the identity with the password, on the page at `url` that asks for it. */
+export async function confirmAccess(
+  t: TestApp,
+  url: string,
+  cookie: string,
+): Promise<LightMyRequestResponse> {
+  const page = await open(t, url, cookie)
+  const form = { csrf_token: csrfTokenIn(page), current_password: password, return: returnIdIn(page) }
+  return post(t.app, '/settings/confirm-access', cookie, form)
+}
+
+/**
+ * Opens a link of an application in a browser that is not signed in, and signs in. Returns the form, the Cookie header of the
+ * browser and the URL at which it continues.
+ */
+export async function signInAt(
+  t: TestApp,
+  link: string,
+  { username }: { username: string },
+): Promise<{ form: LightMyRequestResponse; cookie: string; location: string }> {
+  const asked = await open(t, link)
+  const form = await open(t, String(asked.headers.location))
+  const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnIdIn(form) }
+  const signedIn = await post(t.app, '/login', cookiesOf(form), fields)
+  return { form, cookie: cookiesOf(signedIn), location: String(signedIn.headers.location) }
+}
+
+/** Returns the id of the link at which the browser continues after a form. */
+function returnIdIn({ body }: LightMyRequestResponse): string {
+  return /name="return" value="([^"]+)"/.exec(body)?.[1] ?? ''
 }

@@ -41,7 +41,9 @@ export async function proveLink(db: Queryable, url: string): Promise<ProvenLink>
   const application = await findApplicationByClientId(db, clientId)
   if (!application) throw refuse('client_id is not known here.')
   if (application.status !== 'approved') throw refuse('The application is not approved at the moment.')
-  const { uri, refusal } = checkRedirectUri(asked ?? application.redirectUri, application)
+  // The scope decides which redirect URIs are allowed. Whether it is valid is the second phase's.
+  const scopes = (query.get('scope') ?? []).flatMap((scope) => decode(scope)?.split(' ') ?? [])
+  const { uri, refusal } = checkRedirectUri(asked ?? application.redirectUri, application, scopes)
   if (refusal !== undefined) throw refuse(refusal)
   return { query, application, target: { redirectUri: uri, state: readState(query) } }
 }

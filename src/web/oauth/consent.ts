@@ -297,7 +297,7 @@ function isStillRegistered({
   const mayAsk =
     redirectUri === null
       ? registered.isDevice
-      : checkRedirectUri(redirectUri, registered).refusal === undefined &&
+      : checkRedirectUri(redirectUri, registered, scopes).refusal === undefined &&
         (codeChallenge !== null || !registered.isPublic)
   return mayAsk && coversAll(registered.scopes, scopes) && registered.resourceScope === resourceScope
 }
