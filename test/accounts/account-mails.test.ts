@@ -438,7 +438,12 @@ describe('security notices', () => {
     const reset = 'Set a new password, which ends all sessions: https://svc.example.com/password-reset'
     expect(steps((await mailsTo(email))[0])).toEqual([`1. ${reset}`, `2. ${tell}`])
     server.received.length = 0
-    const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com`, isEmailVerified: true }
+    const person = {
+      username: aName('sso'),
+      displayName: '',
+      email: `${aName('sso')}@example.com`,
+      isEmailVerified: true,
+    }
     const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, operator, person), operator)
     for (const action of ['sign-in', 'identity-linked']) {
       await noteIdentityEvent(t.db, action, { id: sso }, { new_browser: true })
@@ -482,7 +487,12 @@ describe('security notices', () => {
   })
 
   it('of a changed email go to a verified previous email without an event of its verification', async () => {
-    const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com`, isEmailVerified: true }
+    const person = {
+      username: aName('sso'),
+      displayName: '',
+      email: `${aName('sso')}@example.com`,
+      isEmailVerified: true,
+    }
     const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, operator, person), operator)
     const { id, email } = await aVerifiedAccount()
     await sweepEvents(t.db, { retentionDays: 0, ipDays: 1 }, 10_000)

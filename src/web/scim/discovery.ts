@@ -12,6 +12,7 @@ interface Options {
   uniqueness?: 'none' | 'server'
   caseExact?: boolean
   subAttributes?: readonly object[]
+  referenceTypes?: readonly string[]
 }
 
 function attribute(name: string, type: Kind, description: string, options: Options = {}) {
@@ -23,6 +24,7 @@ function attribute(name: string, type: Kind, description: string, options: Optio
     description,
     required,
     ...(type === 'string' && { caseExact: options.caseExact ?? false }),
+    ...(type === 'reference' && { caseExact: true, referenceTypes: options.referenceTypes }),
     mutability,
     returned: 'default',
     uniqueness,
@@ -35,18 +37,22 @@ const userAttributes = [
   attribute('displayName', 'string', 'The name that people see'),
   attribute('name', 'complex', 'The parts of the name', {
     subAttributes: [
-      attribute('formatted', 'string', 'The whole name'),
+      attribute('formatted', 'string', 'Both names. If a new user has no displayName, it is read as that', {
+        mutability: 'readOnly',
+      }),
       attribute('givenName', 'string', 'The given name'),
       attribute('familyName', 'string', 'The family name'),
     ],
   }),
-  attribute('active', 'boolean', 'False disables the account: sessions and tokens stop at once'),
-  attribute('emails', 'complex', 'svc keeps the primary one, as a verified email', {
+  attribute('active', 'boolean', 'False disables the account: sessions and tokens stop at once', {
+    required: true,
+  }),
+  attribute('emails', 'complex', 'svc keeps the primary one', {
     multiValued: true,
     subAttributes: [
       attribute('value', 'string', 'The email'),
-      attribute('type', 'string', 'The kind of the email'),
-      attribute('primary', 'boolean', 'Whether it is the primary one'),
+      attribute('type', 'string', 'The kind of the email: always work', { mutability: 'readOnly' }),
+      attribute('primary', 'boolean', 'Always true: one email is kept', { mutability: 'readOnly' }),
     ],
   }),
   attribute('groups', 'complex', 'The groups of the directory', {
@@ -55,6 +61,10 @@ const userAttributes = [
     subAttributes: [
       attribute('value', 'string', 'The id of the group', { mutability: 'readOnly', caseExact: true }),
       attribute('display', 'string', 'The name of the group', { mutability: 'readOnly' }),
+      attribute('$ref', 'reference', 'The URL of the group', {
+        mutability: 'readOnly',
+        referenceTypes: ['Group'],
+      }),
     ],
   }),
 ]
@@ -69,6 +79,11 @@ const groupAttributes = [
     subAttributes: [
       attribute('value', 'string', 'The id of the user', { mutability: 'immutable', caseExact: true }),
       attribute('display', 'string', 'The name of the user', { mutability: 'readOnly' }),
+      attribute('type', 'string', 'The kind of the member: always User', { mutability: 'readOnly' }),
+      attribute('$ref', 'reference', 'The URL of the user', {
+        mutability: 'immutable',
+        referenceTypes: ['User'],
+      }),
     ],
   }),
 ]

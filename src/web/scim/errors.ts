@@ -5,7 +5,7 @@ import { challengeOf, toRefusal } from '../api/errors.ts'
 export const scimType = 'application/scim+json; charset=utf-8'
 
 /** A word that says what is wrong (RFC 7644 §3.12). */
-type Reason = 'invalidFilter' | 'invalidPath' | 'invalidSyntax' | 'invalidValue' | 'noTarget'
+type Reason = 'invalidFilter' | 'invalidPath' | 'invalidSyntax' | 'invalidValue' | 'mutability' | 'noTarget'
 
 /** A refusal of a request that SCIM has a word for. */
 export class ScimRefusal extends Refusal {

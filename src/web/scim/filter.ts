@@ -42,7 +42,7 @@ function comparisonsIn(filter: Filter): FilterTerm[] {
 }
 
 /** Returns the name of an attribute without the schema before it, which directories may write. */
-function withoutSchema(path: string): string {
+export function withoutSchema(path: string): string {
   return path.replace(/^urn:ietf:params:scim:schemas:core:2\.0:(?:User|Group):/i, '')
 }
 

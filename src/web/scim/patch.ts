@@ -3,6 +3,7 @@ import * as z from 'zod'
 import type { GroupOfDirectory } from '../../accounts/directory/directory-groups.ts'
 import type { DirectoryPerson, DirectoryUser } from '../../accounts/directory/directory-users.ts'
 import { ScimRefusal } from './errors.ts'
+import { withoutSchema } from './filter.ts'
 import { changeableUser, readBody, readGroup, readUser } from './resources.ts'
 
 const maxOperations = 100
@@ -32,7 +33,10 @@ const prototypes = /__proto__|constructor|prototype/i
  * letters and without a path. Throws for operations that cannot be applied.
  */
 export function patchUser(user: DirectoryUser, body: unknown): DirectoryPerson {
-  return readUser(apply(changeableUser(user), readBody(PatchBody, body).Operations))
+  const changed = apply(changeableUser(user), readBody(PatchBody, body).Operations, ['userName', 'active'])
+  const { displayName } = changed as { displayName?: unknown }
+  // Without a displayName, a new user gets one of the other names. A user who has lost theirs does not.
+  return { ...readUser(changed), ...(displayName === undefined && { displayName: '' }) }
 }
 
 /** A path to one member, as Okta and Entra ID write it. */
@@ -56,8 +60,9 @@ export function patchGroup(
     else if (path === undefined && hasMembers(value)) {
       const { members: given, ...others } = value
       changeMembers(ids, op, given)
-      if (Object.keys(others).length > 0) resource = apply(resource as object, [{ op, value: others }])
-    } else resource = apply(resource as object, [operation])
+      if (Object.keys(others).length > 0)
+        resource = apply(resource as object, [{ op, value: others }], ['displayName'])
+    } else resource = apply(resource as object, [operation], ['displayName'])
   }
   return { ...readGroup(resource), members: [...ids] }
 }
@@ -76,8 +81,16 @@ function changeMembers(ids: Set<string>, op: Operation['op'], value: unknown): v
   }
 }
 
-function apply(resource: object, operations: readonly Operation[]): unknown {
-  for (const { path = '', value } of operations) {
+/** Applies operations to a resource. The required attributes cannot be removed. */
+function apply(resource: object, operations: readonly Operation[], required: readonly string[]): unknown {
+  for (const { op, path = '', value } of operations) {
+    if (op === 'remove' && path === '') {
+      throw new ScimRefusal('noTarget', 'Operations: a removal needs a path')
+    }
+    const attribute = withoutSchema(path).toLowerCase()
+    if (op === 'remove' && required.some((name) => name.toLowerCase() === attribute)) {
+      throw new ScimRefusal('mutability', `Operations: ${path} cannot be removed`)
+    }
     const names = typeof value === 'object' && value !== null ? Object.keys(value) : []
     if ([path, ...names].some((name) => prototypes.test(name))) {
       throw new ScimRefusal('invalidPath', 'Operations: this is not the name of an attribute')

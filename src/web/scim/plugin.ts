@@ -35,7 +35,18 @@ import { describeGroup, describeUser, readBody, readGroup, readUser, schemas } f
 /** A group can have 20,000 members in one request. */
 const maxBodyBytes = 2 * 1024 * 1024
 
-const ListQuery = z.object({
+/** The names of attributes, as a text of a query with commas, or as a list of a body. */
+const names = z
+  .union([z.string().transform((text) => text.split(',')), z.array(z.string())])
+  .transform((list) => list.map((name) => name.trim().toLowerCase()))
+  .optional()
+
+/** What a response has of each resource (RFC 7644 §3.9). */
+const SelectionQuery = z.object({ attributes: names, excludedAttributes: names })
+type Selection = z.output<typeof SelectionQuery>
+
+/** The parameters of a list, in the query of a GET or in the body of a search. */
+const ListRequest = SelectionQuery.extend({
   filter: z.string().optional(),
   // Values below 1 count as 1, and too many results are cut (RFC 7644 §3.4.2.4).
   startIndex: z.coerce.number().int().max(1_000_000_000).default(1),
@@ -58,6 +69,9 @@ const groupAttributes: Readonly<Record<string, GroupCondition['attribute']>> = {
   members: 'member',
   'members.value': 'member',
 }
+
+/** The attributes that a filter can compare. */
+const filtered = { User: userAttributes, Group: groupAttributes }
 
 /** What a request of a directory may use. */
 interface Call {
@@ -82,6 +96,44 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
     if (!directory) throw nothingHere()
     const { by } = mayManage.granted(request)
     return { directory, by, id, url: `${config.baseUrl}/api/scim/${directory.name}/v2` }
+  }
+
+  /** Lists resources of some kinds, one kind after the other. */
+  async function list({ directory, url }: Call, kinds: readonly ('User' | 'Group')[], given: unknown) {
+    const asked = readBody(ListRequest, given)
+    const terms = readFilter(asked.filter)
+    const known = kinds.filter((kind) =>
+      terms.every(({ attribute }) => Object.hasOwn(filtered[kind], attribute)),
+    )
+    if (known.length === 0) {
+      throw unsupported(
+        `cannot compare ${terms.map(({ attribute }) => JSON.stringify(attribute)).join(' and ')}`,
+      )
+    }
+    const first = Math.max(asked.startIndex, 1) - 1
+    const most = Math.min(Math.max(asked.count, 0), maxResults)
+    const resources: object[] = []
+    let total = 0
+    for (const kind of known) {
+      const part = { offset: Math.max(first - total, 0), limit: most - resources.length }
+      if (kind === 'User') {
+        const found = await listDirectoryUsers(db, directory, {
+          ...part,
+          where: conditionsOf(terms, userAttributes),
+        })
+        total += found.total
+        resources.push(...found.users.map((user) => choose(asked, describeUser(user, url))))
+      } else {
+        const found = await listDirectoryGroups(db, directory, {
+          ...part,
+          where: conditionsOf(terms, groupAttributes),
+          withMembers: isShown(asked, 'members'),
+        })
+        total += found.total
+        resources.push(...found.groups.map((group) => choose(asked, describeGroup(group, url))))
+      }
+    }
+    return listOf(resources, total, first + 1)
   }
 
   await app.register(
@@ -123,39 +175,48 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
           })
         }
 
-        scope.get('/Users', route, async (request, reply) => {
-          const { directory, url } = callOf(request)
-          const { where, offset, limit } = readList(request, userAttributes)
-          const { total, users } = await listDirectoryUsers(db, directory, { where, offset, limit })
-          const shown = users.map((user) => choose(request, describeUser(user, url)))
-          return send(reply, 200, listOf(shown, total, offset + 1))
-        })
+        // A list can also be asked for by POST, so that its filter stands in no log (RFC 7644 §3.4.3).
+        for (const [path, kinds] of [
+          ['/Users', ['User']],
+          ['/Groups', ['Group']],
+          ['', ['User', 'Group']],
+        ] as const) {
+          if (path !== '') {
+            scope.get(path, route, async (request, reply) =>
+              send(reply, 200, await list(callOf(request), kinds, request.query)),
+            )
+          }
+          scope.post(`${path}/.search`, route, async (request, reply) =>
+            send(reply, 200, await list(callOf(request), kinds, request.body)),
+          )
+        }
+
         scope.post('/Users', route, async (request, reply) => {
           const { directory, by, url } = callOf(request)
           const person = readUser(request.body)
           const user = describeUser(await keepingRules(() => provisionUser(db, by, directory, person)), url)
-          return send(reply.header('location', user.meta.location), 201, choose(request, user))
+          return send(reply.header('location', user.meta.location), 201, choose(selectionOf(request), user))
         })
         scope.get('/Users/:id', route, async (request, reply) => {
           const { directory, id, url } = callOf(request)
           return send(
             reply,
             200,
-            choose(request, describeUser(await findDirectoryUser(db, directory, id), url)),
+            choose(selectionOf(request), describeUser(await findDirectoryUser(db, directory, id), url)),
           )
         })
         scope.put('/Users/:id', route, async (request, reply) => {
           const { directory, by, id, url } = callOf(request)
           const person = readUser(request.body)
           const user = await keepingRules(() => changeDirectoryUser(db, by, directory, id, () => person))
-          return send(reply, 200, choose(request, describeUser(user, url)))
+          return send(reply, 200, choose(selectionOf(request), describeUser(user, url)))
         })
         scope.patch('/Users/:id', route, async (request, reply) => {
           const { directory, by, id, url } = callOf(request)
           const user = await keepingRules(() =>
             changeDirectoryUser(db, by, directory, id, (current) => patchUser(current, request.body)),
           )
-          return send(reply, 200, choose(request, describeUser(user, url)))
+          return send(reply, 200, choose(selectionOf(request), describeUser(user, url)))
         })
         scope.delete('/Users/:id', route, async (request, reply) => {
           const { directory, by, id } = callOf(request)
@@ -163,19 +224,6 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
           return reply.code(204).send()
         })
 
-        scope.get('/Groups', route, async (request, reply) => {
-          const { directory, url } = callOf(request)
-          const { where, offset, limit } = readList(request, groupAttributes)
-          const withMembers = isShown(request, 'members')
-          const { total, groups } = await listDirectoryGroups(db, directory, {
-            where,
-            offset,
-            limit,
-            withMembers,
-          })
-          const shown = groups.map((group) => choose(request, describeGroup(group, url)))
-          return send(reply, 200, listOf(shown, total, offset + 1))
-        })
         scope.post('/Groups', route, async (request, reply) => {
           const { directory, by, url } = callOf(request)
           const draft = readGroup(request.body)
@@ -183,18 +231,18 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
             await keepingRules(() => addDirectoryGroup(db, by, directory, draft)),
             url,
           )
-          return send(reply.header('location', group.meta.location), 201, choose(request, group))
+          return send(reply.header('location', group.meta.location), 201, choose(selectionOf(request), group))
         })
         scope.get('/Groups/:id', route, async (request, reply) => {
           const { directory, id, url } = callOf(request)
-          const group = await findDirectoryGroup(db, directory, id, isShown(request, 'members'))
-          return send(reply, 200, choose(request, describeGroup(group, url)))
+          const group = await findDirectoryGroup(db, directory, id, isShown(selectionOf(request), 'members'))
+          return send(reply, 200, choose(selectionOf(request), describeGroup(group, url)))
         })
         scope.put('/Groups/:id', route, async (request, reply) => {
           const { directory, by, id, url } = callOf(request)
           const draft = readGroup(request.body)
           const group = await keepingRules(() => changeDirectoryGroup(db, by, directory, id, () => draft))
-          return send(reply, 200, choose(request, describeGroup(group, url)))
+          return send(reply, 200, choose(selectionOf(request), describeGroup(group, url)))
         })
         // Entra ID needs no answer, which would have all members (RFC 7644 §3.5.2).
         scope.patch('/Groups/:id', route, async (request, reply) => {
@@ -232,22 +280,11 @@ function readScimBodies(scope: FastifyInstance): void {
   )
 }
 
-/** Reads which part of a list a request is for. */
-function readList<Attribute>(
-  request: FastifyRequest,
+function conditionsOf<Attribute>(
+  terms: readonly FilterTerm[],
   attributes: Readonly<Record<string, Attribute>>,
-): { where: { attribute: Attribute; value: string }[]; offset: number; limit: number } {
-  const { filter, startIndex, count } = readBody(ListQuery, request.query)
-  const where = readFilter(filter).map(({ attribute, value }: FilterTerm) => {
-    const known = Object.hasOwn(attributes, attribute) ? attributes[attribute] : undefined
-    if (known === undefined) throw unsupported(`cannot compare ${JSON.stringify(attribute)}`)
-    return { attribute: known, value }
-  })
-  return {
-    where,
-    offset: Math.max(startIndex, 1) - 1,
-    limit: Math.min(Math.max(count, 0), maxResults),
-  }
+): { attribute: Attribute; value: string }[] {
+  return terms.map(({ attribute, value }) => ({ attribute: attributes[attribute] as Attribute, value }))
 }
 
 function listOf(resources: readonly unknown[], total: number, startIndex: number) {
@@ -263,22 +300,21 @@ function listOf(resources: readonly unknown[], total: number, startIndex: number
 /** The members that every resource has (RFC 7643 §3.1). */
 const always = ['schemas', 'id']
 
+function selectionOf(request: FastifyRequest): Selection {
+  return readBody(SelectionQuery, request.query)
+}
+
 /** Returns the attributes that a request asks for (RFC 7644 §3.9). */
-function choose<Resource extends object>(request: FastifyRequest, resource: Resource): Partial<Resource> {
-  const shown = Object.entries(resource).filter(([name]) => always.includes(name) || isShown(request, name))
+function choose<Resource extends object>(selection: Selection, resource: Resource): Partial<Resource> {
+  const shown = Object.entries(resource).filter(([name]) => always.includes(name) || isShown(selection, name))
   return Object.fromEntries(shown) as Partial<Resource>
 }
 
 /** Returns whether a request asks for an attribute. A part of it, such as `name.givenName`, brings all of it. */
-function isShown(request: FastifyRequest, name: string): boolean {
-  const { attributes, excludedAttributes } = request.query as Record<string, unknown>
-  const listed = (list: unknown) =>
-    String(list)
-      .split(',')
-      .map((one) => one.trim().toLowerCase())
+function isShown({ attributes, excludedAttributes = [] }: Selection, name: string): boolean {
   const wanted = name.toLowerCase()
-  if (attributes !== undefined) return listed(attributes).some((one) => one.replace(/\..*$/, '') === wanted)
-  return !listed(excludedAttributes ?? '').includes(wanted)
+  if (attributes !== undefined) return attributes.some((one) => one.replace(/\..*$/, '') === wanted)
+  return !excludedAttributes.includes(wanted)
 }
 
 function send(reply: FastifyReply, status: number, body: unknown): FastifyReply {

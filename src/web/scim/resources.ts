@@ -96,16 +96,19 @@ export function readGroup(body: unknown): GroupOfDirectory {
   return { displayName, externalId: id, members: (members ?? []).map(({ value }) => value) }
 }
 
-/** What operations of a PATCH can change of a user. */
+/** What operations of a PATCH can change of a user. An attribute without a value is left out (RFC 7643 §2.5). */
 export function changeableUser(user: DirectoryUser) {
   const { userName, externalId: id, displayName, givenName, familyName, email, isActive } = user
+  const formatted = `${givenName} ${familyName}`.trim()
   return {
     schemas: [schemas.User],
     userName,
     ...(id !== null && { externalId: id }),
-    displayName,
-    name: { formatted: displayName, givenName, familyName },
-    emails: email === null ? [] : [{ value: email, type: 'work', primary: true }],
+    ...(displayName !== '' && { displayName }),
+    ...(formatted !== '' && {
+      name: { formatted, ...(givenName !== '' && { givenName }), ...(familyName !== '' && { familyName }) },
+    }),
+    ...(email !== null && { emails: [{ value: email, type: 'work', primary: true }] }),
     active: isActive,
   }
 }
@@ -132,7 +135,7 @@ export function describeGroup(group: DirectoryGroup, url: string) {
     id,
     displayName,
     ...(given !== null && { externalId: given }),
-    ...(members && {
+    ...(members?.length && {
       members: members.map((member) => ({
         value: member.id,
         display: member.userName,

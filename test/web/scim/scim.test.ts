@@ -377,8 +377,15 @@ describe('a directory', () => {
       ['POST', 'Users', { userName: 'x'.repeat(300) }, 400, 'invalidValue'],
       ['PATCH', `Users/${user.id}`, entraPatch(), 400, 'invalidValue'],
       ['PATCH', `Users/${user.id}`, entraPatch({ op: 'move', path: 'active' }), 400, 'invalidValue'],
-      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'remove' }), 400, 'invalidPath'],
-      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'remove', path: 'userName' }), 400, 'invalidValue'],
+      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'remove' }), 400, 'noTarget'],
+      ['PATCH', `Users/${user.id}`, entraPatch({ op: 'remove', path: 'userName' }), 400, 'mutability'],
+      [
+        'PATCH',
+        `Users/${user.id}`,
+        entraPatch({ op: 'remove', path: `${userSchema}:active` }),
+        400,
+        'mutability',
+      ],
       ['PATCH', `Users/${user.id}`, polluted, 400, 'invalidPath'],
       [
         'PATCH',
