@@ -106,6 +106,8 @@ const notRun: Record<string, string> = {
   'docs/sign-in-with-svc.md: npx svc application set k2ma5aoyw2c473cwlop7 --post-logout-redirect-uri https://bot.example.com/goodbye \\':
     'needs this application. test/commands/application.test.ts sets these options',
   'docs/operations.md: npx svc keys list': 'test/openid/keys.test.ts runs these commands',
+  "docs/command-line.md: TOKEN=$(echo url=https://svc.example.com | git credential fill | sed -n 's/^password=//p')":
+    'needs a person who agrees in the browser. test/e2e/git-credential-oauth.test.ts runs these commands',
   'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$TOKEN" \\':
     'needs a bundle that a CI job has signed. test/publishers/attestations.test.ts sends such a form',
   'docs/publishing.md: curl --silent --show-error --fail-with-body --user "svc:$SVC_TOKEN" \\':
