@@ -2,12 +2,13 @@ import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { anAccount, signIn } from '../support/actors.ts'
-import { followAndApprove } from '../support/browse.ts'
+import { followAndApprove, open, submitConsent } from '../support/browse.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { usePassportApp } from '../support/passport-app.ts'
 import { freePort } from '../support/program.ts'
 
-const port = await freePort()
+const [port, appPort] = [await freePort(), await freePort()]
 const issuer = `http://127.0.0.1:${port}`
 const t = useListeningApp(port)
 
@@ -108,5 +109,54 @@ describe('oauth4webapi', () => {
       sub: account.id,
       preferred_username: account.username,
     })
+  })
+})
+
+describe('Passport, with its strategy for OpenID Connect', () => {
+  const here = `http://127.0.0.1:${appPort}`
+  usePassportApp(appPort, () => ({ issuer, ...application }))
+
+  /** A browser that has begun to sign in at the application. */
+  async function aVisit() {
+    const begun = await fetch(`${here}/login`, { redirect: 'manual' })
+    const headers = { cookie: String(begun.headers.get('set-cookie')).replace(/;.*/, '') }
+    const visit = (url: URL | string) => fetch(url, { headers, redirect: 'manual' })
+    return {
+      link: String(begun.headers.get('location')),
+      comeBack: async (url: URL) => (await visit(url)).status,
+      person: async () => (await visit(here)).json(),
+    }
+  }
+
+  it('signs a person in, with the claims of the userinfo endpoint, and how and when (OPENID 243, 247, 254)', async () => {
+    const { link, comeBack, person } = await aVisit()
+    expect(await person()).toBeNull()
+    expect(await comeBack(await approve(link))).toBe(302)
+    expect(await person()).toEqual({
+      id: account.id,
+      username: account.username,
+      displayName: 'Ann',
+      emails: [{ value: 'ann@example.com' }],
+      class: '1',
+      methods: ['pwd'],
+      timestamp: expect.stringMatching(/^20\d\d-/),
+    })
+  })
+
+  it('signs nobody in by a response for another browser, or one that was used', async () => {
+    const [first, other] = [await aVisit(), await aVisit()]
+    const back = await approve(first.link)
+    expect(await other.comeBack(back)).toBe(403)
+    expect(await first.comeBack(back)).toBe(302)
+    expect(await first.comeBack(back)).toBe(403)
+    expect(await other.person()).toBeNull()
+  })
+
+  it('signs nobody in who denies', async () => {
+    const { link, comeBack, person } = await aVisit()
+    const denied = await open(t, `${link.replace(issuer, '')}&prompt=consent`, cookie)
+    const redirect = await submitConsent(t, denied, cookie, 'deny')
+    expect(await comeBack(new URL(String(redirect.headers.location)))).toBe(403)
+    expect(await person()).toBeNull()
   })
 })

@@ -37,3 +37,45 @@ declare module 'passport-oauth2' {
     }
   }
 }
+
+declare module 'passport-openidconnect' {
+  /** A person, with the claims of the userinfo endpoint and what the ID token tells of the sign-in. */
+  export interface Profile {
+    id: string
+    displayName?: string
+    username?: string
+    emails?: { value: string }[]
+    timestamp?: Date
+    class?: string
+    methods?: string[]
+  }
+  type Verified = (error: unknown, user: Profile) => void
+  export class Strategy {
+    constructor(
+      options: Record<
+        | 'issuer'
+        | 'authorizationURL'
+        | 'tokenURL'
+        | 'userInfoURL'
+        | 'clientID'
+        | 'clientSecret'
+        | 'callbackURL',
+        string
+      > & { scope: string[]; nonce: boolean; maxAge: number; skipUserProfile: boolean },
+      verify: (issuer: string, profile: Profile, context: Profile, idToken: string, done: Verified) => void,
+    )
+  }
+}
+
+declare module 'passport' {
+  import type { IncomingMessage, ServerResponse } from 'node:http'
+  import type { Profile, Strategy } from 'passport-openidconnect'
+
+  export class Passport {
+    authenticate(
+      strategy: Strategy,
+      options: { session: boolean },
+      done: (error: unknown, user: Profile | false | undefined) => void,
+    ): (request: IncomingMessage, response: ServerResponse) => void
+  }
+}
