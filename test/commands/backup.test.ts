@@ -687,9 +687,7 @@ describe('svc restore', () => {
     await db.end()
   })
 
-  it('upgrades a backup that an earlier release made, and serves its packages', {
-    timeout: 60_000,
-  }, async () => {
+  it('upgrades a backup that an earlier release made, and serves its packages', async () => {
     const { db, environment } = await anEmptyInstallation()
     const packed = await readFile(new URL('../fixtures/backup-of-2026-11-24.tar.gz', import.meta.url))
     const file = join(folder, 'fixture.tar')

@@ -4,8 +4,8 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Environment } from './program.ts'
+import { untilTrue } from './until.ts'
 
 /** The folder in which Debian has the modules of Apache. */
 const modules = '/usr/lib/apache2/modules'
@@ -59,13 +59,14 @@ export async function startApache(
       () => true,
       () => false,
     )
-  for (let attempt = 0; !(await isUp()); attempt += 1) {
-    if (attempt === 200 || apache.exitCode !== null) {
-      const text = await readFile(log, 'utf8').catch(() => 'the configuration is wrong')
-      await stop()
-      throw new Error(`Apache does not listen: ${text}`)
-    }
-    await sleep(50)
+  await untilTrue(
+    async () => apache.exitCode !== null || (await isUp()),
+    () => 'Apache does not listen',
+  )
+  if (apache.exitCode !== null) {
+    const text = await readFile(log, 'utf8').catch(() => 'the configuration is wrong')
+    await stop()
+    throw new Error(`Apache ended: ${text}`)
   }
   return { log: () => readFile(log, 'utf8'), stop }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { untilTrue } from './until.ts'
 
 /**
  * Starts nginx with the configuration of docs/nginx.md, without its certificate, in front of the svc processes on these
@@ -45,10 +45,7 @@ export async function startNginxProxy({
       ({ ok }) => ok,
       () => false,
     )
-  for (let attempt = 0; !(await isUp()); attempt += 1) {
-    if (attempt === 200) throw new Error('nginx does not pass requests on')
-    await sleep(50)
-  }
+  await untilTrue(isUp, () => 'nginx does not pass requests on')
   return async () => {
     nginx.kill()
     await exit

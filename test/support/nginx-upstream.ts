@@ -4,10 +4,10 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort } from './program.ts'
 import { aPackageZip } from './registry-actors.ts'
 import { has } from './requires.ts'
+import { untilTrue } from './until.ts'
 import { longAgo, type VersionKeys } from './upstream.ts'
 
 export const hasNginx = has('nginx')
@@ -101,10 +101,10 @@ export async function startNginxUpstream(): Promise<NginxUpstream> {
     async start() {
       const child = spawn('nginx', ['-c', join(folder, 'nginx.conf'), '-p', folder], { stdio: 'ignore' })
       running = { child, ended: once(child, 'exit') }
-      for (let attempt = 0; !(await isListening(port)); attempt += 1) {
-        if (attempt === 200) throw new Error('nginx does not listen')
-        await sleep(50)
-      }
+      await untilTrue(
+        () => isListening(port),
+        () => 'nginx does not listen',
+      )
     },
     async stop() {
       running?.child.kill()

@@ -4,9 +4,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { freePort } from './program.ts'
+import { untilTrue } from './until.ts'
 
 /** The account that `tempauth` knows. */
 export const credentials = { accessKeyId: 'test:tester', secretAccessKey: 'testing' }
@@ -99,26 +99,21 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 async function untilListening(port: number): Promise<void> {
-  for (let attempt = 0; attempt < 600; attempt += 1) {
+  const isListening = async () => {
     const socket = connect(port, '127.0.0.1')
     const isOpen = await once(socket, 'connect').then(
       () => true,
       () => false,
     )
     socket.destroy()
-    if (isOpen) return
-    await sleep(50)
+    return isOpen
   }
-  throw new Error(`Nothing listens on port ${port}: Swift did not start.`)
+  await untilTrue(isListening, () => `Nothing listens on port ${port}: Swift did not start.`)
 }
 
 async function untilReady(endpoint: string): Promise<void> {
-  for (let attempt = 0; attempt < 300; attempt += 1) {
-    const response = await fetch(`${endpoint}/healthcheck`).catch(() => null)
-    if (response?.status === 200) return
-    await sleep(100)
-  }
-  throw new Error('Swift did not start.')
+  const isReady = async () => (await fetch(`${endpoint}/healthcheck`).catch(() => null))?.status === 200
+  await untilTrue(isReady, () => 'Swift did not start.')
 }
 
 function configurationFiles(folder: string, ports: Record<string, number>): Record<string, string> {
