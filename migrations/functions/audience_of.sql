@@ -24,6 +24,13 @@ returns table (account_id bigint) language sql stable parallel safe as $$
    where the_audience in ('watchers', 'admins and watchers') and w.repository_id = the_repository_id
      and (r.visibility = 'public' or own.role is not null)
    union
+  select w.account_id
+    from repository r
+    join watched_group w on w.group_id = r.group_id
+   cross join lateral role_in_repository(w.account_id, r.group_id, r.id) own
+   where the_audience in ('watchers', 'admins and watchers') and r.id = the_repository_id
+     and (r.visibility = 'public' or own.role is not null)
+   union
   select a.id from account a where the_audience = 'site' and a.is_admin
    union
   select a.id from account a where the_audience = 'account' and a.id = the_account_id

@@ -45,7 +45,9 @@ begin
      where (n.audience <> 'watchers'
             -- The order makes PostgreSQL use the index, also when most rows are of one repository.
             or (select w.account_id from watched_repository w where w.repository_id = i.repository_id
-                 order by w.repository_id, w.account_id limit 1) is not null)
+                 order by w.repository_id, w.account_id limit 1) is not null
+            or (select w.account_id from watched_group w where w.group_id = i.in_group_id
+                 order by w.group_id, w.account_id limit 1) is not null)
        and (n.topic <> 'releases' or i.version !~* '^dev-|-dev$')
        and (i.action <> 'application-registered' or i.details ->> 'status' = 'pending')
   )

@@ -851,7 +851,7 @@ const harmless = {
   endpoints: new Set(
     `accounts groups repositories invitations deploy-tokens trusted-publishers upstreams sources webhooks policies advisories user notifications
      restore request check sync confirm reset-link approve rotate ping resend lock
-     PUT /user/watched/:/: DELETE /user/watched/:/: POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
+     PUT /user/watched/:/: DELETE /user/watched/:/: PUT /user/watched-groups/: DELETE /user/watched-groups/: POST /:/:/-/packages/upload/:/:/: PUT /:/:/-/packages/upload/:/:/:`
       .split(/\s+(?!\/)/)
       .filter(Boolean),
   ),

@@ -7,7 +7,7 @@ import { changeChoices, findChoices, readLastRound } from '../../src/notificatio
 import { toldActions } from '../../src/notifications/news-words.ts'
 import { sendDigestsJob, tellPeopleJob } from '../../src/notifications/tell-people.ts'
 import { topicNames } from '../../src/notifications/topics.ts'
-import { setWatching } from '../../src/notifications/watching.ts'
+import { setWatching, setWatchingGroup } from '../../src/notifications/watching.ts'
 import { rejectStage } from '../../src/packages/stages/release.ts'
 import { findStage, type Stage } from '../../src/packages/tables/staged-versions.ts'
 import { openLog } from '../../src/web/server/log.ts'
@@ -26,6 +26,7 @@ import {
 } from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { setVisibility } from '../support/group-rows.ts'
 import {
   endConnections,
   openTransaction,
@@ -149,6 +150,30 @@ describe('a release', () => {
     }
     await sendMails(t)
     expect(subjectsTo(watcher)).toEqual([`16 versions were published in ${repository.path} (svc.test)`])
+  })
+
+  it('is told once to who watches the group, of the repositories that they may read, also later ones', async () => {
+    const [open, hidden] = [await aRepository(t.db, { visibility: 'public' }), await aRepository(t.db)]
+    const { group } = hidden
+    const [member, outsider, both] = [await aPerson(), await aPerson(), await aWatcher(hidden)]
+    await aGroupMember(t.db, member, group, 'guest')
+    for (const { id } of [member, outsider, both]) {
+      await setWatchingGroup(t.db, id, group.id, true)
+      await setWatchingGroup(t.db, id, open.group.id, true)
+    }
+    const later = await aRepository(t.db, { group })
+    await setWatchingGroup(t.db, outsider.id, open.group.id, false)
+    await sendMails(t)
+    await happen([published(open, '1.0.0'), published(hidden, '2.0.0'), published(later, '3.0.0')])
+    await sendMails(t)
+    const toldOf = (person: { email: string }) => {
+      const texts = mailsTo(person).map(({ text }) => text)
+      expect(texts).toHaveLength(person === outsider ? 0 : 1)
+      return [open, hidden, later].filter(({ path }) => texts[0]?.includes(`was published in ${path}`))
+    }
+    expect(toldOf(outsider)).toEqual([])
+    expect(toldOf(both)).toEqual([open, hidden])
+    expect(toldOf(member)).toEqual([open, hidden, later])
   })
 
   it('costs a repository that nobody watches nothing', async () => {
@@ -351,6 +376,20 @@ describe('a choice', () => {
     expect(await call('PUT', `watched/${repository.path}`)).toBe(204)
     await watch(repository.path, 'no')
     expect(await call('GET', 'watched')).toEqual([])
+
+    const name = repository.group.name
+    expect((await get(`/${name}`)).body).toMatch(/value="yes">Watch</)
+    expect((await watch(name, 'yes')).headers.location).toBe(`/${name}`)
+    expect((await watch(hidden.group.name, 'yes')).statusCode).toBe(404)
+    expect((await get(`/${name}`)).body).toMatch(/value="no">Stop watching</)
+    expect((await get('/settings/notifications')).body).toContain(`action="/${name}/-/watch"`)
+    expect(await call('GET', 'watched-groups')).toEqual([{ group: name }])
+    expect(await call('DELETE', `watched-groups/${name}`)).toBe(204)
+    expect(await call('GET', 'watched-groups')).toEqual([])
+    expect(await call('PUT', `watched-groups/${hidden.group.name}`)).toMatchObject({ errcode: 5 })
+    expect(await call('PUT', `watched-groups/${name}`)).toBe(204)
+    await setVisibility(t.db, repository, 'private')
+    expect(await call('GET', 'watched-groups')).toEqual([])
   })
 })
 

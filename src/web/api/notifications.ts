@@ -1,8 +1,14 @@
 import * as z from 'zod'
+import { findVisibleGroup } from '../../groups/groups.ts'
 import { findVisibleRepository } from '../../groups/repositories.ts'
 import { type Choices, changeChoices, findChoices } from '../../notifications/choices.ts'
 import { deliveryNames, type Topic, topicNames, topics } from '../../notifications/topics.ts'
-import { listWatched, setWatching } from '../../notifications/watching.ts'
+import {
+  listWatched,
+  listWatchedGroups,
+  setWatching,
+  setWatchingGroup,
+} from '../../notifications/watching.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import { type ApiContext, guardPerson } from './guards.ts'
@@ -37,12 +43,17 @@ const WatchedRepository = z
   })
   .meta({ id: 'WatchedRepository', description: 'A repository whose releases a person is told about' })
 
+const WatchedGroup = z
+  .object({ group: z.string().meta({ description: 'The name of the group', example: 'acme' }) })
+  .meta({ id: 'WatchedGroup', description: 'A group whose releases a person is told about' })
+
+const groupName = z.string().max(100).meta({ description: 'The name of the group', example: 'acme' })
 const WatchedPath = z.object({
-  group: z.string().max(100).meta({ description: 'The name of the group', example: 'acme' }),
+  group: groupName,
   name: z.string().max(100).meta({ description: 'The name of the repository', example: 'php' }),
 })
 
-/** What the person of the token is told by mail: `/api/user/notifications` and `/api/user/watched`. */
+/** What the person of the token is told by mail: `/api/user/notifications`, `/api/user/watched` and `/api/user/watched-groups`. */
 export async function notificationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { config, db } = context
   const mayRead = guardPerson('readNotifications', context)
@@ -112,6 +123,51 @@ export async function notificationEndpoints(app: ApiScope, context: ApiContext):
         const repository = await findVisibleRepository(db, request.params, accountId)
         if (!repository) throw notFound('repository not found')
         await setWatching(db, accountId, repository.id, method === 'put')
+        return reply.code(204).send()
+      },
+    )
+
+  app.get(
+    '/user/watched-groups',
+    endpoint(mayRead, {
+      operationId: 'listWatchedGroups',
+      tag,
+      summary: 'List the groups that the person watches',
+      querystring: PageQuery,
+      response: { 200: z.array(WatchedGroup) },
+    }),
+    async (request, reply) => {
+      const { accountId } = mayRead.granted(request)
+      return readPage(
+        { request, reply, config },
+        (part) => listWatchedGroups(db, accountId, part),
+        ({ name }) => name,
+        ({ name }) => ({ group: name }),
+      )
+    },
+  )
+
+  for (const method of ['put', 'delete'] as const)
+    app[method](
+      '/user/watched-groups/:group',
+      endpoint(mayChange, {
+        operationId: method === 'put' ? 'watchGroup' : 'unwatchGroup',
+        tag,
+        summary:
+          method === 'put'
+            ? 'Watch all repositories of a group'
+            : 'Stop watching all repositories of a group',
+        description:
+          'The person is told about the repositories that they may read, also about those that come later. Repositories that ' +
+          'the person watches by themselves stay watched.',
+        params: z.object({ group: groupName }),
+        response: { 204: NoContent },
+      }),
+      async (request, reply) => {
+        const { accountId } = mayChange.granted(request)
+        const group = await findVisibleGroup(db, request.params.group, accountId, { asSiteAdmin: false })
+        if (!group) throw notFound('group not found')
+        await setWatchingGroup(db, accountId, group.id, method === 'put')
         return reply.code(204).send()
       },
     )

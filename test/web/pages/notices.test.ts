@@ -294,6 +294,10 @@ const forms: Record<string, Case[] | string> = {
     'invitations/new': [
       showsNotice('Copy the link now', ({ send, ofGroup }) => send(`${ofGroup}/invitations/new`)),
     ],
+    watch: [
+      leavesNotice('You watch', ({ send, ofGroup }) => send(`${ofGroup}/watch`, { watch: 'yes' })),
+      leavesNotice('You no longer watch', ({ send, ofGroup }) => send(`${ofGroup}/watch`)),
+    ],
     'invitations/withdraw': [
       leavesNotice('The invitation was withdrawn', async (person) => {
         await anInvitation(person)

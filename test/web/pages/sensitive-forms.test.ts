@@ -115,6 +115,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/upstreams/request',
     '/:group/:name/-/upstreams/set',
     '/:group/:name/-/watch',
+    '/:group/-/watch',
     '/:group/:name/packages/:vendor/:package/-/advisories/new',
     '/:group/:name/packages/:vendor/:package/-/fetch',
     '/:group/:name/packages/:vendor/:package/-/versions/abandon',

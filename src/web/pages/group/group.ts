@@ -14,6 +14,7 @@ import { type DeletedRepository, listDeletedRepositories } from '../../../groups
 import { restoreRepository } from '../../../groups/group-lifecycle.ts'
 import { findVisibleGroup, type VisibleGroup } from '../../../groups/groups.ts'
 import { findGroupMember } from '../../../groups/members.ts'
+import { isWatchingGroup } from '../../../notifications/watching.ts'
 import { addContents, maxCounted, type RepositoryContent } from '../../../packages/tables/dashboard.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
@@ -31,6 +32,8 @@ const groupPage = page<{
   isAdmin: boolean
   /** Who the admins are, as words. Null when there is none, and for visitors without a role on the group. */
   admins: string | null
+  /** Null for visitors who are not signed in, and on a site without mails. */
+  isWatching: boolean | null
   /** Whether the visitor is a member of the group, and can leave it. */
   isMember: boolean
   /** The bytes of its archives and their maximum, null for none. Null for visitors without a role on the group. */
@@ -95,6 +98,8 @@ export async function showGroup(
     group,
     isAdmin,
     admins: group.role && (await describeAdmins(db, { groupId: group.id })),
+    isWatching:
+      session && config.mail !== null ? await isWatchingGroup(db, session.account.id, group.id) : null,
     isMember: session !== null && (await findGroupMember(db, group.id, session.account.username)) !== null,
     deleted: isAdmin ? await listDeletedRepositories(db, group.id, { after: null, limit: maxDeleted }) : [],
     storage: group.role && { ...(await room.bytesOf(group.id)), max: config.storage.groupBytes },
