@@ -35,6 +35,7 @@ const required = [
   'argon2',
   'close-with-grace',
   'fastify',
+  'find-my-way',
   'ipaddr.js',
   'negotiator',
   'pg',

@@ -86,10 +86,11 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
         if (request.routeOptions.schema?.body) request.body ??= {}
         done()
       })
-      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+      const addRoutes = async () => {
         await describeApi(scope, context.config)
         for (const routes of everyRoute) await routes(scope as ApiScope, context)
-      })
+      }
+      await refuseOtherMethods(scope, methodNotAllowed, addRoutes, noSuchApiEndpoint)
       refuseOtherPaths(scope, noSuchApiEndpoint)
     },
     { prefix: '/api' },

@@ -63,7 +63,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     // PostgreSQL cannot store NUL in text, so no name contains one.
     if (request.url.includes('%00')) throw pageNotFound()
   })
-  await refuseOtherMethods(app, wrongMethod, async () => {
+  const addRoutes = async () => {
     await homeRoutes(app, context)
     await searchPageRoutes(app, context)
     await exploreRoutes(app, context)
@@ -103,7 +103,8 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await downloadRoutes(app, { ...context, store })
     await provenancePageRoute(app, context)
     await uploadPageRoutes(app, { ...context, archives: store })
-  })
+  }
+  await refuseOtherMethods(app, wrongMethod, addRoutes, pageNotFound)
 }
 
 /**

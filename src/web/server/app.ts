@@ -51,6 +51,7 @@ import { startInTurn } from '../pipelined-requests.ts'
 import { requestIdOf, traceparentOf } from '../request-id.ts'
 import { sendScimError } from '../scim/errors.ts'
 import { nothingHere as nothingHereForDirectories, scim } from '../scim/plugin.ts'
+import { maxParamLength } from '../unmatched-requests.ts'
 import { readSession } from '../visit.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
@@ -76,8 +77,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     },
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
-    // No URL that Node accepts is longer. Each scope limits its parameters and sends its own error.
-    routerOptions: { maxParamLength: 16_384 },
+    routerOptions: { maxParamLength },
     // Headers must arrive within 10 s (Node's default is 60 s), because of slow clients. Idle connections are closed
     // after 72 s, which is longer than the 60 s of common proxies.
     keepAliveTimeout: 72_000,
