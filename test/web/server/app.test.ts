@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import type { FastifyInstance } from 'fastify'
@@ -161,12 +162,24 @@ describe('a hidden repository and a missing one', () => {
     await publisher.push('1.0.0')
     const stranger = await aPublisher(t)
     const { authorization } = stranger
-    const spy = vi.spyOn(pg.Pool.prototype, 'query')
+    // The last uses of tokens are written a few seconds after the uploads. That is no statement of the request.
+    const request = new AsyncLocalStorage<string[]>()
+    const query = pg.Pool.prototype.query as (...given: unknown[]) => unknown
+    const spy = vi.spyOn(pg.Pool.prototype, 'query').mockImplementation(function (
+      this: pg.Pool,
+      ...given: unknown[]
+    ) {
+      request.getStore()?.push((given[0] as { text: string }).text)
+      return query.apply(this, given)
+    } as typeof pg.Pool.prototype.query)
     onTestFinished(() => spy.mockRestore())
     const statements = async (url: string) => {
-      spy.mockClear()
-      const response = await t.app.inject({ url, headers: { authorization } })
-      return { response, texts: spy.mock.calls.map(([given]) => (given as unknown as { text: string }).text) }
+      const texts: string[] = []
+      const response = await request.run(
+        texts,
+        async () => await t.app.inject({ url, headers: { authorization } }),
+      )
+      return { response, texts }
     }
     const { response: hidden, texts } = await statements(publisher.path + below)
     const { response: missing, texts: textsOfMissing } = await statements(`/no/such/-/packages/${below}`)
