@@ -13,19 +13,23 @@ import { authorizeLink } from '../support/browse.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { readIdToken } from '../support/openid-actors.ts'
 import { freePort } from '../support/program.ts'
 import { countRows } from '../support/rows.ts'
-import { listStoredPasskeys, setSignCount } from '../support/session-rows.ts'
+import { listStoredPasskeys, setProofAges, setSignCount } from '../support/session-rows.ts'
+import { useThirdPartyApp } from '../support/third-party-app.ts'
 
 const port = await freePort()
 // Browsers allow passkeys for names, not for IP addresses.
 const baseURL = `http://localhost:${port}`
 const authPort = await freePort()
 const authURL = `http://localhost:${authPort}`
+const appPort = await freePort()
 
 describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => {
   const t = useListeningApp(port, { BASE_URL: baseURL, AUTH_URL: authURL })
   const browser = useBrowser()
+  const application = useThirdPartyApp(appPort, authURL)
   const pages: Page[] = []
   // Cookies know no ports, so a session of AUTH_URL is one of BASE_URL.
   const forwarder = createServer((socket) => {
@@ -129,6 +133,44 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(passkey?.lastUsedAt).toBeInstanceOf(Date)
     expect(await actionsOf(account.id)).toContain('second-factor-added')
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
+  })
+
+  it('tell an application in its ID token that nobody can phish the sign-in (OPENID 251)', async () => {
+    const { page, wait } = await aDevice()
+    const account = await aPersonWithPasskey(page)
+    const { clientId, clientSecret } = await anApplication(t.db, {
+      scopes: ['openid'],
+      redirectUri: application.redirectUri,
+    })
+    const link = (parameters = {}) => application.begin(clientId, { scope: 'openid', ...parameters })
+    /** Waits until the browser is back at the application. Returns what the ID token tells. */
+    const signInOf = async () => {
+      await page.getByText('Back at the application').waitFor()
+      const { id_token } = await application.finish(clientId, clientSecret)
+      const { sub, acr, amr } = await readIdToken(t, { clientId }, id_token)
+      expect(sub).toBe(account.id)
+      return { acr, amr: new Set(amr as string[]) }
+    }
+
+    // The browser of this test chooses the only passkey as soon as the page offers it.
+    await page.goto(await link({ acr_values: 'phr' }))
+    await press(page, 'Authorize')
+    expect(await signInOf()).toEqual({ acr: 'phr', amr: new Set(['pop', 'mfa']) })
+
+    await page.context().clearCookies()
+    await wait(true)
+    await givePassword(page, account)
+    await page.getByRole('link', { name: 'Use a passkey' }).click()
+    await wait(false)
+    await press(page, 'Use a passkey')
+    await menuOf(page).waitFor()
+    await page.goto(await link())
+    expect(await signInOf()).toEqual({ acr: 'phr', amr: new Set(['pwd', 'pop', 'mfa']) })
+
+    await setProofAges(t.db, '1 hour')
+    await page.goto(await link({ prompt: 'login' }))
+    await press(page, 'Use a passkey')
+    expect(await signInOf()).toEqual({ acr: 'phr', amr: new Set(['pop', 'mfa']) })
   })
 
   it.each([

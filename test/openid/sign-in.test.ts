@@ -105,18 +105,85 @@ describe('an ID token (OPENID 243)', () => {
     expect([application.scopes, (await open(t, link(), cookie)).statusCode]).toEqual([expect.any(Array), 200])
   })
 
-  it('comes with the pair of a device too', async () => {
-    const party = await aRelyingParty(t, { application: { isDevice: true } })
-    const begun = await ask(t, party.application, 'device', { scope: 'openid' })
-    const { device_code, user_code } = begun.json<Record<string, string>>()
-    const page = await open(t, `/device?user_code=${user_code}`, party.cookie)
-    await submitConsent(t, page, party.cookie, 'approve')
-    const grant_type = 'urn:ietf:params:oauth:grant-type:device_code'
-    const polled = await ask(t, party.application, 'token', { grant_type, device_code: device_code ?? '' })
-    const { id_token } = polled.json<TokenResponse>()
-    expect(await readIdToken(t, party.application, id_token)).toMatchObject({
-      sub: party.account.id,
-      acr: '1',
+  describe('of a device', () => {
+    /** A device whose code the browser confirms. Returns the tokens of its poll. */
+    async function aConfirmedDevice(
+      { application, cookie }: Awaited<ReturnType<typeof aRelyingParty>>,
+      { scope = 'openid', before = async () => {} } = {},
+    ): Promise<TokenResponse> {
+      const begun = await ask(t, application, 'device', { scope })
+      const { device_code = '', user_code } = begun.json<Record<string, string>>()
+      const page = await open(t, `/device?user_code=${user_code}`, cookie)
+      expect((await submitConsent(t, page, cookie, 'approve')).headers.location).toBe('/device/approved')
+      await before()
+      const grant_type = 'urn:ietf:params:oauth:grant-type:device_code'
+      return (await ask(t, application, 'token', { grant_type, device_code })).json()
+    }
+    const aDeviceParty = (about: Parameters<typeof aRelyingParty>[1] = {}) =>
+      aRelyingParty(t, { ...about, application: { isDevice: true, ...about.application } })
+
+    it('tells who has confirmed it, how and when, also with each refresh', async () => {
+      const party = await aDeviceParty()
+      const tokens = await aConfirmedDevice(party, { scope: 'openid profile' })
+      const claims = await readIdToken(t, party.application, tokens.id_token)
+      expect(claims).toEqual({
+        iss: 'http://svc.test',
+        sub: party.account.id,
+        aud: party.application.clientId,
+        iat: expect.any(Number),
+        exp: (claims.iat ?? 0) + 3600,
+        auth_time: expect.closeTo(claims.iat ?? 0, -2),
+        at_hash: expect.any(String),
+        sid: expect.stringMatching(/^[0-9a-f-]{36}$/),
+        acr: '1',
+        amr: ['pwd'],
+      })
+      expect((await askUserinfo(t, tokens.access_token)).json()).toMatchObject({
+        sub: party.account.id,
+        preferred_username: party.account.username,
+      })
+      // As if there were a later proof.
+      await setProofAges(t.db, '-1 hour')
+      const refreshed = (await party.refresh(tokens.refresh_token)).json<TokenResponse>()
+      const { sub, auth_time, sid } = claims
+      expect(await readIdToken(t, party.application, refreshed.id_token)).toMatchObject({
+        sub,
+        auth_time,
+        sid,
+      })
+    })
+
+    it('tells of the second factor of the person who has confirmed it (OPENID 251)', async () => {
+      const person = await aPersonWithTotp(t)
+      const party = await aDeviceParty()
+      const { cookie: half, send } = await halfSignIn(t.app, person)
+      const cookie = `${half}; ${cookiesOf(await send({ code: codeOf(person.secret) }))}`
+      const { id_token } = await aConfirmedDevice({ ...party, cookie })
+      const claims = await readIdToken(t, party.application, id_token)
+      expect(claims).toMatchObject({ sub: person.id, acr: '2', amr: ['pwd', 'otp', 'mfa'] })
+    })
+
+    it('comes also if the browser has signed out before the poll', async () => {
+      const party = await aDeviceParty()
+      const { account, cookie, application } = party
+      const { id_token } = await aConfirmedDevice(party, {
+        before: async () => {
+          const page = await open(t, '/settings/account', cookie)
+          await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
+        },
+      })
+      expect(await readIdToken(t, application, id_token)).toMatchObject({ sub: account.id, acr: '1' })
+    })
+
+    it('is not issued without openid (OPENID 244)', async () => {
+      const tokens = await aConfirmedDevice(await aDeviceParty(), { scope: 'account-profile:r' })
+      expect(tokens).toEqual({
+        access_token: expect.any(String),
+        refresh_token: expect.any(String),
+        token_type: 'bearer',
+        expires_in: expect.any(Number),
+        scope: 'account-profile:r',
+      })
     })
   })
 
