@@ -164,14 +164,12 @@ describe('a hidden repository and a missing one', () => {
     const { authorization } = stranger
     // The last uses of tokens are written a few seconds after the uploads. That is no statement of the request.
     const request = new AsyncLocalStorage<string[]>()
-    const query = pg.Pool.prototype.query as (...given: unknown[]) => unknown
-    const spy = vi.spyOn(pg.Pool.prototype, 'query').mockImplementation(function (
-      this: pg.Pool,
-      ...given: unknown[]
-    ) {
+    const query = Reflect.get(pg.Pool.prototype, 'query') as (...given: unknown[]) => unknown
+    const noted = function (this: pg.Pool, ...given: unknown[]) {
       request.getStore()?.push((given[0] as { text: string }).text)
       return query.apply(this, given)
-    } as typeof pg.Pool.prototype.query)
+    }
+    const spy = vi.spyOn(pg.Pool.prototype, 'query').mockImplementation(noted as never)
     onTestFinished(() => spy.mockRestore())
     const statements = async (url: string) => {
       const texts: string[] = []
