@@ -135,6 +135,9 @@ const Environment = z.object({
   SIGN_UP: z
     .enum(['closed', 'invited', 'open'], { error: 'must be closed, invited or open' })
     .default('invited'),
+  CLIENT_METADATA_DOCUMENTS: z
+    .enum(['off', 'review', 'open'], { error: 'must be off, review or open' })
+    .default('off'),
 })
 
 /** All settings, read once at the start (CONTRACT 2.3). */
@@ -193,6 +196,11 @@ export interface Config {
   mail: MailSettings | null
   /** How accounts are created: by administrators only, also by invited people, or by everybody with an email. */
   signUp: 'closed' | 'invited' | 'open'
+  /**
+   * What happens with a client id that is the URL of an unknown document: it is refused, waits for a review, or becomes an
+   * application (OPENID 275–277).
+   */
+  clientDocuments: 'off' | 'review' | 'open'
 }
 
 /** Who reads `/metrics`. Without port and token, everybody reads it without the hosts of upstreams. */
@@ -402,6 +410,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     providers,
     passwordSignIn: env.PASSWORD_SIGN_IN,
     signUp: env.SIGN_UP,
+    clientDocuments: env.CLIENT_METADATA_DOCUMENTS,
   })
 }
 

@@ -142,6 +142,7 @@ describe('readConfig', () => {
     ['SMTP_URL', 'http://mail.example.com'],
     ['SMTP_URL', 'smtp://'],
     ['SIGN_UP', 'yes'],
+    ['CLIENT_METADATA_DOCUMENTS', 'on'],
     ['MAIL_FROM', 'svc'],
     ['MAIL_FROM', 'svc <svc@example.com>, eve@example.com'],
     ['MAIL_FROM', 'svc\r\nBcc: eve@example.com <svc@example.com>'],
@@ -158,6 +159,11 @@ describe('readConfig', () => {
       from: 'svc <svc@example.com>',
     })
     expect(() => readConfig({ SMTP_URL })).toThrow('MAIL_FROM must be set with SMTP_URL')
+  })
+
+  it('accepts client metadata documents only when it is told to (OPENID 275)', () => {
+    expect(readConfig({}).clientDocuments).toBe('off')
+    expect(readConfig({ CLIENT_METADATA_DOCUMENTS: 'review' }).clientDocuments).toBe('review')
   })
 
   it('lets everybody sign up only with a mail server', () => {

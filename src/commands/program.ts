@@ -21,6 +21,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['repository', async () => (await import('./repository.ts')).repositoryCommand()],
   ['member', async () => (await import('./member.ts')).memberCommand()],
   ['application', async () => (await import('./application.ts')).applicationCommand()],
+  ['client-document', async () => (await import('./client-document.ts')).clientDocumentCommand()],
   ['token', async () => (await import('./token.ts')).tokenCommand()],
   ['invitation', async () => (await import('./invitation.ts')).invitationCommand()],
   ['deploy-token', async () => (await import('./deploy-token.ts')).deployTokenCommand()],

@@ -147,6 +147,8 @@ export const advisoryLocks = {
   numbers: 7_382_006,
   /** Held by transactions that register or rename an application: its name must not look like that of another one. */
   applicationNames: 7_382_007,
+  /** Held by transactions that add a client metadata document to those that wait for a review. */
+  clientDocuments: 7_382_009,
   /** With a group. Shared by transactions that store a lock file. The comparison of all lock files of a group holds it alone. */
   locks: 7_382_008,
   /** Held while downloads are counted: two processes that add totals could deadlock. */

@@ -21,6 +21,11 @@ export function readPrivateHost(text: string): PrivateHost | null {
   return plain !== undefined && /^[\w.-]+$/.test(host) ? { name: canonicalName(host), port } : null
 }
 
+/** Returns whether an entry is one host: a name or an IP, and not a range of IPs. */
+export function isSingleHost(entry: PrivateHost): boolean {
+  return 'name' in entry || entry.range[1] === (entry.range[0].kind() === 'ipv4' ? 32 : 128)
+}
+
 /** Returns whether an entry lists the host name for a port. */
 export function listsName(entry: PrivateHost, name: string, port: number): boolean {
   return 'name' in entry && isForPort(entry, port) && entry.name === canonicalName(name)

@@ -64,12 +64,26 @@ export async function changeApplicationStatus(
   }
   const before = await findApplicationByClientId(db, clientId)
   if (before === null) return null
+  // The review of one that was made without: from now on its name is taken.
+  const isFirstReview = before.isUnreviewed && status === 'approved'
+  const check = async (tx: Queryable) => (isFirstReview ? requireDistinctName(tx, before) : undefined)
   let migration: string | null = null
   if (isMigration && (await keepsMigrations(config))) {
     const sql = renderStatusSeed(before, status, reason)
-    migration = await writeAndApplyMigration(db, config, by, { what: `${verb}_${slugOf(before)}`, sql })
+    migration = await writeAndApplyMigration(db, config, by, {
+      what: `${verb}_${slugOf(before)}`,
+      sql,
+      check,
+    })
   } else {
-    await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), by)
+    await transaction(
+      db,
+      async (tx) => {
+        await check(tx)
+        await setApplicationStatus(tx, clientId, status, reason)
+      },
+      by,
+    )
   }
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
@@ -108,10 +122,16 @@ async function applyChange(
 /** Thrown when a registration or a change of an application breaks a limit of SPEC 2.1. */
 export class UnacceptableChange extends Error {}
 
+/** What happens in the same transaction as the change of an application, before it. */
+export type Settle = (tx: Queryable) => Promise<void>
+
+/** What the document of an application decides, and no administrator. */
+const ofDocument = ['redirectUri', 'exactRedirect', 'isPublic', 'isResourceServer'] as const
+
 /**
  * Changes an application at once (`applyChange`). Existing grants lose removed scopes. Returns null for an unknown client
- * id. Throws `UnacceptableChange` with a message for each broken limit, and for a new name that looks like that of another
- * application.
+ * id. Throws `UnacceptableChange` with a message for each broken limit, for a new name that looks like that of another
+ * application, and for what the client metadata document of the application decides (OPENID 279).
  */
 export async function changeApplication(
   db: pg.Pool,
@@ -119,9 +139,16 @@ export async function changeApplication(
   by: Principal,
   clientId: string,
   changes: ApplicationChanges,
+  settle: Settle = async () => {},
 ): Promise<ChangedApplication | null> {
   const before = await findApplicationByClientId(db, clientId)
   if (before === null) return null
+  const isDecided = ofDocument.some((key) => changes[key] !== undefined && changes[key] !== before[key])
+  if (before.redirectUris !== null && changes.redirectUris === undefined && isDecided) {
+    throw new UnacceptableChange(
+      'The application cannot be changed: its client metadata document decides about its redirect URIs, and makes it a public client.',
+    )
+  }
   const after = { ...before, ...changes }
   const mistakes = listMistakes({ ...after, logo: changes.logo ?? null }, config)
   if (mistakes.length > 0) {
@@ -131,7 +158,11 @@ export async function changeApplication(
   const migration = await applyChange(db, config, by, {
     what: `set_${slugOf(before)}`,
     sql: renderChangeSeed(before, changes),
-    ...(after.name !== before.name && { check: (tx) => requireDistinctName(tx, after) }),
+    async check(tx) {
+      await settle(tx)
+      if (after.name !== before.name || after.isUnreviewed !== before.isUnreviewed)
+        await requireDistinctName(tx, after)
+    },
   })
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
@@ -157,7 +188,10 @@ export async function deleteApplication(
 }
 
 /** The properties of an application before its registration. */
-export type RegistrationForm = Omit<NewApplication, 'clientId' | 'secretHash'>
+export type RegistrationForm = Omit<NewApplication, 'clientId' | 'secretHash'> & {
+  /** The URL of its client metadata document. Without one, it gets a new client id. */
+  clientId?: string
+}
 
 /** A valid registration that is not stored yet. */
 export interface PreparedRegistration {
@@ -176,7 +210,7 @@ export interface PreparedRegistration {
 export function prepareRegistration(config: Config, form: RegistrationForm): PreparedRegistration {
   const clientSecret = form.isPublic ? null : makeSecret('client')
   const secretHash = clientSecret === null ? null : hashSecret(clientSecret)
-  const application = { ...form, clientId: makeClientId(), secretHash }
+  const application = { ...form, clientId: form.clientId ?? makeClientId(), secretHash }
   const mistakes = listMistakes(application, config)
   if (mistakes.length > 0) {
     throw new UnacceptableChange(`The application cannot be registered: ${mistakes.join('; ')}.`)
@@ -199,10 +233,14 @@ export async function registerApplication(
   config: Config,
   by: Principal,
   form: RegistrationForm,
+  settle: Settle = async () => {},
 ): Promise<Pick<PreparedRegistration, 'clientId' | 'clientSecret'> & { migration: string | null }> {
   const { clientId, clientSecret, what, sql } = prepareRegistration(config, form)
   await requireDeveloper(db, form.developer ?? null)
-  const check = (tx: Queryable) => requireDistinctName(tx, { clientId, name: form.name })
+  const check = async (tx: Queryable) => {
+    await settle(tx)
+    await requireDistinctName(tx, { clientId, name: form.name })
+  }
   return { clientId, clientSecret, migration: await applyChange(db, config, by, { what, sql, check }) }
 }
 

@@ -27,7 +27,7 @@ select id, '\\x${secretHash.toString('hex')}' from registered;
 function insertion(application: NewApplication): string {
   return `  insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
                            scopes, resource_scope, status, is_public, is_device, is_resource_server, developer_id,
-                           id_token_alg, post_logout_redirect_uri, backchannel_logout_uri, logo)
+                           id_token_alg, post_logout_redirect_uri, backchannel_logout_uri, redirect_uris, logo)
   values (
     ${quote(application.clientId)},
     ${quote(application.name)},
@@ -45,6 +45,7 @@ function insertion(application: NewApplication): string {
     ${quote(application.idTokenAlg ?? 'RS256')},
     ${literal(application.postLogoutRedirectUri ?? null)},
     ${literal(application.backchannelLogoutUri ?? null)},
+    ${literal(application.redirectUris ?? null)},
     decode('
 ${wrap(application.logo.toString('base64'))}
     ', 'base64')
@@ -53,12 +54,13 @@ ${wrap(application.logo.toString('base64'))}
 
 /** Returns the migration that sets an application's status, for databases that are rebuilt from the migrations. */
 export function renderStatusSeed(
-  { clientId, name }: Application,
+  { clientId, name, isUnreviewed }: Application,
   status: ApplicationStatus,
   reason: string | null = null,
 ): string {
+  const review = isUnreviewed && status === 'approved' ? ', is_unreviewed = false' : ''
   return `-- The application ${JSON.stringify(name)} is ${status}, written by "svc application".
-update application set status = ${quote(status)}, status_reason = ${literal(reason)} where client_id = ${quote(clientId)};
+update application set status = ${quote(status)}, status_reason = ${literal(reason)}${review} where client_id = ${quote(clientId)};
 `
 }
 
@@ -71,6 +73,8 @@ export type ApplicationChanges = Partial<
     | 'website'
     | 'redirectUri'
     | 'exactRedirect'
+    | 'redirectUris'
+    | 'isUnreviewed'
     | 'scopes'
     | 'resourceScope'
     | 'isPublic'
@@ -105,6 +109,8 @@ const columnOf = {
   website: 'website',
   redirectUri: 'redirect_uri',
   exactRedirect: 'exact_redirect',
+  redirectUris: 'redirect_uris',
+  isUnreviewed: 'is_unreviewed',
   scopes: 'scopes',
   resourceScope: 'resource_scope',
   isPublic: 'is_public',

@@ -1,4 +1,4 @@
-import type { Queryable } from '../database/database.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
@@ -20,6 +20,13 @@ export interface Application {
   redirectUri: string
   /** Whether only the registered Redirect URL is allowed, instead of any URL on its host (SPEC 4.1). */
   exactRedirect: boolean
+  /**
+   * The redirect URIs of a client metadata document that are accepted, each exactly; the first is `redirectUri`. Null for all
+   * other applications (OPENID 279).
+   */
+  redirectUris: string[] | null
+  /** Whether it was made from a client metadata document without a review (OPENID 277). */
+  isUnreviewed: boolean
   scopes: string[]
   resourceScope: ResourceScope
   status: ApplicationStatus
@@ -57,6 +64,8 @@ export function describeApplication(application: Application) {
     website: application.website,
     redirect_uri: application.redirectUri,
     exact_redirect: application.exactRedirect,
+    redirect_uris: application.redirectUris,
+    unreviewed: application.isUnreviewed,
     scopes: application.scopes,
     resource_scope: application.resourceScope,
     public: application.isPublic,
@@ -78,12 +87,23 @@ export type SignInSettings = Pick<
   'idTokenAlg' | 'postLogoutRedirectUri' | 'backchannelLogoutUri'
 >
 
+/** What only the application of a client metadata document has. */
+export type DocumentSettings = Pick<Application, 'redirectUris' | 'isUnreviewed'>
+
 /** An application to insert. The schema's constraints check every limit of SPEC 2.1. */
 export type NewApplication = Omit<
   Application,
-  'id' | 'createdAt' | 'statusReason' | 'developer' | 'reviewer' | 'reviewedAt' | keyof SignInSettings
+  | 'id'
+  | 'createdAt'
+  | 'statusReason'
+  | 'developer'
+  | 'reviewer'
+  | 'reviewedAt'
+  | keyof SignInSettings
+  | keyof DocumentSettings
 > &
-  Partial<SignInSettings> & {
+  Partial<SignInSettings> &
+  Partial<DocumentSettings> & {
     /** A username. */
     developer?: string | null
     logo: Buffer
@@ -92,22 +112,43 @@ export type NewApplication = Omit<
   }
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
-  exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
+  exact_redirect as "exactRedirect", redirect_uris as "redirectUris", is_unreviewed as "isUnreviewed", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
   is_public as "isPublic", is_device as "isDevice", id_token_alg as "idTokenAlg",
   post_logout_redirect_uri as "postLogoutRedirectUri", backchannel_logout_uri as "backchannelLogoutUri",
   is_resource_server as "isResourceServer", created_at as "createdAt", reviewed_at as "reviewedAt",
   (select username from account where account.id = developer_id) as developer,
   (select username from account where account.id = reviewer_id) as reviewer`
 
-/** Registers an application, with its first client secret if it is no public client. Throws when a limit of SPEC 2.1 is broken. */
+/**
+ * Registers an application, with its first client secret if it is no public client. Throws when a limit of SPEC 2.1 is broken,
+ * and when the client id is taken.
+ */
 export async function insertApplication(db: Queryable, application: NewApplication): Promise<Application> {
+  return (await insert(db, application, '')) as Application
+}
+
+/** Registers an application unless there is one with this client id. Returns null when there is. */
+export async function addApplication(
+  db: Queryable,
+  application: NewApplication,
+): Promise<Application | null> {
+  return await insert(db, application, 'on conflict (client_id) do nothing')
+}
+
+async function insert(
+  db: Queryable,
+  application: NewApplication,
+  onConflict: string,
+): Promise<Application | null> {
   const { rows } = await db.query<Application>(
     `with registered as (
        insert into application (client_id, name, description, website, redirect_uri, exact_redirect, logo, scopes,
                                 resource_scope, status, is_public, is_device, is_resource_server,
-                                developer_id, id_token_alg, post_logout_redirect_uri, backchannel_logout_uri)
+                                developer_id, id_token_alg, post_logout_redirect_uri, backchannel_logout_uri,
+                                redirect_uris, is_unreviewed)
        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, $11, (select id from account where username = $13),
-               $16, $17, $18)
+               $16, $17, $18, $19, $20)
+       ${onConflict}
        returning ${columns}
      ), secret as (
        insert into application_secret (secret_hash, application_id) select $12::bytea, id from registered where $12::bytea is not null
@@ -132,9 +173,11 @@ export async function insertApplication(db: Queryable, application: NewApplicati
       application.idTokenAlg ?? 'RS256',
       application.postLogoutRedirectUri ?? null,
       application.backchannelLogoutUri ?? null,
+      application.redirectUris ?? null,
+      application.isUnreviewed ?? false,
     ],
   )
-  return rows[0] as Application
+  return rows[0] ?? null
 }
 
 /** Finds an application by client identifier, with any status. Null when there is none. */
@@ -166,10 +209,13 @@ export async function listApplications(
   return rows
 }
 
-/** Lists the names of all applications. Administrators register them, so there are few. */
+/**
+ * Lists the names of the applications that administrators have registered or reviewed, so there are few. An unreviewed one
+ * takes its name away from nobody.
+ */
 export async function listApplicationNames(db: Queryable): Promise<Pick<Application, 'clientId' | 'name'>[]> {
   const { rows } = await db.query<Pick<Application, 'clientId' | 'name'>>(
-    'select client_id as "clientId", name from application order by id',
+    'select client_id as "clientId", name from application where not is_unreviewed order by id',
   )
   return rows
 }
@@ -195,7 +241,35 @@ export async function countApplications(db: Queryable): Promise<Partial<Record<A
 }
 
 /**
- * Sets the state and its reason. Every token check reads the state, so the change works at once. Null when there is no
+ * Takes over what the document of an unreviewed application says now: its redirect URIs, and scopes that are new in it. Null
+ * when there is no such application.
+ */
+export async function updateUnreviewedApplication(
+  db: Queryable,
+  clientId: string,
+  { redirectUris, scopes }: { redirectUris: readonly string[]; scopes: readonly string[] },
+): Promise<Application | null> {
+  const { rows } = await db.query<Application>(
+    `update application
+        set redirect_uri = ($2::text[])[1], redirect_uris = $2,
+            scopes = array(select unnest(scopes) union select unnest($3::text[]) order by 1)
+      where client_id = $1 and is_unreviewed
+     returning ${columns}`,
+    [clientId, redirectUris, scopes],
+  )
+  return rows[0] ?? null
+}
+
+/** Deletes unreviewed applications that nobody has authorized for a month, at most `limit`. Returns how many. */
+export const deleteUnusedApplications = sweepOf(
+  'application',
+  'id',
+  `is_unreviewed and status = 'approved' and created_at < now() - interval '30 days'
+   and not exists (select from account_authorization where application_id = application.id)`,
+)
+
+/**
+ * Sets the state and its reason. An approval is a review. Every token check reads the state, so the change works at once. Null when there is no
  * such application.
  */
 export async function setApplicationStatus(
@@ -205,7 +279,9 @@ export async function setApplicationStatus(
   reason: string | null = null,
 ): Promise<Application | null> {
   const { rows } = await db.query<Application>(
-    `update application set status = $2, status_reason = $3 where client_id = $1 returning ${columns}`,
+    `update application
+        set status = $2, status_reason = $3, is_unreviewed = is_unreviewed and $2 <> 'approved'
+      where client_id = $1 returning ${columns}`,
     [clientId, status, reason],
   )
   return rows[0] ?? null

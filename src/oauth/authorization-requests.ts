@@ -47,7 +47,7 @@ export interface AuthorizationRequest {
   /** The current registration of the application. It may have changed since the request. */
   registered: Pick<
     Application,
-    'redirectUri' | 'exactRedirect' | 'isPublic' | 'isDevice' | 'scopes' | 'resourceScope'
+    'redirectUri' | 'exactRedirect' | 'redirectUris' | 'isPublic' | 'isDevice' | 'scopes' | 'resourceScope'
   >
 }
 
@@ -65,6 +65,9 @@ export interface ConsentApplication {
   name: string
   description: string | null
   website: string
+  isUnreviewed: boolean
+  /** Null if it is not described by a client metadata document. */
+  redirectUris: readonly string[] | null
 }
 
 /** The redirect after a decision. */
@@ -113,9 +116,11 @@ const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri 
             then json_build_object('ip', host(d.client_ip), 'age', floor(extract(epoch from now() - d.created_at)))
         end as device, code_hash_of_device(r.device_hash) as "deviceCodeHash",
        json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
-                         'website', c.website) as application,
+                         'website', c.website, 'isUnreviewed', c.is_unreviewed,
+                         'redirectUris', c.redirect_uris) as application,
        json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'isPublic', c.is_public,
-                         'isDevice', c.is_device, 'scopes', c.scopes, 'resourceScope', c.resource_scope) as registered
+                         'isDevice', c.is_device, 'scopes', c.scopes, 'resourceScope', c.resource_scope,
+                         'redirectUris', c.redirect_uris) as registered
   from authorization_request r
   join application c on c.id = r.application_id and c.status = 'approved'
   left join device_request d on d.device_hash = r.device_hash

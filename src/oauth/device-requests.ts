@@ -115,7 +115,8 @@ export async function findWaitingDevice(db: Queryable, userCode: string): Promis
             d.resource_scope as "resourceScope", d.resources, host(d.client_ip) as ip,
             floor(extract(epoch from now() - d.created_at))::integer as age,
             json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
-                              'website', c.website) as application
+                              'website', c.website, 'isUnreviewed', c.is_unreviewed,
+                              'redirectUris', c.redirect_uris) as application
        from device_request d
        join application c on c.id = d.application_id and c.status = 'approved' and c.is_device
       where d.user_hash = $1 and d.is_approved is null and d.expires_at > now()`,

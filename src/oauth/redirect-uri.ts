@@ -5,6 +5,8 @@ export interface RedirectRegistration {
   exactRedirect: boolean
   /** Whether it is a public client: it may have a private-use scheme, and returns only to this path (OPENID 206). */
   isPublic: boolean
+  /** The redirect URIs of a client metadata document, each accepted exactly (OPENID 279). Null for all others. */
+  redirectUris?: readonly string[] | null
 }
 
 /** The checked redirect URI, or the reason why it is rejected, for the application's author. */
@@ -44,12 +46,23 @@ export function checkRedirectUri(
  * loopback (OAUTH 20). An administrator decides whether to accept it.
  */
 export function isUnencrypted(redirectUri: string): boolean {
+  return new URL(redirectUri).protocol === 'http:' && !isOnLoopback(redirectUri)
+}
+
+/** Returns whether a redirect URI is on the machine of the person, where any program can listen. */
+export function isOnLoopback(redirectUri: string): boolean {
   const { protocol, hostname } = new URL(redirectUri)
-  return protocol === 'http:' && !loopback.test(hostname)
+  return /^https?:$/.test(protocol) && loopback.test(hostname)
 }
 
 /** Describes the URLs to which an application may send the browser back. */
-export function describeRedirects({ redirectUri, exactRedirect, isPublic }: RedirectRegistration): string {
+export function describeRedirects({
+  redirectUri,
+  exactRedirect,
+  isPublic,
+  redirectUris,
+}: RedirectRegistration): string {
+  if (redirectUris) return redirectUris.length === 1 ? 'This Redirect URL only' : 'These Redirect URLs only'
   const { host, hostname } = new URL(redirectUri)
   if (isPublic && loopback.test(hostname)) return 'This Redirect URL only, with any port'
   if (exactRedirect || isPublic) return 'This Redirect URL only'
@@ -76,7 +89,7 @@ export function redirectTo(uri: string, parameters: Record<string, string | null
 
 function refuse(
   asked: string,
-  { redirectUri, exactRedirect, isPublic }: RedirectRegistration,
+  { redirectUri, exactRedirect, isPublic, redirectUris }: RedirectRegistration,
   scopes: readonly string[],
 ): string | null {
   if (asked.length > maxRedirectCharacters) {
@@ -92,6 +105,11 @@ function refuse(
   if (!url) return 'redirect_uri is not a valid URL.'
   if (ownParameters.some((name) => url.searchParams.has(name))) {
     return 'redirect_uri already has a code, state, error or iss parameter in its query.'
+  }
+  if (redirectUris) {
+    return redirectUris.includes(asked)
+      ? null
+      : 'redirect_uri must be exactly one of those in the client metadata document that are accepted here.'
   }
   if (exactRedirect || isPrivateUse) {
     return asked === redirectUri ? null : 'redirect_uri must be exactly the Redirect URL of the registration.'

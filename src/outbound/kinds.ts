@@ -18,6 +18,11 @@ export interface Bounds {
   redirects: number
   /** The operator has named these URLs in the environment, so they may be on every host, and use http on this machine. */
   isConfigured?: boolean
+  /**
+   * Everybody who is signed in names these URLs. So the exceptions hold only for hosts that OUTBOUND_PRIVATE_HOSTS lists one by
+   * one: a range would let everybody look for what listens in it.
+   */
+  isNamedByAnybody?: boolean
 }
 
 /** The largest archive that MAX_ARCHIVE_BYTES can allow. */
@@ -65,6 +70,16 @@ export const kinds = {
     connections: 64,
     redirects: 0,
     isConfigured: true,
+  },
+  /** Client metadata documents (OPENID 278). Further bounds, for each origin, are in `oauth/fetch-document.ts`. */
+  clientDocument: {
+    act: 'list the host itself there, not only a range',
+    milliseconds: 1_000,
+    maxBytes: 5 * 1024,
+    requests: 16,
+    connections: 4,
+    redirects: 0,
+    isNamedByAnybody: true,
   },
   /** The receivers of webhooks. Only the start of a response is read. */
   webhook: {

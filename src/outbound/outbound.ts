@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, type Dispatcher, errors, request as send } from 'undici'
 import type { Config } from '../config.ts'
 import { isSecureUrl } from '../domain/identity-provider.ts'
+import { isSingleHost } from '../domain/private-hosts.ts'
 import { acceptedCodings, decode } from './decode.ts'
 import { type HostGuard, openHostGuard, type Resolver } from './guard.ts'
 import { type Bounds, kinds, type OutboundKind, type RequestKind } from './kinds.ts'
@@ -101,7 +102,9 @@ export function openOutbound(
     const key = `${kind} ${reachesPrivateHosts}`
     let lane = lanes.get(key)
     if (!lane) {
-      const guard = openHostGuard(kinds[kind], reachesPrivateHosts ? outbound.privateHosts : [], resolver)
+      const { isNamedByAnybody = false }: Bounds = kinds[kind]
+      const listed = outbound.privateHosts.filter((entry) => !isNamedByAnybody || isSingleHost(entry))
+      const guard = openHostGuard(kinds[kind], reachesPrivateHosts ? listed : [], resolver)
       lane = { guard, agent: openAgent(kinds[kind], guard) }
       lanes.set(key, lane)
     }

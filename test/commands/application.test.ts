@@ -243,6 +243,8 @@ describe('svc application', () => {
       scopes: ['repo-code:r'],
       resource_scope: 'public',
       exact_redirect: true,
+      redirect_uris: null,
+      unreviewed: false,
       public: false,
       device: false,
       id_token_alg: 'ES256',

@@ -106,7 +106,18 @@ describe('rules that TypeScript and SQL both have', () => {
 
   it.each([7, 8, 64, 65])('agree about client ids of %i characters', async (length) => {
     const ids = ['a', '0', 'A', '-', 'é', ' '].map((end) => 'a'.repeat(length - 1) + end)
-    const constraint = 'client_id_is_8_to_64_lower_case_letters_and_digits'
+    const constraint = 'client_id_is_8_to_64_lower_case_letters_and_digits_or_a_url'
+    const verdicts = await checkInSql(database.db, constraint, 'client_id', ids)
+    expect(differences(ids, isClientId, verdicts)).toEqual([])
+  })
+
+  it('agree about URLs as client ids', async () => {
+    const starts = ['http://', 'https://', 'https:/', 'HTTPS://', 'ftp://', ' https://']
+    const ids = starts.flatMap((start) => [
+      ...['', 'a', 'a b', 'é', 'a\n', 'a%20?b#c'].map((rest) => start + rest),
+      ...[255, 256].map((length) => start.padEnd(length, 'a')),
+    ])
+    const constraint = 'client_id_is_8_to_64_lower_case_letters_and_digits_or_a_url'
     const verdicts = await checkInSql(database.db, constraint, 'client_id', ids)
     expect(differences(ids, isClientId, verdicts)).toEqual([])
   })

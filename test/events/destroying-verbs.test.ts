@@ -33,6 +33,7 @@ import {
 } from '../support/actors.ts'
 import { callApi, type Method } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { aWaitingDocument } from '../support/document-server.ts'
 import { eventsOf, lastEventId } from '../support/event-rows.ts'
 import { aPersonWithTotp, codeOf, forgetCodes } from '../support/factor-actors.ts'
 import { listForms } from '../support/form-urls.ts'
@@ -796,6 +797,16 @@ const verbs: Record<string, Verb> = {
     pages: [['/admin/applications/:clientId', { act: 'decline', reason: 'no' }]],
     command: 'application decline :clientId --reason no',
   },
+  'reject a client metadata document': {
+    writes: ['application-document-rejected'],
+    make: async () => {
+      const { id } = await aWaitingDocument(t.db)
+      return { id, document: id }
+    },
+    api: ['POST /client-documents/:document/reject', {}],
+    pages: [['/admin/applications/documents/:id', { act: 'reject', reason: '' }]],
+    command: 'client-document reject :id',
+  },
   'delete an application': {
     writes: ['application-deleted'],
     async make() {
@@ -900,7 +911,8 @@ async function eventsOfAct(act: () => Promise<unknown>): Promise<string[]> {
   return written.filter((action) => !action.endsWith('first-used')).toSorted()
 }
 
-const isOnSite = (url: string) => /^\/(?:admin|accounts|applications|invitations|webhooks)(?:\/|$)/.test(url)
+const isOnSite = (url: string) =>
+  /^\/(?:admin|accounts|applications|client-documents|invitations|webhooks)(?:\/|$)/.test(url)
 
 async function callEndpoint([endpoint, body, query = '']: Endpoint, place: Place) {
   const [method = '', url = ''] = endpoint.split(' ')

@@ -27,6 +27,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
       token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
       revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+      client_id_metadata_document_supported: false,
       code_challenge_methods_supported: ['S256'],
       service_documentation: 'http://svc.test/docs',
       scopes_supported: expect.arrayContaining(['repo-code:r', 'repo-code:rw', 'mission-manage:rw']),

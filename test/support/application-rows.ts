@@ -43,3 +43,8 @@ export async function workingSecretHashes(db: Queryable, clientId: string): Prom
 export async function refuseApplications(db: Queryable): Promise<void> {
   await db.query('alter table application add check (false)')
 }
+
+/** Makes all applications older. */
+export async function ageApplications(db: Queryable, by: string): Promise<void> {
+  await db.query('update application set created_at = created_at - $1::interval', [by])
+}

@@ -1,4 +1,6 @@
 import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { insertInvitation } from '../../src/accounts/invitations.ts'
@@ -10,6 +12,7 @@ import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { signUnsubscription } from '../../src/notifications/unsubscribe-link.ts'
 import { setWatching } from '../../src/notifications/watching.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
+import { registerUnreviewed, rejectDocument } from '../../src/oauth/client-documents.ts'
 import { insertDeviceRequest } from '../../src/oauth/device-requests.ts'
 import { rejectStage, releaseStage } from '../../src/packages/stages/release.ts'
 import { type Downloader, saveDownloads } from '../../src/packages/tables/recorded-downloads.ts'
@@ -20,6 +23,13 @@ import { addPublisher, noteRefusal } from '../../src/publishers/trusted-publishe
 import { packDocument } from '../../src/upstreams/documents/packed-content.ts'
 import { readDocument, type UpstreamDocument } from '../../src/upstreams/documents/read-document.ts'
 import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
+import {
+  aWaitingDocument,
+  documentOf,
+  documentRedirect,
+  documentsHere,
+  sendDocument,
+} from './document-server.ts'
 import { sumUpDownloads } from './download-rows.ts'
 import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
@@ -41,10 +51,16 @@ export interface TourData {
   stages: { waiting: string; first: string; released: string }
   /** The ids of Git sources: one with many tags, one that fails, and one whose SSH server nobody has confirmed. */
   sources: { healthy: string; failing: string; unconfirmed: string }
+  /** The client ids of applications with a document: two without a review, and one whose redirect URI has changed. */
+  documents: { unreviewed: string; local: string; changed: string }
+  /** The ids of documents: a new one that waits, a changed one, and a rejected one. */
+  waiting: { fresh: string; changed: string; rejected: string }
 }
 
 /** The settings of a server whose pages have all parts: another way to sign in, and open sign-up. */
 export const tourEnvironment = {
+  CLIENT_METADATA_DOCUMENTS: 'open',
+  ...documentsHere,
   OIDC_ACME_ISSUER: 'https://id.example.com',
   OIDC_ACME_CLIENT_ID: 'svc',
   OIDC_ACME_CLIENT_SECRET: 'secret',
@@ -202,7 +218,59 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     target: { groupId: group.id, role: 'developer' },
   })
   const unsubscription = await signUnsubscription(db, otto.id, 'releases')
-  return { application, pending, userCode, invitation, unsubscription, stages, sources }
+  const documents = await serveDocuments()
+  const reviewed = { logo, isPublic: true, exactRedirect: true }
+  await anApplication(db, {
+    ...reviewed,
+    clientId: documents.changed,
+    name: 'Moving Agent',
+    redirectUri: movedUris[0],
+    redirectUris: [movedUris[0]],
+  })
+  await registerUnreviewed(
+    db,
+    operator,
+    {
+      clientId: documents.unreviewed,
+      name: 'Example Agent',
+      redirectUris: [documentRedirect],
+      scopes: application.scopes,
+    },
+    ann.id,
+  )
+  const changed = await aWaitingDocument(db, {
+    clientId: documents.changed,
+    name: 'Moving Agent',
+    redirectUris: movedUris,
+  })
+  const fresh = await aWaitingDocument(db, { name: 'Reading Agent' })
+  const { id: rejected } = await aWaitingDocument(db, { name: 'Strange Agent' })
+  await rejectDocument(db, operator, rejected, 'Nobody here knows it.')
+  const waiting = { fresh: fresh.id, changed: changed.id, rejected }
+  return { application, pending, userCode, invitation, unsubscription, stages, sources, documents, waiting }
+}
+
+/** The redirect URIs of an application: the reviewed one, and a new one. */
+const movedUris = ['https://old.example.com/callback', 'https://agent.elsewhere.example/callback'] as [
+  string,
+  string,
+]
+
+/** Runs a server of client metadata documents until the process ends. Returns their URLs. */
+async function serveDocuments(): Promise<TourData['documents']> {
+  const members = {
+    unreviewed: { client_name: 'Example Agent' },
+    local: { client_name: 'Local Agent', redirect_uris: ['http://127.0.0.1:33418/callback'] },
+    changed: { client_name: 'Moving Agent', redirect_uris: movedUris, scope: 'account-profile:r' },
+  }
+  const server = createServer((request, response) => {
+    const name = request.url?.slice(1) as keyof typeof members
+    sendDocument(response, documentOf(`http://${request.headers.host}${request.url}`, members[name]))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  server.unref()
+  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { unreviewed: `${base}/unreviewed`, local: `${base}/local`, changed: `${base}/changed` }
 }
 
 function pusher(baseUrl: string, token: string) {

@@ -314,7 +314,14 @@ function packages(): Stop[] {
   })
 }
 
-function personal({ application, userCode }: TourData): Stop[] {
+/** The link of an application with a client metadata document. */
+function linkOfDocument(clientId: string): string {
+  const code_challenge = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
+  const pkce = { code_challenge, code_challenge_method: 'S256' }
+  return `/oauth2/auth?${new URLSearchParams({ response_type: 'code', client_id: clientId, ...pkce })}`
+}
+
+function personal({ application, userCode, documents }: TourData): Stop[] {
   let recoveryCodes: string[] = []
   const consent = `/oauth2/auth?${new URLSearchParams({
     response_type: 'code',
@@ -395,6 +402,9 @@ function personal({ application, userCode }: TourData): Stop[] {
           await press(page, 'Authorize')
         },
       ],
+      'consent-unreviewed': linkOfDocument(documents.unreviewed),
+      'consent-local': linkOfDocument(documents.local),
+      'consent-waits': `${linkOfDocument(documents.changed)}&redirect_uri=https://agent.elsewhere.example/callback`,
       logout: '/oauth2/logout?state=x&post_logout_redirect_uri=https://app.example.com/',
       device: '/device',
       'device-refused': ['/device', (page) => submit(page, { Code: 'ABCD' })],
@@ -457,7 +467,7 @@ function personal({ application, userCode }: TourData): Stop[] {
 
 const longGroup = '/a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars'
 
-function administration({ application, pending }: TourData): Stop[] {
+function administration({ application, pending, documents, waiting }: TourData): Stop[] {
   return by('root', {
     admin: '/admin',
     status: '/status',
@@ -480,6 +490,15 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-applications-empty': '/admin/applications?state=suspended',
     'admin-application': `/admin/applications/${application.clientId}`,
     'admin-application-pending': `/admin/applications/${pending.clientId}`,
+    'admin-application-unreviewed': `/admin/applications/${encodeURIComponent(documents.unreviewed)}`,
+    'admin-documents': '/admin/applications/documents',
+    'admin-documents-rejected': '/admin/applications/documents?state=rejected',
+    'admin-documents-empty': '/admin/applications/documents?after=999999',
+    'admin-document': `/admin/applications/documents/${waiting.fresh}`,
+    'admin-document-changed': `/admin/applications/documents/${waiting.changed}`,
+    'admin-document-rejected': `/admin/applications/documents/${waiting.rejected}`,
+    'admin-document-reject': `/admin/applications/documents/${waiting.fresh}/reject`,
+    'not-found-document': '/admin/applications/documents/0',
     'admin-application-new': '/admin/applications/new',
     'admin-application-pasted': [
       '/admin/applications/new',

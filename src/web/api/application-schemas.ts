@@ -29,6 +29,16 @@ export const ApplicationBody = z
     exact_redirect: z
       .boolean()
       .meta({ description: 'Whether only this redirect URI is accepted, and no path below it' }),
+    redirect_uris: z
+      .array(z.string())
+      .nullable()
+      .meta({
+        description: 'The redirect URIs that are accepted of its client metadata document. Null without one',
+        example: ['https://app.example.com/callback'],
+      }),
+    unreviewed: z
+      .boolean()
+      .meta({ description: 'Whether it was made from a client metadata document without a review' }),
     scopes: z
       .array(z.string())
       .meta({ description: 'The scopes that it may ask for', example: ['registry-package:r'] }),

@@ -235,11 +235,14 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
   }
 }
 
-/** Runs a change. If it is rejected, nothing changes, and it throws an error of the API. */
-async function explained<Changed>(change: () => Promise<Changed | null>): Promise<Changed> {
+/** Runs a change of an application. If it is rejected, nothing changes, and it throws an error of the API. */
+export async function explained<Changed>(
+  change: () => Promise<Changed | null>,
+  nothing = 'application not found',
+): Promise<Changed> {
   try {
     const changed = await keepingRules(change)
-    if (changed === null) throw notFound('application not found')
+    if (changed === null) throw notFound(nothing)
     return changed
   } catch (error) {
     if (error instanceof UnacceptableChange) throw invalidArgument(error.message)

@@ -11,6 +11,7 @@ import { accountEndpoints } from './accounts.ts'
 import { advisoryRoutes } from './advisories.ts'
 import { applicationEndpoints } from './applications.ts'
 import { archiveRoutes } from './archives.ts'
+import { clientDocumentEndpoints } from './client-documents.ts'
 import { deployTokenRoutes } from './deploy-tokens.ts'
 import { describeApi } from './description.ts'
 import type { ApiScope } from './endpoint.ts'
@@ -43,6 +44,7 @@ const everyRoute = [
   accountSessionEndpoints,
   notificationEndpoints,
   applicationEndpoints,
+  clientDocumentEndpoints,
   groupRoutes,
   groupSettingsEndpoints,
   deployTokenRoutes,

@@ -30,17 +30,34 @@ export interface AuthorizeRequest extends OpenidParameters {
   prompt: 'none' | 'ask' | null
 }
 
+/** Finds the client of an authorization request with this `redirect_uri`. Throws AuthorizationPageError for an unknown one. */
+export type FindClient = (clientId: string, redirectUri: string | null) => Promise<Application>
+
+/** Returns how an approved application is found, with what is stored of it. */
+export function findRegistered(db: Queryable): FindClient {
+  return async (clientId) => {
+    const application = await findApplicationByClientId(db, clientId)
+    if (!application) throw new AuthorizationPageError('client_id is not known here.')
+    if (application.status !== 'approved')
+      throw new AuthorizationPageError('The application is not approved at the moment.')
+    return application
+  }
+}
+
+/** Returns whether a link has `prompt=none`, so that no page of the sign-in may be shown. */
+export function isSilent(url: string): boolean {
+  return readLinkQuery(url).get('prompt')?.includes('none') === true
+}
+
 /** The first phase of an authorization request: until it succeeds, nothing is redirected. Throws AuthorizationPageError. */
-export async function proveLink(db: Queryable, url: string): Promise<ProvenLink> {
+export async function proveLink(findClient: FindClient, url: string): Promise<ProvenLink> {
   const refuse = (reason: string) => new AuthorizationPageError(reason)
   if (url.length > maxLinkCharacters) throw refuse(`The link is longer than ${maxLinkCharacters} characters.`)
   const query = readLinkQuery(url)
   const clientId = readParameter(query, 'client_id', refuse)
   if (clientId === null) throw refuse('client_id is missing.')
   const asked = readParameter(query, 'redirect_uri', refuse)
-  const application = await findApplicationByClientId(db, clientId)
-  if (!application) throw refuse('client_id is not known here.')
-  if (application.status !== 'approved') throw refuse('The application is not approved at the moment.')
+  const application = await findClient(clientId, asked)
   // The scope decides which redirect URIs are allowed. Whether it is valid is the second phase's.
   const scopes = (query.get('scope') ?? []).flatMap((scope) => decode(scope)?.split(' ') ?? [])
   const { uri, refusal } = checkRedirectUri(asked ?? application.redirectUri, application, scopes)

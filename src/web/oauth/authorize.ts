@@ -21,6 +21,7 @@ import {
   AuthorizationPageError,
   type AuthorizeRequest,
   invalidTarget,
+  isSilent,
   type ProvenLink,
   proveLink,
   type ResponseTarget,
@@ -28,16 +29,18 @@ import {
   sendBack,
 } from './authorize-request.ts'
 import { showConsent } from './consent.ts'
+import { type AuthorizeContext, findClientOf, SignInFirst } from './document-client.ts'
 import { hasFreshProof, markLink, withoutMark } from './fresh-proof.ts'
 
 /** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. The decision is handled in consent.ts. */
-export async function authorizeRoute(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function authorizeRoute(app: FastifyInstance, context: AuthorizeContext): Promise<void> {
   // A HEAD request of a link preview must do nothing that the GET does (OAUTH 49).
   app.head('/oauth2/auth', async (_request, reply) => reply.type('text/html; charset=utf-8').send())
 
   app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
     const { config, db } = context
-    const link = await proveLink(db, withoutMark(request.url))
+    const link = await proveOrSignIn(context, request, reply)
+    if (link === null) return reply
     const asked = readAuthorizeRequest(link, config.baseUrl)
     // With `prompt=none` no page may be shown, so the application gets the error below.
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
@@ -62,6 +65,31 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
       : 'Nobody is signed in.'
     throw signInIsRequired(reason)
   })
+}
+
+/**
+ * Checks the client and the redirect URI of a request. Null when the browser was sent to the sign-in first: only for somebody who
+ * is signed in svc reads a client metadata document (OPENID 278).
+ */
+async function proveOrSignIn(
+  context: AuthorizeContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<ProvenLink | null> {
+  const findClient = findClientOf(context, request, async () => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    return session?.lacksFactor ? null : session
+  })
+  try {
+    return await proveLink(findClient, withoutMark(request.url))
+  } catch (error) {
+    if (!(error instanceof SignInFirst)) throw error
+    if (isSilent(request.url)) throw new AuthorizationPageError('client_id is not known here.')
+    // Leads to the page that sets up the missing second factor.
+    await readSession(context, request)
+    await redirectLinkToSignIn(context, reply, await markLink(context.db, request.url))
+    return null
+  }
 }
 
 /**
@@ -183,12 +211,14 @@ async function redirectOrAsk(
 }
 
 /**
- * Returns whether an earlier consent may answer a request with this redirect URI (OAUTH 47). Any program can listen on loopback
+ * Returns whether an earlier consent may answer a request with this redirect URI (OAUTH 47). Not that for an application that
+ * nobody has reviewed (OPENID 277). Any program can listen on loopback
  * or open links of a private-use scheme, and pass itself off as a public client (OPENID 209, RFC 8252 §8.6).
  */
 function mayLeaveOutConsent(
-  { isPublic, redirectUri: registered }: Application,
+  { isPublic, redirectUri: registered, redirectUris, isUnreviewed }: Application,
   redirectUri: string,
 ): boolean {
-  return redirectUri === registered && !(isPublic && !redirectUri.startsWith('https:'))
+  const isRegistered = redirectUris === null ? redirectUri === registered : redirectUris.includes(redirectUri)
+  return isRegistered && !isUnreviewed && !(isPublic && !redirectUri.startsWith('https:'))
 }

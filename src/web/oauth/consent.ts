@@ -21,7 +21,7 @@ import {
   holdAuthorizationRequest,
 } from '../../oauth/authorization-requests.ts'
 import { findAuthorization, newScopes } from '../../oauth/authorizations.ts'
-import { checkRedirectUri, describeTarget } from '../../oauth/redirect-uri.ts'
+import { checkRedirectUri, describeTarget, isOnLoopback } from '../../oauth/redirect-uri.ts'
 import { noteSignIn } from '../../openid/sign-ins.ts'
 import { clearCookie } from '../cookies.ts'
 import { readForm, text, textList } from '../forms.ts'
@@ -60,6 +60,15 @@ interface Draft {
   problem?: string
 }
 
+/** A warning about the application of a client metadata document (OPENID 277). */
+interface DocumentWarning {
+  /** The host of its client id. */
+  documentHost: string
+  isUnreviewed: boolean
+  /** Whether it returns only to this computer, where any program can take its place. */
+  isLocalOnly: boolean
+}
+
 const consentPage = page<{
   requestId: string
   application: ConsentApplication
@@ -76,6 +85,8 @@ const consentPage = page<{
   /** The device that asks, with the code that it shows. */
   device: (AskingDevice & { userCode: string }) | null
   picker: RepositoryPicker | null
+  /** What to know about an application that a client metadata document describes. Null if there is nothing to warn of. */
+  warning: DocumentWarning | null
   /** Paths of the repositories to which it already has access. */
   reached: readonly string[]
   problem: string | null
@@ -111,9 +122,17 @@ export async function showConsent(
       resourceScope === 'specified'
         ? await readPicker(db, accountId, { search: draft.search, chosen })
         : null,
+    warning: warnOf(application),
     reached,
     problem: draft.problem ?? null,
   })
+}
+
+function warnOf({ clientId, isUnreviewed, redirectUris }: ConsentApplication): DocumentWarning | null {
+  if (redirectUris === null) return null
+  const isLocalOnly = redirectUris.every(isOnLoopback)
+  if (!isUnreviewed && !isLocalOnly) return null
+  return { documentHost: new URL(clientId).host, isUnreviewed, isLocalOnly }
 }
 
 /** Handles the forms of the consent page: approve, deny, search for repositories, or switch the account. */

@@ -46,7 +46,10 @@ function etagOf({ sha256 }: LogoHead): string {
   return `"${sha256}"`
 }
 
-/** Returns whether a text can be a client identifier. PostgreSQL rejects some texts, such as NUL. */
+/**
+ * Returns whether a text can be a client identifier: one that svc has issued, or the URL of a client metadata document.
+ * PostgreSQL rejects some texts, such as NUL.
+ */
 export function isClientId(text: string): boolean {
-  return /^[a-z0-9]{8,64}$/.test(text)
+  return /^[a-z0-9]{8,64}$/.test(text) || (/^https?:\/\/[!-~]+$/.test(text) && text.length <= 255)
 }

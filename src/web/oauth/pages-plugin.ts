@@ -1,5 +1,4 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { AppContext } from '../../context.ts'
 import { wrongMethod } from '../page-error.ts'
 import { leavingPagePolicy, pagePolicy, servePages, showError } from '../page-scope.ts'
 import { authorizationsPage } from '../pages/account/authorizations-page.ts'
@@ -9,13 +8,15 @@ import { authorizeRoute, redirectPostedRequest } from './authorize.ts'
 import { AuthorizationError, AuthorizationPageError, sendBack } from './authorize-request.ts'
 import { consentRoutes } from './consent.ts'
 import { devicePages } from './device-page.ts'
+import { type AuthorizeContext, DocumentWaits } from './document-client.ts'
 import { logoRoute } from './logo.ts'
 import { logoutPages } from './logout.ts'
 
+const waitingPage = page<{ name: string; host: string; isKnown: boolean }>('oauth/document-waits')
 const linkErrorPage = page<{ reason: string; again: string | null }>('oauth/link-error')
 
 /** The pages of OAuth: the authorization endpoint, the authorizations of an account, and the logos on both. */
-export async function oauthPages(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function oauthPages(app: FastifyInstance, context: AuthorizeContext): Promise<void> {
   await app.register(async (scope) => {
     await servePages(scope, context.config, leavingPagePolicy)
     await scope.register(async (endpoint) => {
@@ -45,6 +46,11 @@ function sendAuthorizeError(issuer: string) {
     }
     if (error instanceof AuthorizationPageError) {
       return linkErrorPage(reply.code(400), null, { reason: error.message, again: error.again })
+    }
+    if (error instanceof DocumentWaits) {
+      const { document, isKnown } = error
+      const { host } = new URL(document.clientId)
+      return waitingPage(reply.code(400), null, { name: document.name, host, isKnown })
     }
     return showError(error, request, reply)
   }

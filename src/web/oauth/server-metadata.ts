@@ -27,7 +27,7 @@ function metadataPaths(authUrl: string): string[] {
 /** The endpoints of the authorization server metadata (RFC 8414, RFC 9207 §3, OpenID Connect Discovery §4, OPENID 241). */
 export async function serverMetadataRoute(
   app: FastifyInstance,
-  { config: { authUrl, baseUrl } }: AppContext,
+  { config: { authUrl, baseUrl, clientDocuments } }: AppContext,
 ): Promise<void> {
   const metadata = {
     issuer: authUrl,
@@ -46,6 +46,7 @@ export async function serverMetadataRoute(
     service_documentation: `${baseUrl}/docs`,
     scopes_supported: [...allScopes, ...openidScopes],
     authorization_response_iss_parameter_supported: true,
+    client_id_metadata_document_supported: clientDocuments !== 'off',
   }
   for (const path of metadataPaths(authUrl)) app.get(path, (_request, reply) => sendJson(reply, metadata))
   const ofOpenid = {

@@ -47,6 +47,13 @@ export function needsOfApplications(pending: number): Need[] {
   return [{ words, url: '/admin/applications?state=pending' }]
 }
 
+/** Returns what the client metadata documents need that wait for the administrators of the site. */
+function needsOfDocuments(waiting: number): Need[] {
+  if (waiting === 0) return []
+  const words = `${formatCount(waiting, 'client metadata document')} ${waiting === 1 ? 'waits' : 'wait'} for review`
+  return [{ words, url: '/admin/applications/documents' }]
+}
+
 /** The share of the disk that must be free. */
 const minFreeShare = 0.1
 const maxBackupAgeDays = 7
@@ -54,7 +61,7 @@ const maxBackupAgeDays = 7
 /** Returns what waits for the administrators of the site. */
 export function needsOfSite(
   { store, jobs, disk, backedUpAt }: SystemState,
-  pendingApplications: number,
+  { pendingApplications, waitingDocuments }: { pendingApplications: number; waitingDocuments: number },
   accountsWithoutFactor: number,
   decisions: readonly WaitingDecisions[],
 ): Need[] {
@@ -63,6 +70,7 @@ export function needsOfSite(
   const url = '/admin/system'
   return [
     ...needsOfApplications(pendingApplications),
+    ...needsOfDocuments(waitingDocuments),
     accountsWithoutFactor > 0 && {
       words: `${formatCount(accountsWithoutFactor, 'account')} ${accountsWithoutFactor === 1 ? 'has' : 'have'} no second factor`,
       url: '/admin/accounts?state=without-second-factor',

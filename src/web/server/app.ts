@@ -15,6 +15,7 @@ import type { Config } from '../../config.ts'
 import type { AppContext } from '../../context.ts'
 import { openStorageRoom } from '../../groups/storage-room.ts'
 import { type RunningJobs, runJobs } from '../../jobs/run-jobs.ts'
+import { openDocumentReader } from '../../oauth/fetch-document.ts'
 import { openLastUse } from '../../oauth/last-use.ts'
 import { openOutbound } from '../../outbound/outbound.ts'
 import { openDownloadCounter } from '../../packages/download-counter.ts'
@@ -132,7 +133,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const outbound = openOutbound(context.config)
   app.addHook('onClose', outbound.close)
   await app.register(accounts, { ...context, outbound })
-  await app.register(oauthPages, context)
+  const documents = openDocumentReader(context.db, context.config, outbound)
+  await app.register(oauthPages, { ...context, documents })
   const issuerKeys = openIssuerKeys(outbound, log)
   const tokenExchange = openTokenExchange({ ...context, issuerKeys })
   await app.register(oauth, { ...context, db: pools.pull, lastUse, tokenExchange })

@@ -32,7 +32,9 @@ import type { Job } from '../../jobs/job.ts'
 import { sendMailJobs } from '../../mail/mail-queue.ts'
 import { digestMail, formerMails, newsMail } from '../../notifications/news-mail.ts'
 import { deleteFormerNews, sendDigestsJob, tellPeopleJob } from '../../notifications/tell-people.ts'
+import { deleteUnusedApplications } from '../../oauth/applications.ts'
 import { deleteExpiredRequests } from '../../oauth/authorization-requests.ts'
+import { deleteForgottenDocuments } from '../../oauth/client-documents.ts'
 import { deleteExpiredDevices } from '../../oauth/device-requests.ts'
 import { noteExchangesJob } from '../../oauth/exchange-events.ts'
 import {
@@ -91,6 +93,8 @@ export const jobs: readonly Job[] = [
     deleteSupersededGrants,
     deleteExpiredRequests,
     deleteExpiredDevices,
+    deleteForgottenDocuments,
+    deleteUnusedApplications,
     deleteExpiredSessions,
     deleteExpiredResets,
     deleteExpiredVerifications,

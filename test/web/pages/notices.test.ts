@@ -20,6 +20,7 @@ import {
 } from '../../support/actors.ts'
 import { registrationFields } from '../../support/admin-actors.ts'
 import { useApp } from '../../support/app.ts'
+import { aWaitingDocument } from '../../support/document-server.ts'
 import { codeOf, enrol, forgetCodes, secretIn } from '../../support/factor-actors.ts'
 import { listForms } from '../../support/form-urls.ts'
 import { useIdentityProvider, Walker } from '../../support/identity-provider.ts'
@@ -801,6 +802,12 @@ function administration(): Record<string, Case[] | string> {
       leavesNotice('The invitation was withdrawn', async (person) => {
         await anInvitation(person, false)
         return person.send('/admin/invitations/withdraw', { id: await newest('invitation') })
+      }),
+    ],
+    '/admin/applications/documents/:id': [
+      leavesNotice('Helper is rejected', async ({ send }) => {
+        const { id } = await aWaitingDocument(t.db)
+        return send(`/admin/applications/documents/${id}`, { act: 'reject', reason: '' })
       }),
     ],
     '/admin/applications/new/request': 'the page shows the form, filled in',

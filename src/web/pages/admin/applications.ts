@@ -28,6 +28,7 @@ import {
   findLogoForReview,
   listApplications,
 } from '../../../oauth/applications.ts'
+import { countWaitingDocuments } from '../../../oauth/client-documents.ts'
 import { describeRedirects, isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
@@ -67,6 +68,8 @@ const applicationsPage = page<{
   applications: Application[]
   state: ApplicationStatus | null
   counts: Partial<Record<ApplicationStatus, number>>
+  /** How many client metadata documents wait for a review. */
+  waitingDocuments: number
   isContinued: boolean
   /** The cursor of the next page: a client id. Null on the last page. */
   next: string | null
@@ -144,6 +147,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
       applications,
       state,
       counts: await countApplications(db),
+      waitingDocuments: await countWaitingDocuments(db),
       isContinued: after !== '',
       next,
     })
@@ -259,7 +263,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
 /** Returns the URL of an application's page. The page offers the given migration for download. */
 export function applicationUrl(clientId: string, migration: string | null): string {
   const name = migration?.split(/[/\\]/).at(-1)
-  return `/admin/applications/${clientId}${name ? `?migration=${encodeURIComponent(name)}` : ''}`
+  return `/admin/applications/${encodeURIComponent(clientId)}${name ? `?migration=${encodeURIComponent(name)}` : ''}`
 }
 
 /** Finds the application with a client id. Throws the 404 page when there is none. */

@@ -13,6 +13,7 @@ import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
 import { applicationEditingRoutes } from './application-editing.ts'
 import { adminApplicationRoutes } from './applications.ts'
+import { clientDocumentRoutes } from './client-documents.ts'
 import { adminEventRoutes } from './events.ts'
 import { adminGroupRoutes } from './group-list.ts'
 import { systemRoutes } from './system.ts'
@@ -31,6 +32,7 @@ export async function administration(app: FastifyInstance, context: WebhookPages
     await siteInvitationRoutes(app, admin)
     await adminApplicationRoutes(app, admin)
     await applicationEditingRoutes(app, admin)
+    await clientDocumentRoutes(app, admin)
     await adminGroupRoutes(app, admin)
     await adminEventRoutes(app, admin)
     await siteWebhookRoutes(app, context)

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { type AccountCounts, countAccounts } from '../../../accounts/accounts.ts'
 import { countGroups } from '../../../groups/groups.ts'
 import { type ApplicationStatus, countApplications } from '../../../oauth/applications.ts'
+import { countWaitingDocuments } from '../../../oauth/client-documents.ts'
 import { findFirstRecordedDay } from '../../../packages/tables/recorded-downloads.ts'
 import { listSiteDays, type SiteDay, shownDays } from '../../../packages/tables/site-days.ts'
 import { listWaitingDecisions } from '../../../upstreams/tables/waiting-decisions.ts'
@@ -42,18 +43,25 @@ export async function systemRoutes(
   { config, db, sessionOf }: AdminContext,
 ): Promise<void> {
   app.get('/admin', async (request, reply) => {
-    const [accounts, applications, registry, state, decisions, days, firstRecord] = await Promise.all([
-      countAccounts(db),
-      countApplications(db),
-      countGroups(db),
-      readSystemState(db, config),
-      listWaitingDecisions(db, null, maxDecisions),
-      listSiteDays(db),
-      findFirstRecordedDay(db),
-    ])
+    const [accounts, applications, registry, state, decisions, days, firstRecord, waitingDocuments] =
+      await Promise.all([
+        countAccounts(db),
+        countApplications(db),
+        countGroups(db),
+        readSystemState(db, config),
+        listWaitingDecisions(db, null, maxDecisions),
+        listSiteDays(db),
+        findFirstRecordedDay(db),
+        countWaitingDocuments(db),
+      ])
     // The figures of a day are kept longer than its records.
     const recordedSince = config.events.retentionDays < shownDays ? null : firstRecord
-    const needs = needsOfSite(state, applications.pending ?? 0, accounts['without-second-factor'], decisions)
+    const needs = needsOfSite(
+      state,
+      { pendingApplications: applications.pending ?? 0, waitingDocuments },
+      accounts['without-second-factor'],
+      decisions,
+    )
     return overviewPage(reply, sessionOf(request), {
       accounts,
       applications,

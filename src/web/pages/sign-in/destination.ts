@@ -1,6 +1,6 @@
 import type { AppContext } from '../../../context.ts'
 import { isNameOfSite } from '../../../domain/site.ts'
-import { AuthorizationPageError, proveLink } from '../../oauth/authorize-request.ts'
+import { AuthorizationPageError, findRegistered, proveLink } from '../../oauth/authorize-request.ts'
 import { findReturn } from './return-path.ts'
 
 /** The application that a sign-in leads to. */
@@ -23,9 +23,11 @@ export async function findDestination(
   const path = await findReturn(db, returnId)
   if (!path?.startsWith('/oauth2/auth?')) return null
   try {
-    const { application, target } = await proveLink(db, path)
+    const { application, target } = await proveLink(findRegistered(db), path)
     const { host } = new URL(target.redirectUri)
-    const { clientId, name } = application
+    const { clientId, name, isUnreviewed } = application
+    // The page that asks for a password has no warning, so it says nothing that nobody has reviewed.
+    if (isUnreviewed) return null
     return { clientId, name: isNameOfSite(name, config) ? host : name, host }
   } catch (error) {
     if (error instanceof AuthorizationPageError) return null
