@@ -344,8 +344,9 @@ export interface SettledLocks {
 
 /**
  * Compares the findings of locks with what is known now: new ones are stored, the others are resolved. Writes an event for
- * each project and environment, which tells the admins of the group about new ones. Call it in a transaction that holds the
- * locks' rows.
+ * each project and environment, which tells the admins of the group about new ones. Another version of a package with the same
+ * advisory, rule or abandonment is no news: the finding stays open, and follows the version. A quarantine and a malware flag are
+ * about one version. Call it in a transaction that holds the locks' rows.
  */
 export async function settleFindings(
   tx: pg.PoolClient,
@@ -374,9 +375,22 @@ export async function settleFindings(
         cross join lateral unnest(s.packages) as u (id)
          join flagged f on f.id = u.id
         where s.packages && array(select id from flagged)
+     ), follows as materialized (
+       select distinct on (f.id) f.id, p.version, p.title
+         from project_finding f
+         join (select distinct on (project_id, environment, name, reason, advisory) p.* from present p
+                where p.reason not in ('quarantined', 'malware')
+                  and not exists (select from project_finding k where ${isOf('k', 'p')} and k.version = p.version)
+                order by project_id, environment, name, reason, advisory, version) p on ${isOf('f', 'p')}
+        where not exists (select from present q where ${isOf('f', 'q')} and q.version = f.version)
+          and f.id = (select min(k.id) from project_finding k where ${isOf('k', 'p')})
+     ), moved as (
+       update project_finding f set version = n.version, title = n.title from follows n where f.id = n.id
+       returning f.*
      ), added as (
        insert into project_finding (project_id, environment, package_name, version, reason, advisory, title)
-       select project_id, environment, name, version, reason, advisory, title from present
+       select project_id, environment, name, version, reason, advisory, title from present p
+        where not exists (select from moved m where ${isOf('m', 'p')} and m.version = p.version)
            on conflict (project_id, environment, package_name, version, reason, advisory) where resolved_at is null
            do nothing
        returning *
@@ -390,6 +404,7 @@ export async function settleFindings(
        update project_finding f set resolved_at = now()
          from settled s
         where f.project_id = s.project_id and f.environment = s.environment and f.resolved_at is null
+          and f.id not in (select id from moved)
           and not (f.reason = 'advisory' and f.package_name = any($5)
                    and exists (select from locked_package p
                                 where p.id = any(s.packages) and p.name = f.package_name and p.version = f.version))
@@ -440,6 +455,14 @@ export async function settleFindings(
     }
     return { action, repositoryId: null, groupId, packageName: null, version: null, details }
   }
+}
+
+/** SQL: whether an open finding is about the package of a present one, for the same reason, of whichever version. */
+function isOf(finding: string, present: string): string {
+  const both = ['project_id', 'environment', 'reason', 'advisory'].map(
+    (name) => `${finding}.${name} = ${present}.${name}`,
+  )
+  return `(${both.join(' and ')} and ${finding}.package_name = ${present}.name and ${finding}.resolved_at is null)`
 }
 
 /** SQL that makes a `Finding` of a row. */

@@ -370,6 +370,47 @@ describe('what is learned later', () => {
     expect(await reasons()).toEqual([])
   })
 
+  it('stays open, and is told nobody again, while each next version has the same advisory', async () => {
+    const { post, call, group } = await aCompany('1.0.0', '1.1.0', '1.2.0')
+    await call('POST', '/packages/acme/lib/advisories', leak)
+    await call('PATCH', '/packages/acme/lib', { abandoned: true })
+    await call('POST', '/packages/acme/lib/1.0.0/quarantine', { reason: 'stolen token' })
+    const locked = async (version: string) => {
+      const { affected } = (await post('shop', aLock({ 'acme/lib': version }))).json()
+      return (affected as { version: string; reason: string }[]).map((one) => `${one.version} ${one.reason}`)
+    }
+    const events = async () =>
+      (
+        await eventsOf(t.db, { groupId: group.id, action: ['affect-project', 'resolve-project'] }, [
+          'action',
+          'details',
+        ])
+      ).map(({ action, details }) => [
+        action,
+        ...(details['findings'] as { version: string; reason: string }[]).map(
+          ({ version, reason }) => `${version} ${reason}`,
+        ),
+      ])
+    const begun = ['affect-project', '1.0.0 abandoned', '1.0.0 advisory', '1.0.0 quarantined']
+    expect(await locked('1.0.0')).toEqual(begun.slice(1))
+    expect(await events()).toEqual([begun])
+    // Only the quarantine was about the one version.
+    expect(await locked('1.1.0')).toEqual(['1.1.0 abandoned', '1.1.0 advisory'])
+    const left = ['resolve-project', '1.0.0 quarantined']
+    expect(await events()).toEqual([begun, left])
+    await checkProjects()
+    expect(await events()).toEqual([begun, left])
+    await call('PATCH', '/packages/acme/lib', { abandoned: false })
+    await checkProjects()
+    const kept = ['resolve-project', '1.1.0 abandoned']
+    expect(await events()).toEqual([begun, left, kept])
+    expect(await locked('1.2.0')).toEqual([])
+    expect(await events()).toEqual([begun, left, kept, ['resolve-project', '1.1.0 advisory']])
+    // It is news again when it comes back.
+    expect(await locked('1.1.0')).toEqual(['1.1.0 advisory'])
+    expect(await events()).toHaveLength(5)
+  })
+
   it('comes from upstreams, too, and stays while they do not respond', async () => {
     const { post, call, ask } = await aCompany()
     await call('POST', '/upstreams', { url: upstream.url, name: 'up' })
