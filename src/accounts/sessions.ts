@@ -61,8 +61,18 @@ export interface SignInProof {
   secondFactor?: 'totp' | 'recovery-code' | 'passkey'
 }
 
-/** How somebody proved their identity. `mail`: with a mailed link. */
-export type ProofMethod = SignInProof['method'] | NonNullable<SignInProof['secondFactor']> | 'mail'
+/**
+ * How somebody proved their identity. `passkey`: with a passkey whose device has verified the person, which is two factors.
+ * `security-key`: with a passkey as one factor. `mail`: with a mailed link.
+ */
+export type ProofMethod =
+  | SignInProof['method']
+  | NonNullable<SignInProof['secondFactor']>
+  | 'security-key'
+  | 'mail'
+
+/** SQL: the methods that are a second factor. */
+const factorMethods = "('totp', 'passkey', 'security-key')"
 
 /** A sign-in, for its event. */
 interface SignIn {
@@ -102,8 +112,10 @@ export async function insertSession(
     },
   }
   const secondFactor = signIn?.proof?.secondFactor
+  // As the second step, a passkey works also when its device does not verify the person.
+  const second = secondFactor === 'passkey' ? 'security-key' : secondFactor
   // A change of the password asked for the former one.
-  const methods = signIn === null ? ['password'] : [signIn.proof?.method, secondFactor].filter(Boolean)
+  const methods = signIn === null ? ['password'] : [signIn.proof?.method, second].filter(Boolean)
   const { rowCount } = await db.query(
     // The lock waits for a running change of the password. A later change finds this session and ends it.
     `with ended as (delete from session where account_id = $2 and not (${isRunning})),
@@ -214,10 +226,10 @@ export async function confirmSession(db: Queryable, idHash: SecretHash, method: 
  */
 export function proofBy(method: string): string {
   return `proved_at = now(),
-          factor_proved_at = case when ${method} in ('totp', 'passkey') then now() else factor_proved_at end,
+          factor_proved_at = case when ${method} in ${factorMethods} then now() else factor_proved_at end,
           methods = array(select distinct used from unnest(methods || ${method}::text) used
                            where used = ${method}
-                              or case when used in ('totp', 'passkey')
+                              or case when used in ${factorMethods}
                                       then factor_proved_at > now() - interval '${factorProofSeconds} seconds'
                                       else proved_at > now() - interval '${proofSeconds} seconds' end)`
 }

@@ -48,7 +48,7 @@ export function describeAccountClaims(
 
 /** Returns the class of an authentication with these methods (OPENID 251). */
 export function classOf(methods: readonly ProofMethod[]): (typeof authenticationClasses)[number] {
-  if (methods.includes('passkey')) return 'phr'
+  if (methods.includes('passkey') || methods.includes('security-key')) return 'phr'
   return methods.includes('totp') ? '2' : '1'
 }
 
@@ -62,13 +62,14 @@ const references: Record<ProofMethod, string | null> = {
   provider: 'fed',
   totp: 'otp',
   passkey: 'pop',
+  'security-key': 'pop',
   'recovery-code': null,
   mail: null,
 }
 
-/** Returns the claim `amr` of an authentication with these methods. A passkey alone is two factors: it verifies the person. */
+/** Returns the claim `amr` of an authentication with these methods. A passkey alone is two factors if its device verified the person. */
 export function describeMethods(methods: readonly ProofMethod[]): string[] {
   const named = methods.map((method) => references[method]).filter((value) => value !== null)
-  const isMultiple = classOf(methods) === 'phr' || (classOf(methods) === '2' && methods.length > 1)
+  const isMultiple = methods.includes('passkey') || (classOf(methods) !== '1' && methods.length > 1)
   return [...new Set([...named, ...(isMultiple ? ['mfa'] : [])])]
 }

@@ -135,27 +135,32 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
   })
 
+  /** An application that signs this person in. `read` waits until the browser is back there, and returns what the ID token tells. */
+  async function aRelyingApplication(page: Page, account: AccountActor) {
+    const { redirectUri } = application
+    const { clientId, clientSecret } = await anApplication(t.db, { scopes: ['openid'], redirectUri })
+    return {
+      open: async (parameters = {}) => {
+        await page.goto(await application.begin(clientId, { scope: 'openid', ...parameters }))
+      },
+      read: async () => {
+        await page.getByText('Back at the application').waitFor()
+        const { id_token } = await application.finish(clientId, clientSecret)
+        const { sub, acr, amr } = await readIdToken(t, { clientId }, id_token)
+        expect(sub).toBe(account.id)
+        return { acr, amr: new Set(amr as string[]) }
+      },
+    }
+  }
+
   it('tell an application in its ID token that nobody can phish the sign-in (OPENID 251)', async () => {
     const { page, wait } = await aDevice()
     const account = await aPersonWithPasskey(page)
-    const { clientId, clientSecret } = await anApplication(t.db, {
-      scopes: ['openid'],
-      redirectUri: application.redirectUri,
-    })
-    const link = (parameters = {}) => application.begin(clientId, { scope: 'openid', ...parameters })
-    /** Waits until the browser is back at the application. Returns what the ID token tells. */
-    const signInOf = async () => {
-      await page.getByText('Back at the application').waitFor()
-      const { id_token } = await application.finish(clientId, clientSecret)
-      const { sub, acr, amr } = await readIdToken(t, { clientId }, id_token)
-      expect(sub).toBe(account.id)
-      return { acr, amr: new Set(amr as string[]) }
-    }
-
+    const { open, read } = await aRelyingApplication(page, account)
     // The browser of this test chooses the only passkey as soon as the page offers it.
-    await page.goto(await link({ acr_values: 'phr' }))
+    await open({ acr_values: 'phr' })
     await press(page, 'Authorize')
-    expect(await signInOf()).toEqual({ acr: 'phr', amr: new Set(['pop', 'mfa']) })
+    expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pop', 'mfa']) })
 
     await page.context().clearCookies()
     await wait(true)
@@ -164,13 +169,31 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await wait(false)
     await press(page, 'Use a passkey')
     await menuOf(page).waitFor()
-    await page.goto(await link())
-    expect(await signInOf()).toEqual({ acr: 'phr', amr: new Set(['pwd', 'pop', 'mfa']) })
+    await open()
+    expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pwd', 'pop', 'mfa']) })
 
     await setProofAges(t.db, '1 hour')
-    await page.goto(await link({ prompt: 'login' }))
+    await open({ prompt: 'login' })
     await press(page, 'Use a passkey')
-    expect(await signInOf()).toEqual({ acr: 'phr', amr: new Set(['pop', 'mfa']) })
+    expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pop', 'mfa']) })
+  })
+
+  it('are one factor in the ID token when their device did not check the person (OPENID 251)', async () => {
+    const { page } = await aDevice({ hasUserVerification: false, isUserVerified: false })
+    const account = await aPersonWithPasskey(page)
+    const { open, read } = await aRelyingApplication(page, account)
+    await givePassword(page, account)
+    await page.getByRole('link', { name: 'Use a passkey' }).click()
+    await press(page, 'Use a passkey')
+    await menuOf(page).waitFor()
+    await open()
+    await press(page, 'Authorize')
+    expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pwd', 'pop', 'mfa']) })
+
+    await setProofAges(t.db, '1 hour')
+    await open({ prompt: 'login' })
+    await press(page, 'Use a passkey')
+    expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pop']) })
   })
 
   it.each([

@@ -5,7 +5,7 @@ import type { Principal } from '../../domain/principal.ts'
 import type { CredentialRefusal } from '../credential-refusal.ts'
 import type { SignInOrigin } from '../sign-in-origins.ts'
 import { limitsOfFactor, noteFailedFactor, tooManyFactors } from './check-factor.ts'
-import { finishUse } from './passkey-ceremony.ts'
+import { finishUse, type UsedPasskey } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkey-challenges.ts'
 
 /** The browser that sends a passkey. */
@@ -16,7 +16,7 @@ export interface PasskeySender {
 }
 
 /**
- * Checks a passkey that a browser sent for a challenge of this owner. Returns its account, or the refusal. Wrong passkeys
+ * Checks a passkey that a browser sent for a challenge of this owner. Returns it, or the refusal. Wrong passkeys
  * are limited. Those of a known account are written as identity events.
  */
 export function checkPasskey(
@@ -24,7 +24,7 @@ export function checkPasskey(
   sender: PasskeySender,
   sent: string,
   owner: ChallengeOwner,
-): Promise<{ accountId: string } | CredentialRefusal> {
+): Promise<UsedPasskey | CredentialRefusal> {
   return observing(
     signIns,
     'passkey',
@@ -38,7 +38,7 @@ async function countAndCheckPasskey(
   sender: PasskeySender,
   sent: string,
   owner: ChallengeOwner,
-): Promise<{ accountId: string } | CredentialRefusal> {
+): Promise<UsedPasskey | CredentialRefusal> {
   const { db } = context
   const { accountId: known } = owner
   const { origin } = sender

@@ -138,8 +138,14 @@ export async function startUse({ config, db }: CeremonyContext, owner: Challenge
   return JSON.stringify(options)
 }
 
+/** A passkey that was used. `isPersonVerified`: its device has checked the person by PIN, finger or face. */
+export interface UsedPasskey {
+  accountId: string
+  isPersonVerified: boolean
+}
+
 /** The result of the use of a passkey. `expired`: its challenge expired, was used before, or belongs to another action. */
-export type PasskeyUse = { accountId: string } | 'rejected' | 'expired'
+export type PasskeyUse = UsedPasskey | 'rejected' | 'expired'
 
 /** Checks and stores the use of a passkey. Rejects it when it is not valid, or a copy of the passkey. */
 export async function finishUse(
@@ -180,7 +186,7 @@ export async function finishUse(
     authenticationInfo.newCounter,
     owner.accountId === null,
   )
-  return isNewer ? { accountId } : 'rejected'
+  return isNewer ? { accountId, isPersonVerified: authenticationInfo.userVerified } : 'rejected'
 }
 
 /** Returns the challenge that a response signed. Null when it cannot be read. */

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import type { CredentialRefusal } from '../../../accounts/credential-refusal.ts'
 import { confirmPassword } from '../../../accounts/password-check.ts'
 import { spendFactor } from '../../../accounts/second-factor/check-factor.ts'
 import { checkPasskey } from '../../../accounts/second-factor/check-passkey.ts'
@@ -13,7 +14,7 @@ import {
 import { type FactorSummary, findFactors } from '../../../accounts/second-factor/factors.ts'
 import { allowsPasskeys, startUse } from '../../../accounts/second-factor/passkey-ceremony.ts'
 import type { ChallengeOwner } from '../../../accounts/second-factor/passkey-challenges.ts'
-import { confirmSession, type Session } from '../../../accounts/sessions.ts'
+import { confirmSession, type ProofMethod, type Session } from '../../../accounts/sessions.ts'
 import { findConfirmationWays } from '../../../accounts/single-sign-on/identities.ts'
 import type { AppContext } from '../../../context.ts'
 import { transaction } from '../../../database/database.ts'
@@ -181,16 +182,14 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       { form: '/settings/confirm-access', mayLackFactor: true },
       async ({ session, by }, request, reply) => {
         const { return: returnId, form, need, ...typed } = readForm(ConfirmForm, request)
-        const method = typed.credential !== '' ? 'passkey' : typed.code !== '' ? 'totp' : 'password'
-        const refused =
-          need === 'factor' && method === 'password'
-            ? noFactor
-            : await refuseProof(request, { session, by }, typed)
-        if (refused) {
-          reply.code(refused.status).headers(refused.headers)
-          return show(reply, session, { returnId, form, need, problem: refused.problem })
+        const isPassword = typed.credential === '' && typed.code === ''
+        const proof =
+          need === 'factor' && isPassword ? noFactor : await checkProof(request, { session, by }, typed)
+        if (typeof proof !== 'string') {
+          reply.code(proof.status).headers(proof.headers)
+          return show(reply, session, { returnId, form, need, problem: proof.problem })
         }
-        await confirmSession(db, session.idHash, method)
+        await confirmSession(db, session.idHash, proof)
         if (form === 'lost') {
           leaveNotice(request, reply, config, 'Thank you. Nothing was done yet: please send the form again.')
         }
@@ -199,7 +198,8 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     ),
   )
 
-  async function refuseProof(
+  /** Checks the proof that was sent. Returns its method, or the refusal. */
+  async function checkProof(
     request: FastifyRequest,
     { session, by }: Pick<Visit, 'session' | 'by'>,
     {
@@ -207,7 +207,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
       credential,
       current_password: password,
     }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form' | 'need'>,
-  ) {
+  ): Promise<ProofMethod | CredentialRefusal> {
     if (credential !== '') {
       const checked = await checkPasskey(
         context,
@@ -215,15 +215,16 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
         credential,
         ownerOf(session),
       )
-      return 'problem' in checked ? checked : null
+      if ('problem' in checked) return checked
+      return checked.isPersonVerified ? 'passkey' : 'security-key'
     }
     const { id } = session.account
     if (code !== '') {
       const typed = { code, recoveryCode: '' }
-      return spendFactor(factorContextOf(context, request), by, id, typed)
+      return (await spendFactor(factorContextOf(context, request), by, id, typed)) ?? 'totp'
     }
     const checked = await confirmPassword(db, id, password)
-    if (!('problem' in checked)) return null
+    if (!('problem' in checked)) return 'password'
     return checked.status === 403 ? { ...checked, problem: 'This password is wrong.' } : checked
   }
 
