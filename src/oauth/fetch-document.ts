@@ -98,8 +98,8 @@ export function openDocumentReader(
   }
 }
 
-/** Returns for how many seconds a document is used: its `max-age`, within the bounds. */
-function secondsOfUse(cacheControl: string): number {
+/** Returns for how many seconds a document with this Cache-Control is used: its `max-age`, within the bounds. */
+export function secondsOfUse(cacheControl: string): number {
   const [, given] = /(?:^|[,\s])max-age="?(\d{1,10})/i.exec(cacheControl) ?? []
   const isKept = !/(?:^|[,\s])no-(?:store|cache)/i.test(cacheControl)
   return isKept ? Math.min(longestUse, Math.max(shortestUse, Number(given ?? 0))) : shortestUse

@@ -11,6 +11,7 @@ import {
   listClientDocuments,
   registerUnreviewed,
 } from '../../src/oauth/client-documents.ts'
+import { kinds } from '../../src/outbound/kinds.ts'
 import { anAccount, post, signIn } from '../support/actors.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
@@ -215,6 +216,10 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
     const administrator = await anAdministrator(t)
     const { csrf_token } = administrator
     const url = `/admin/applications/${encodeURIComponent(clientId)}`
+    expect(await findApplicationByClientId(t.db, clientId)).toMatchObject({
+      reviewer: null,
+      reviewedAt: null,
+    })
     expect((await open(t, url, administrator.cookie)).body).toContain('not reviewed')
     await post(t.app, url, administrator.cookie, { csrf_token, act: 'approve', reason: '' })
     // Like every other application: the earlier consent is enough.
@@ -313,6 +318,12 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
         expect(last).toContain('Too many client metadata documents of')
       },
     )
+  })
+
+  // test/outbound/outbound.test.ts shows that the bounds of every kind hold.
+  it('at most 16 documents are requested at once, without redirects, for a second and 5 kB (OPENID 278)', () => {
+    const bounds = { requests: 16, connections: 4, redirects: 0, milliseconds: 1000, maxBytes: 5120 }
+    expect(kinds.clientDocument).toMatchObject(bounds)
   })
 
   it('at most 4 documents of an origin are requested at once (OPENID 278)', async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import { refuseDocumentUrl } from '../../src/oauth/document-url.ts'
+import { secondsOfUse } from '../../src/oauth/fetch-document.ts'
 import { readClientDocument } from '../../src/oauth/read-document.ts'
 
 const url = 'https://app.example.com/client.json'
@@ -93,6 +94,23 @@ describe('a client metadata document (OPENID 279)', () => {
     ),
   ])('is refused with %s', (_what, members, reason) => {
     expect(() => read(members)).toThrow(reason)
+  })
+})
+
+describe('the time for which a document is used (OPENID 278)', () => {
+  it.each([
+    ['', 300],
+    ['max-age=10', 300],
+    ['public, max-age=3600', 3600],
+    ['MAX-AGE="7200"', 7200],
+    ['max-age=9999999999', 86_400],
+    ['s-maxage=3600', 300],
+    ['max-age=-1', 300],
+    ['no-store, max-age=3600', 300],
+    ['no-cache', 300],
+    ['x=no-storage, max-age=600', 600],
+  ])('with Cache-Control: %s is %i seconds', (header, seconds) => {
+    expect(secondsOfUse(header)).toBe(seconds)
   })
 })
 
