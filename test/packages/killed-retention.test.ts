@@ -104,7 +104,8 @@ describe('a process that is killed while it applies retention rules', () => {
     await goOn()
     expect(await served('acme/other')).toEqual(['2.0.0-build.3'])
     const deleted = [...builds.slice(0, -1), '2.0.0-build.1', '2.0.0-build.2']
-    expect((await eventsFor('delete')).toSorted()).toEqual(deleted.toSorted())
+    expect(new Set(await eventsFor('delete'))).toEqual(new Set(deleted))
+    expect(await eventsFor('delete')).toHaveLength(deleted.length)
     expect(await gone()).toEqual(Object.fromEntries(deleted.map((version) => [version, 'deleted'])))
 
     // In the transaction that purges.
@@ -115,7 +116,8 @@ describe('a process that is killed while it applies retention rules', () => {
     expect(await stored()).toBe(25)
     await goOn()
     expect(await gone()).toEqual(Object.fromEntries(deleted.map((version) => [version, 'purged'])))
-    expect((await eventsFor('purge')).toSorted()).toEqual(deleted.toSorted())
+    expect(new Set(await eventsFor('purge'))).toEqual(new Set(deleted))
+    expect(await eventsFor('purge')).toHaveLength(deleted.length)
     expect(await stored()).toBe(1)
   })
 })

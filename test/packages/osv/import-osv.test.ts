@@ -1,10 +1,13 @@
+import { randomBytes } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { operator } from '../../../src/domain/principal.ts'
 import { importOsv } from '../../../src/packages/osv/import-osv.ts'
-import { aRepository, csrfTokenIn, signIn } from '../../support/actors.ts'
+import { maxOsvBytes } from '../../../src/packages/osv/read-osv.ts'
+import { aRepository, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { useCommands } from '../../support/commands.ts'
@@ -359,6 +362,26 @@ describe('/<group>/<name>/-/advisories', () => {
     expect(body).toContain('The file has 1 to add, 1 to skip.')
     expect(body).toContain('it needs the time of its last change')
     expect(await known()).toEqual([])
+    // The page keeps the file, so it is not chosen again.
+    const [, kept = ''] = /name="kept" value="([\w-]+)"/.exec(body) ?? []
+    const confirm = (value: string) => post(t.app, url, cookie, { csrf_token, act: 'import', kept: value })
+    for (const broken of [
+      kept.slice(0, -9),
+      'none',
+      gzipSync(Buffer.alloc(maxOsvBytes + 1)).toString('base64url'),
+    ]) {
+      const refused = await confirm(broken)
+      expect([refused.statusCode, refused.body]).toEqual([400, expect.stringContaining('Choose a file')])
+    }
+    expect((await confirm('a'.repeat(1_100_000))).statusCode).toBe(413)
+    expect(await known()).toEqual([])
+    expect((await confirm(kept)).headers['location']).toBe(url)
+    expect(await known()).toHaveLength(1)
+    // A file that does not fit into a form is chosen again.
+    const noise = Array.from({ length: 8_000 }, () => ({ id: randomBytes(140).toString('base64') }))
+    const large = await send('preview', JSON.stringify(noise))
+    expect(large.body).toContain('It is large: to import it, choose it again.')
+    expect(large.body).not.toContain('name="kept"')
     const wrong = await send('import', 'no')
     expect([wrong.statusCode, wrong.body]).toEqual([400, expect.stringContaining('line 1 is no JSON')])
     expect((await send('import', file)).headers['location']).toBe(url)
