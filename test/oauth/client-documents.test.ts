@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { operator } from '../../src/domain/principal.ts'
 import { deleteUnusedApplications, findApplicationByClientId } from '../../src/oauth/applications.ts'
@@ -12,7 +13,7 @@ import {
   registerUnreviewed,
 } from '../../src/oauth/client-documents.ts'
 import { kinds } from '../../src/outbound/kinds.ts'
-import { anAccount, post, signIn } from '../support/actors.ts'
+import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
 import { ageApplications } from '../support/application-rows.ts'
@@ -318,6 +319,42 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
         expect(last).toContain('Too many client metadata documents of')
       },
     )
+  })
+
+  it('a person who signs in first comes back to the consent page (OPENID 278)', async () => {
+    const clientId = server.publish('sign-in-first')
+    const account = await anAccount(t.db)
+    const login = String((await open(t, link(clientId))).headers.location)
+    const form = await open(t, login)
+    const fields = { csrf_token: csrfTokenIn(form), username: account.username, password }
+    const returnId = new URL(login, 'http://svc.test').searchParams.get('return') ?? ''
+    const signedIn = await post(t.app, '/login', cookiesOf(form), { ...fields, return: returnId })
+    const back = String(signedIn.headers.location)
+    expect(back).toBe(link(clientId))
+    expect((await open(t, back, cookiesOf(signedIn))).body).toContain('This application is not reviewed.')
+  })
+
+  it.each([
+    'http://127.0.0.2/client.json',
+    'http://169.254.169.254/latest/meta-data',
+    'https://10.0.0.1/client.json',
+    'https://[::1]/client.json',
+    'https://[::ffff:7f00:2]/client.json',
+    'https://no-such-host.invalid/client.json',
+  ])('a document of a host that is not public is not read: %s (OPENID 278)', async (clientId) => {
+    const { ask } = await aVisitor()
+    const page = await ask(clientId)
+    expect(page.statusCode).toBe(400)
+    expect(page.body).toContain('has no public IP')
+  })
+
+  it('a small response that is decompressed to a large one is refused (OPENID 278)', async () => {
+    const url = fetchServer.respond('bomb', (_request, response) => {
+      const text = JSON.stringify(documentOf(url)) + ' '.repeat(1_000_000)
+      response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end(gzipSync(text))
+    })
+    const { ask } = await aVisitor()
+    expect((await ask(url)).body).toContain('The client metadata document cannot be read.')
   })
 
   // test/outbound/outbound.test.ts shows that the bounds of every kind hold.

@@ -87,7 +87,10 @@ async function proveOrSignIn(
     if (isSilent(request.url)) throw new AuthorizationPageError('client_id is not known here.')
     // Leads to the page that sets up the missing second factor.
     await readSession(context, request)
-    await redirectLinkToSignIn(context, reply, await markLink(context.db, request.url))
+    // The sign-in is also the proof that such a request asks for.
+    const asksForProof = /[?&](?:max_age|prompt)=/.test(request.url)
+    const back = asksForProof ? await markLink(context.db, request.url) : request.url
+    await redirectLinkToSignIn(context, reply, back)
     return null
   }
 }
