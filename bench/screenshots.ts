@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -5,6 +6,9 @@ import { chromium, type Page } from 'playwright-core'
 import { type Stop, tour, walk } from '../test/support/tour.ts'
 import { makeTourData, tourEnvironment } from '../test/support/tour-data.ts'
 import { startServer } from './server.ts'
+
+/** A program that Debian has as a package of its own: the tests prefer it, too. */
+const headlessShell = '/usr/bin/chromium-headless-shell'
 
 const help = `Usage: npm run screenshots -- [folder] [page…]
        npm run screenshots -- --readme
@@ -31,7 +35,7 @@ async function takeAll(): Promise<void> {
   const server = await startServer(work, isForReadme ? undefined : settings)
   const baseURL = isForReadme ? server.baseUrl : `http://localhost:${server.port}`
   const browser = await chromium.launch({
-    executablePath: '/usr/bin/chromium',
+    executablePath: existsSync(headlessShell) ? headlessShell : '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-gpu'],
   })
   try {

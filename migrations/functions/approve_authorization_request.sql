@@ -47,6 +47,11 @@ begin
   select * into granted
     from add_grant(the_account_id, request.application_id, request.scopes, request.resource_scope,
                    case when request.resource_scope = 'specified' then chosen_ids else '{}' end, request.resources);
+  if request.device_hash is not null then
+    update authorization_grant
+       set device_ip = (select client_ip from device_request where device_hash = request.device_hash)
+     where id = granted.id;
+  end if;
 
   insert into authorization_code (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
   values (the_code_hash, granted.authorization_id, granted.id, coalesce(request.redirect_uri, ''), request.scopes, request.code_challenge,

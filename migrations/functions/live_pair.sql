@@ -4,6 +4,6 @@
 create or replace view live_pair as
   select id, authorization_id, access_hash, access_expires_at, refresh_hash, refresh_expires_at, created_at,
          access_scopes, refresh_scopes, account_id, application_id, resource_scope, repository_ids, access_resources,
-         refresh_resources
+         refresh_resources, grant_id
     from granted_pair p
    where is_live and (select status = 'approved' from application where id = p.application_id);

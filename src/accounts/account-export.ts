@@ -38,6 +38,7 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
        'authorizations', (select coalesce(json_agg(json_build_object(
                                    'application', c.name, 'client_id', c.client_id, 'scopes', h.scopes,
                                    'resource_scope', h.resource_scope, 'granted_at', h.granted_at,
+                                   'device_ip', host(h.device_ip), 'last_used_at', h.last_used_at,
                                    'ended_at', h.ended_at) order by h.id), '[]')
                             from authorization_grant h join application c on c.id = h.application_id
                            where h.account_id = a.id),

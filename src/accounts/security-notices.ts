@@ -54,7 +54,7 @@ const conditionalSubjects: Record<string, string> = {
 /**
  * Queues the mails that identity events cause: notices to verified addresses, and the request to verify a new address.
  * The former address of a changed email gets a notice if it was verified. A sign-in causes a notice when the browser is
- * new. A consent causes one when no consent since the last withdrawal covered it. `eventIds` must be new events, each
+ * new. A consent causes one when no consent since the last withdrawal or end of a grant covered it. `eventIds` must be new events, each
  * given once.
  */
 async function queueNotices(
@@ -92,7 +92,7 @@ async function listNoticedEvents(db: Queryable, eventIds: readonly string[]): Pr
                    and not exists (
                      select from event w
                       where w.account_id = e.account_id and w.application_id = e.application_id
-                        and w.action = 'authorization-withdrawn' and w.id between c.id and e.id))
+                        and w.action in ('authorization-withdrawn', 'grant-ended') and w.id between c.id and e.id))
               -- For an application, the consent has already caused a mail.
               when 'token-created' then a.email_verified_at is not null and e.application_id is null
               else a.email_verified_at is not null and e.action = any($2)

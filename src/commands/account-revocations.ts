@@ -4,7 +4,12 @@ import { removePasskey, resetFactors } from '../accounts/second-factor/factors.t
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
 import { operator } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
-import { listAuthorizations, withdrawAuthorization } from '../oauth/authorizations.ts'
+import {
+  endGrant,
+  findLiveGrant,
+  listAuthorizations,
+  withdrawAuthorization,
+} from '../oauth/authorizations.ts'
 import { onAccount } from './account-password.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
@@ -61,12 +66,27 @@ export function removePasskeyCommand(): Command {
 /** `svc account withdraw` */
 export function withdrawCommand(): Command {
   const description =
-    'Withdraw the authorization of one application: all its tokens for the account stop at once.'
+    'Withdraw the authorization of one application: all its tokens for the account stop at once. Or end one of its grants.'
   return onAccount('withdraw', description)
     .argument('<client_id>', 'an application of the account, as svc account show prints it')
+    .option('--grant <number>', 'end only this login, sign-in or access, as svc account show prints it')
     .addOption(forceOption())
     .addHelpText('after', '\nExample:\n  svc account withdraw ann k2ma5aoyw2c473cwlop7')
-    .action(async (username: string, clientId: string, options: ForceOptions) => {
+    .action(async (username: string, clientId: string, options: ForceOptions & { grant?: string }) => {
+      const { grant } = options
+      if (grant !== undefined) {
+        await withDatabase(async (db) => {
+          const { id } = await theAccount(db, username)
+          const found = readRowId(grant) === null ? null : await findLiveGrant(db, id, grant)
+          if (found?.clientId !== clientId)
+            throw new Error(`${username} has no grant ${JSON.stringify(grant)} of ${clientId}.`)
+          const effect = `This ends the tokens of one ${found.kind} of ${found.name} for ${username}.`
+          await confirmInTerminal(effect, found.name, options)
+          await endGrant(db, operator, id, grant)
+        })
+        const ended = { username, client_id: clientId, grant: Number(grant) }
+        return printResult(options, ended, `Grant ${grant} of ${clientId} by ${username} has ended.`)
+      }
       await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)
         const authorization = (await listAuthorizations(db, id)).find((one) => one.clientId === clientId)

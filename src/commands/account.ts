@@ -12,7 +12,7 @@ import { findFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys, type Passkey } from '../accounts/second-factor/passkeys.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { operator } from '../domain/principal.ts'
-import { listAuthorizations } from '../oauth/authorizations.ts'
+import { type LiveGrant, listAuthorizations, listLiveGrants } from '../oauth/authorizations.ts'
 import {
   deleteCommand,
   disableCommand,
@@ -136,17 +136,20 @@ function listCommand(): Command {
 
 function showCommand(): Command {
   return onAccount('show', 'Show an account.').action(async (username: string, options: JsonOptions) => {
-    const { account, identities, factors, passkeys, authorizations } = await withDatabase(async (db) => {
-      const account = await findAccountDetails(db, username)
-      if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
-      return {
-        account,
-        identities: await listIdentities(db, account.id),
-        factors: await findFactors(db, account.id),
-        passkeys: await listPasskeys(db, account.id),
-        authorizations: await listAuthorizations(db, account.id),
-      }
-    })
+    const { account, identities, factors, passkeys, authorizations, grants } = await withDatabase(
+      async (db) => {
+        const account = await findAccountDetails(db, username)
+        if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
+        return {
+          account,
+          identities: await listIdentities(db, account.id),
+          factors: await findFactors(db, account.id),
+          passkeys: await listPasskeys(db, account.id),
+          authorizations: await listAuthorizations(db, account.id),
+          grants: await listLiveGrants(db, account.id, 20),
+        }
+      },
+    )
     const { totpSince, recoveryCodes } = factors
     const details = {
       ...describeAccount(account),
@@ -154,9 +157,17 @@ function showCommand(): Command {
       passkeys: passkeys.map(describePasskey),
       recovery_codes: recoveryCodes,
       applications: authorizations.map(({ clientId }) => clientId),
+      grants: grants.map(describeGrant),
     }
+    const clientOf = new Map(authorizations.map(({ id, clientId }) => [id, clientId]))
     const shown = {
       ...details,
+      grants: grants.map(({ id, authorizationId, kind, deviceIp }) =>
+        [`${id} (${kind} of ${clientOf.get(authorizationId)}`, deviceIp]
+          .filter(Boolean)
+          .join(', ')
+          .concat(')'),
+      ),
       passkeys: passkeys.map(({ id, name }) => `${id} (${name})`),
       identities: identities.map(({ provider, email }) => (email ? `${provider}:${email}` : provider)),
     }
@@ -193,6 +204,10 @@ function describeAccount(account: AccountDetails): Record<string, unknown> {
 
 function describePasskey({ id, name, createdAt, lastUsedAt }: Passkey): Record<string, unknown> {
   return { id: Number(id), name, created_at: createdAt, last_used_at: lastUsedAt }
+}
+
+function describeGrant({ id, kind, deviceIp, grantedAt, lastUsedAt }: LiveGrant): Record<string, unknown> {
+  return { id: Number(id), kind, device_ip: deviceIp, granted_at: grantedAt, last_used_at: lastUsedAt }
 }
 
 function describeIdentity(identity: Identity): Record<string, unknown> {

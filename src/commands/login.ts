@@ -98,7 +98,7 @@ async function poll(
 /** `svc logout`: revokes the token and forgets it. */
 export function logoutCommand(): Command {
   return new Command('logout')
-    .description('Sign out from a server. It ends the logins of your account on all machines.')
+    .description('Sign out from a server on this machine. The logins on your other machines stay.')
     .addOption(serverOption())
     .addOption(jsonOption())
     .action(async (options: ServerOptions) => {

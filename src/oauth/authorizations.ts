@@ -1,8 +1,10 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
+import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { Principal } from '../domain/principal.ts'
+import { describePrincipal, type Principal } from '../domain/principal.ts'
 import { coversResources } from '../domain/resources.ts'
+import { readRowId } from '../domain/row-id.ts'
 import { covers } from '../domain/scopes.ts'
 import { insertEvent } from '../events/events.ts'
 
@@ -122,4 +124,95 @@ export async function withdrawAuthorization(
     await insertEvent(tx, by, { action: 'authorization-withdrawn', accountId, applicationId })
     return name
   })
+}
+
+/**
+ * What a grant is for its account: the login of a device or command line, a sign-in with svc in a browser, or other access of
+ * the application, which it may use while the person is away.
+ */
+export type GrantKind = 'device' | 'sign-in' | 'access'
+
+/** One act of consent that has not ended. */
+export interface LiveGrant {
+  id: string
+  authorizationId: string
+  kind: GrantKind
+  /** The client IP of the device. Null for other kinds. */
+  deviceIp: string | null
+  /** Null for a grant of the release before grants. */
+  grantedAt: Date | null
+  /** When a token was last issued or used. Null if never, and for a client that is not public. */
+  lastUsedAt: Date | null
+}
+
+const grantColumns = `g.id, g.authorization_id as "authorizationId", host(g.device_ip) as "deviceIp",
+  g.granted_at as "grantedAt", g.last_used_at as "lastUsedAt", grant_kind(g) as kind`
+
+/**
+ * Lists the account's live grants of every application, newest first, with at most `limit` of each. The account has at most 20
+ * of a public client, and of another one those that no later consent has made superfluous.
+ */
+export async function listLiveGrants(db: Queryable, accountId: string, limit: number): Promise<LiveGrant[]> {
+  const { rows } = await db.query<LiveGrant>(
+    `select g.*
+       from account_authorization a
+      cross join lateral (
+        select ${grantColumns} from authorization_grant g
+         where g.authorization_id = a.id and g.ended_at is null
+         order by g.id desc limit $2) as g
+      where a.account_id = $1 and a.ended_at is null`,
+    [accountId, limit],
+  )
+  return rows
+}
+
+/** Lists the live grants of one authorization of the account, newest first. */
+export async function listLiveGrantsOf(
+  db: Queryable,
+  { accountId, authorizationId }: { accountId: string; authorizationId: string },
+  { after, limit }: ListPart,
+): Promise<LiveGrant[]> {
+  const { rows } = await db.query<LiveGrant>(
+    `select ${grantColumns}
+       from authorization_grant g join account_authorization a on a.id = g.authorization_id and a.ended_at is null
+      where g.authorization_id = $1 and g.account_id = $2 and g.ended_at is null and ($3::bigint is null or g.id < $3)
+      order by g.id desc limit $4`,
+    [authorizationId, accountId, readRowId(after), limit],
+  )
+  return rows
+}
+
+/** Finds a live grant of the account, with its application. Null without one. */
+export async function findLiveGrant(
+  db: Queryable,
+  accountId: string,
+  id: string,
+): Promise<(LiveGrant & { clientId: string; name: string }) | null> {
+  const { rows } = await db.query<LiveGrant & { clientId: string; name: string }>(
+    `select ${grantColumns}, c.client_id as "clientId", c.name
+       from authorization_grant g
+       join account_authorization a on a.id = g.authorization_id and a.ended_at is null
+       join application c on c.id = g.application_id
+      where g.id = $1 and g.account_id = $2 and g.ended_at is null`,
+    [id, accountId],
+  )
+  return rows[0] ?? null
+}
+
+/**
+ * Ends one grant of the account: its tokens stop at once, and the other grants of the application stay (OPENID 211). The end of
+ * the last one ends the authorization. Writes the event. Returns null when the account has no such grant, or it has ended.
+ */
+export async function endGrant(
+  db: Queryable,
+  by: Principal,
+  accountId: string,
+  id: string,
+): Promise<{ isLast: boolean } | null> {
+  const { rows } = await db.query<{ isLast: boolean | null }>(
+    'select end_grant(the_grant_id => $1, the_account_id => $2, the_actor => $3) as "isLast"',
+    [id, accountId, describePrincipal(by)],
+  )
+  const isLast = rows[0]?.isLast ?? null
+  return isLast === null ? null : { isLast }
 }

@@ -33,6 +33,7 @@ type Senders = Map<string, Principal>
 export function openLastUse(db: pg.Pool, log: Log): LastUse {
   let authorizations = new Set<string>()
   let accessHashes: SecretHash[] = []
+  let pairIds = new Set<string>()
   let personalTokens: Senders = new Map()
   let deployTokens: Senders = new Map()
   let timer: NodeJS.Timeout | undefined
@@ -47,15 +48,16 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
   }
 
   async function write(): Promise<void> {
-    const used = { authorizations, accessHashes, personalTokens, deployTokens }
+    const used = { authorizations, accessHashes, pairIds, personalTokens, deployTokens }
     authorizations = new Set()
     accessHashes = []
+    pairIds = new Set()
     personalTokens = new Map()
     deployTokens = new Map()
     if ([used.authorizations, used.personalTokens, used.deployTokens].every(({ size }) => size === 0)) return
     try {
       const first = await touch(db, used)
-      if (used.accessHashes.length > 0) await touchGrants(db, used.accessHashes)
+      if (used.accessHashes.length > 0 || used.pairIds.size > 0) await touchGrants(db, used)
       for (const { kind, id } of first) {
         const senders = kind === 'personal' ? used.personalTokens : used.deployTokens
         const by = senders.get(id)
@@ -79,6 +81,7 @@ export function openLastUse(db: pg.Pool, log: Log): LastUse {
       const senders = kind === 'personal' ? personalTokens : kind === 'deploy' ? deployTokens : null
       if (senders && !senders.has(tokenId)) senders.set(tokenId, by)
       if (authorizationId !== null) authorizations.add(authorizationId)
+      if (kind === 'access') pairIds.add(tokenId)
       schedule()
     },
     noteAuthorization(authorizationId, accessHash) {
@@ -129,17 +132,27 @@ async function touch(
   return rows
 }
 
-/** Sets the last use of the grants of these access tokens. Skips locked rows: a grant is used again in hours. */
-async function touchGrants(db: Queryable, accessHashes: readonly SecretHash[]): Promise<void> {
+/**
+ * Sets the last use of the grants of these pairs, if their clients are public: of these, people see each grant with its use, and
+ * the longest unused one ends (OPENID 210, 211). Skips locked rows: a later use updates them.
+ */
+async function touchGrants(
+  db: Queryable,
+  { accessHashes, pairIds }: { accessHashes: readonly SecretHash[]; pairIds: ReadonlySet<string> },
+): Promise<void> {
   await db.query({
     name: 'touch-grants',
     text: `update authorization_grant set last_used_at = now()
-            where id in (select id from authorization_grant
-                          where id = any(array(select coalesce(grant_id, authorization_id) from token_pair
-                                                where access_hash = any($1)))
-                            and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+            where id in (select g.id from authorization_grant g
+                          where g.id = any(array(select coalesce(grant_id, authorization_id) from token_pair
+                                                  where access_hash = any($1)
+                                                  union all
+                                                 select coalesce(grant_id, authorization_id) from token_pair
+                                                  where id = any($2)))
+                            and (select is_public from application where id = g.application_id)
+                            and coalesce(g.last_used_at, '-infinity') < now() - interval '1 minute'
                             for no key update skip locked)`,
-    values: [accessHashes],
+    values: [accessHashes, [...pairIds]],
   })
 }
 

@@ -25,11 +25,11 @@ export async function noteSignIn(
 ): Promise<void> {
   await tx.query(
     `with noted as (
-       insert into openid_session (session_hash, application_id, account_id)
-       select s.id_hash, g.application_id, s.account_id
+       insert into openid_session (session_hash, application_id, account_id, grant_id)
+       select s.id_hash, g.application_id, s.account_id, g.id
          from session s, authorization_code o join authorization_grant g on g.id = o.grant_id
         where s.id_hash = $1 and o.code_hash = $2
-       on conflict (session_hash, application_id) do update set account_id = excluded.account_id
+       on conflict (session_hash, application_id) do update set account_id = excluded.account_id, grant_id = excluded.grant_id
        returning sid
      )
      insert into openid_sign_in (code_hash, session_hash, sid, nonce, authenticated_at, methods, id_token_claims, expires_at)

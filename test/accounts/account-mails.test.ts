@@ -469,6 +469,8 @@ describe('security notices', () => {
     expect(await consent('account-email:r')).toBe(2)
     await noteIdentityEvent(t.db, 'authorization-withdrawn', account, {}, application)
     expect(await consent('account-email:r')).toBe(3)
+    await noteIdentityEvent(t.db, 'grant-ended', account, { kind: 'device' }, application)
+    expect(await consent('account-email:r')).toBe(4)
   })
 
   it('of a changed email go to the previous email, if it was verified', async () => {

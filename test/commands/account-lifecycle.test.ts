@@ -86,6 +86,29 @@ describe('svc account withdraw', () => {
   })
 })
 
+describe('svc account withdraw --grant', () => {
+  it('ends one grant of an application, which svc account show lists', async () => {
+    const { id, username } = await aPerson()
+    const [first, second] = [await anApplication(svc.db), await anApplication(svc.db)]
+    const [one, other] = [
+      await anAuthorization(svc.db, { id }, first),
+      await anAuthorization(svc.db, { id }, second),
+    ]
+    const { grants } = await svc.json<{ grants: object[] }>('account', 'show', username)
+    const described = { kind: 'access', device_ip: null, last_used_at: null, granted_at: expect.any(String) }
+    expect(grants).toEqual([one, other].map((grant) => ({ ...described, id: Number(grant.id) })))
+    expect((await svc.run('account', 'show', username)).stdout).toContain(
+      `${one.id} (access of ${first.clientId})`,
+    )
+    for (const wrong of [other.id, 'x'])
+      expect(await svc.fail('account', 'withdraw', username, first.clientId, '--grant', wrong)).toBe(
+        `svc: ${username} has no grant "${wrong}" of ${first.clientId}.`,
+      )
+    await svc.run('account', 'withdraw', username, first.clientId, '--grant', one.id, '--force')
+    expect(await svc.json('account', 'show', username)).toMatchObject({ applications: [second.clientId] })
+  })
+})
+
 describe('svc account remove-passkey', () => {
   it('removes one passkey, but not the only way to sign in', async () => {
     const { id, username } = await aPerson()
@@ -136,6 +159,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
     expect(await svc.json('account', 'show', renamed)).toEqual({
       email_verified_at: null,
       authenticator_app: false,
+      grants: [],
       passkeys: [],
       recovery_codes: 0,
       applications: [],

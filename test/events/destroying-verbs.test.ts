@@ -38,7 +38,7 @@ import { eventsOf, lastEventId } from '../support/event-rows.ts'
 import { aPersonWithTotp, codeOf, forgetCodes } from '../support/factor-actors.ts'
 import { listForms } from '../support/form-urls.ts'
 import { aMirroredArchive, aMirroredPackage, holdBack } from '../support/mirrored-rows.ts'
-import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { aLaterGrant, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { databaseUrl } from '../support/program.ts'
 import { aProject } from '../support/project-rows.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
@@ -761,6 +761,18 @@ const verbs: Record<string, Verb> = {
     },
     pages: [['/settings/authorizations/withdraw', { authorization: ':authorization' }]],
     command: 'account withdraw :username :clientId --force',
+  },
+  'end one grant of an application': {
+    writes: ['grant-ended'],
+    async make() {
+      const person = await self()
+      const application = await anApplication(t.db)
+      const authorization = await anAuthorization(t.db, { id: person.accountId }, application)
+      const grant = await aLaterGrant(t.db, authorization)
+      return { ...person, grant, clientId: application.clientId }
+    },
+    pages: [['/settings/authorizations/end', { grant: ':grant' }]],
+    command: 'account withdraw :username :clientId --grant :grant --force',
   },
   'unlink an account of a provider': {
     writes: ['identity-unlinked'],

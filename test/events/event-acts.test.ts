@@ -311,6 +311,23 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
       return review({ act: 'suspend' }, application)
     },
   ],
+  [
+    'grant-ended',
+    { kind: 'access' },
+    async () => {
+      const account = await anAccount(t.db)
+      const application = await anApplication(t.db)
+      const cookie = await signIn(t.app, account)
+      for (const _ of [1, 2]) {
+        const asked = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+        await submitConsent(t, asked, cookie, 'approve')
+      }
+      const page = await open(t, '/settings/authorizations', cookie)
+      const [, grant = ''] = /end\?grant=(\d+)/.exec(page.body) ?? []
+      await post(t.app, '/settings/authorizations/end', cookie, { csrf_token: csrfTokenIn(page), grant })
+      return account
+    },
+  ],
   ['application-approved', { from: 'pending' }, () => review({ act: 'approve' }, 'pending')],
   ['application-suspended', { from: 'approved' }, () => review({ act: 'suspend', reason: 'leaks' })],
   ['application-secret-rotated', {}, () => review({ overlap_seconds: '0' }, 'approved', '/secret')],

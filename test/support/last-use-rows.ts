@@ -36,3 +36,8 @@ export async function revokeDeployTokens(db: Queryable, group: { id: string }, n
     name,
   ])
 }
+
+/** Lets it be unknown when the grants of an account were used. */
+export async function forgetGrantUses(db: Queryable, account: { id: string }): Promise<void> {
+  await db.query('update authorization_grant set last_used_at = null where account_id = $1', [account.id])
+}

@@ -78,6 +78,23 @@ export async function anAuthorization(
   return { id: (rows[0] as { id: string }).id, accountId: account.id, application, scopes }
 }
 
+/** Adds a later consent to an authorization. Returns the id of its grant. */
+export async function aLaterGrant(
+  db: Queryable,
+  { id, scopes: all }: AuthorizationActor,
+  { scopes = all, deviceIp = null as string | null, isUsed = false } = {},
+): Promise<string> {
+  const { rows } = await db.query<{ id: string }>(
+    `insert into authorization_grant (authorization_id, account_id, application_id, scopes, resource_scope, repository_ids,
+                                      device_ip, last_used_at)
+     select authorization_id, account_id, application_id, $2, resource_scope, repository_ids, $3, case when $4 then now() end
+       from authorization_grant where id = $1
+     returning id`,
+    [id, scopes, deviceIp, isUsed],
+  )
+  return (rows[0] as { id: string }).id
+}
+
 /** Creates a token pair of the authorization. Returns the plain access token. */
 export async function anAccessToken(db: Queryable, { id, scopes }: AuthorizationActor): Promise<string> {
   const access = makeSecret('access')

@@ -7,3 +7,8 @@ export async function ageKeys(db: Queryable, by: string): Promise<void> {
     [by],
   )
 }
+
+/** Lets the sign-ins of sessions be of a release that did not store their grants. */
+export async function forgetGrantsOfSessions(db: Queryable): Promise<void> {
+  await db.query('update openid_session set grant_id = null')
+}

@@ -31,7 +31,7 @@ import {
   sendDocument,
 } from './document-server.ts'
 import { sumUpDownloads } from './download-rows.ts'
-import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
+import { type ApplicationActor, aLaterGrant, anApplication, anAuthorization } from './oauth-actors.ts'
 import { basic } from './registry-actors.ts'
 import { aStoredWebhook } from './webhook-rows.ts'
 import { aZip } from './zip.ts'
@@ -41,6 +41,8 @@ export interface TourData {
   /** An approved application that asks for chosen repositories. */
   application: ApplicationActor
   pending: ApplicationActor
+  /** An authorization with more grants than one page shows. */
+  many: string
   /** The code of a device that waits for a decision. */
   userCode: string
   /** The token of an open invitation. */
@@ -188,7 +190,29 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
     resourceScope: 'specified',
     logo,
   })
-  await anAuthorization(db, ann, application, { repositories: [repository] })
+  const given = await anAuthorization(db, ann, application, { repositories: [repository] })
+  await aLaterGrant(db, given)
+  const portal = await anApplication(db, {
+    name: 'Acme Portal',
+    scopes: ['openid', 'profile', 'email', 'registry-package:r'],
+    logo,
+  })
+  const signedIn = await anAuthorization(db, ann, portal, { scopes: ['openid', 'profile'] })
+  await aLaterGrant(db, signedIn, { scopes: ['registry-package:r'] })
+  const program = await anApplication(db, {
+    name: 'Acme command line',
+    scopes: ['registry-package:rw'],
+    isPublic: true,
+    isDevice: true,
+    redirectUri: 'http://127.0.0.1/',
+    logo,
+  })
+  const machines = await anAuthorization(db, ann, program)
+  for (const deviceIp of ['203.0.113.7', '2001:db8:1234:5678:9abc:def0:1234:5678', '198.51.100.23'])
+    await aLaterGrant(db, machines, { deviceIp, isUsed: deviceIp !== '198.51.100.23' })
+  const indexer = await anApplication(db, { name: 'Acme Indexer', scopes: ['registry-package:r'], logo })
+  const many = await anAuthorization(db, ann, indexer)
+  for (let n = 0; n < 20; n += 1) await aLaterGrant(db, many)
   const tool = await anApplication(db, {
     name: 'Deploy Tool',
     description: 'Publishes from a terminal',
@@ -247,7 +271,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   const { id: rejected } = await aWaitingDocument(db, { name: 'Strange Agent' })
   await rejectDocument(db, operator, rejected, 'Nobody here knows it.')
   const waiting = { fresh: fresh.id, changed: changed.id, rejected }
-  return { application, pending, userCode, invitation, unsubscription, stages, sources, documents, waiting }
+  return { application, many: many.id, pending, userCode, invitation, unsubscription, stages, sources, documents, waiting }
 }
 
 /** The redirect URIs of an application: the reviewed one, and a new one. */

@@ -321,7 +321,7 @@ function linkOfDocument(clientId: string): string {
   return `/oauth2/auth?${new URLSearchParams({ response_type: 'code', client_id: clientId, ...pkce })}`
 }
 
-function personal({ application, userCode, documents }: TourData): Stop[] {
+function personal({ application, many, userCode, documents }: TourData): Stop[] {
   let recoveryCodes: string[] = []
   const consent = `/oauth2/auth?${new URLSearchParams({
     response_type: 'code',
@@ -369,6 +369,14 @@ function personal({ application, userCode, documents }: TourData): Stop[] {
         },
       ],
       authorizations: '/settings/authorizations',
+      'authorizations-end': [
+        '/settings/authorizations',
+        async (page) => {
+          await page.getByRole('link', { name: 'End this one from 203.0.113.7' }).click()
+          await page.getByRole('dialog').waitFor()
+        },
+      ],
+      'authorizations-all': `/settings/authorizations/grants?authorization=${many}`,
       'own-applications': '/settings/applications',
       'new-application': '/settings/applications/new',
       'new-application-refused': [
@@ -393,6 +401,13 @@ function personal({ application, userCode, documents }: TourData): Stop[] {
         },
       ],
       consent,
+      'consent-resource': [
+        consent,
+        async (page) => {
+          const resource = new URL('/acme/php/-/packages/', page.url()).href
+          await page.goto(`${consent}&resource=${encodeURIComponent(resource)}`)
+        },
+      ],
       'consent-refused': [
         consent,
         async (page) => {

@@ -619,6 +619,12 @@ const forms: Record<string, Case[] | string> = {
       ),
     ],
   }),
+  '/settings/authorizations/end': [
+    leavesNotice('has ended', async ({ account, send }) => {
+      const { id } = await anAuthorization(t.db, account, await anApplication(t.db))
+      return send('/settings/authorizations/end', { grant: id })
+    }),
+  ],
   '/settings/authorizations/withdraw': [
     leavesNotice('is withdrawn', async ({ account, send }) => {
       const { id } = await anAuthorization(t.db, account, await anApplication(t.db))

@@ -142,6 +142,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/account/revoke-all',
     '/settings/account/sign-out-everywhere',
     '/settings/account/verification',
+    '/settings/authorizations/end',
     '/settings/authorizations/withdraw',
     '/settings/email-verification',
     '/settings/notifications',
