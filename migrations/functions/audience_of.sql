@@ -31,7 +31,8 @@ returns table (account_id bigint) language sql stable parallel safe as $$
    where the_audience in ('watchers', 'admins and watchers') and r.id = the_repository_id
      and (r.visibility = 'public' or own.role is not null)
    union
-  select a.id from account a where the_audience = 'site' and a.is_admin
+  select a.id from account a
+   where a.is_admin and (the_audience = 'site' or (the_audience = 'account or site' and the_account_id is null))
    union
-  select a.id from account a where the_audience = 'account' and a.id = the_account_id
+  select a.id from account a where the_audience in ('account', 'account or site') and a.id = the_account_id
 $$;

@@ -14,6 +14,8 @@ create or replace function is_news_still(e event) returns boolean language sql s
       select from webhook where id = (e.details ->> 'webhook')::bigint and disabled_at is not null)
     when 'webhook-disabled' then exists (
       select from webhook where id = (e.details ->> 'webhook')::bigint and disabled_at is not null)
+    when 'application-unreachable' then exists (
+      select from application where id = e.application_id and status = 'approved' and backchannel_logout_uri is not null)
     when 'affect-project' then exists (
       select from project p join project_finding f on f.project_id = p.id
        where p.group_id = e.group_id and p.name = e.details ->> 'project' and f.environment = e.details ->> 'environment'

@@ -14,6 +14,7 @@ select *
     ('refuse-tag', 'alarms', 'admins', false),
     ('disable-webhook', 'alarms', 'admins', false),
     ('webhook-disabled', 'alarms', 'site', false),
+    ('application-unreachable', 'alarms', 'account or site', false),
     ('reservation-lapsing', 'alarms', 'admins', false),
     ('affect-project', 'advisories', 'admins', false),
     ('quarantine', 'advisories', 'admins and watchers', true),

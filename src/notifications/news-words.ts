@@ -10,6 +10,8 @@ interface Words {
   /** The page that shows it, below that of the repository or group. With `isOnSite` it is the path itself. */
   page: string
   isOnSite?: true
+  /** The page for the account that the event is about, if that differs. */
+  ownPage?: string
   /** The details of the event that are told. */
   details: readonly string[]
   /** Whether it is told who did it. Watchers need not know. */
@@ -90,6 +92,14 @@ const words: Record<string, Words> = {
     isOnSite: true,
     details: ['url', 'reason'],
   },
+  'application-unreachable': {
+    one: 'The application {what} does not accept logout tokens',
+    many: 'Applications did not accept logout tokens on {count} days',
+    page: '/admin/applications',
+    isOnSite: true,
+    ownPage: '/settings/applications',
+    details: ['url', 'reason'],
+  },
   'reservation-lapsing': {
     one: 'Reserved package names of {place} become free soon',
     many: 'Package names that {count} trusted publishers of {place} reserve become free soon',
@@ -168,7 +178,8 @@ export function describeNews(event: Event): string {
 
 /** Returns the URL of the page that shows one event, or all of this kind. */
 export function urlOfNews(baseUrl: string, event: Event, count: number): string {
-  const { page, isOnSite } = wordsOf(event)
+  const { page: anyPage, ownPage, isOnSite } = wordsOf(event)
+  const page = event.username === null ? anyPage : (ownPage ?? anyPage)
   const { repositoryPath, groupName, packageName, details } = event
   const { stage, webhook } = details
   if (count === 1 && repositoryPath !== null && typeof stage === 'string' && event.action === 'stage')

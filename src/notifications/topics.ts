@@ -13,7 +13,7 @@ export const topics = {
   },
   alarms: {
     words: 'Alarms',
-    hint: 'What fails in the groups and repositories that you administer: upstreams, Git sources, webhooks and reserved names.',
+    hint: 'What fails in the groups and repositories that you administer: upstreams, Git sources, webhooks and reserved names. And applications that you develop, when they do not accept logout tokens.',
   },
   advisories: {
     words: 'Security',

@@ -260,6 +260,36 @@ describe('what waits for a decision', () => {
   })
 })
 
+describe('an application that does not accept logout tokens (OPENID 261)', () => {
+  it('is told to its developer, or to site administrators if nobody is known', async () => {
+    const [site, developer] = [await aPerson({ isAdmin: true }), await aPerson()]
+    const backchannelLogoutUri = 'https://app.example.com/logout'
+    const [own, other] = [
+      await anApplication(t.db, { name: 'Portal', backchannelLogoutUri }),
+      await anApplication(t.db, { name: 'Intranet', backchannelLogoutUri }),
+    ]
+    const details = { url: 'https://app.example.com', reason: 'app.example.com responded with status 500' }
+    const about = { action: 'application-unreachable', details } as const
+    await happen([
+      { ...about, accountId: developer.id, applicationId: own.id },
+      { ...about, applicationId: other.id },
+    ])
+    await ageNews(t.db)
+    await run(tellPeopleJob)
+    await sendMails(t)
+    expect(mailsTo(developer).map(({ text }) => text)).toEqual([
+      expect.stringMatching(
+        /The application Portal does not accept.*https:\/\/svc\.test\/settings\/applications/s,
+      ),
+    ])
+    expect(mailsTo(site).map(({ text }) => text)).toEqual([
+      expect.stringMatching(
+        /The application Intranet does not accept.*https:\/\/svc\.test\/admin\/applications/s,
+      ),
+    ])
+  })
+})
+
 describe('a choice', () => {
   it('of the daily digest is one mail a day with all topics, and none without news', async () => {
     const repository = await aRepository(t.db)

@@ -10,11 +10,14 @@ import { deleteRetiredKeys, rotateKeys } from '../../src/openid/keys.ts'
 import { sendLogoutTokenJob } from '../../src/openid/logouts.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { ageSessions } from '../support/account-rows.ts'
-import { csrfTokenIn, post } from '../support/actors.ts'
+import { anAccount, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { setDeveloper } from '../support/application-rows.ts'
 import { open } from '../support/browse.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { makeJobsDue } from '../support/job-rows.ts'
 import { aRelyingParty, readIdToken } from '../support/openid-actors.ts'
+import { lastAttempts } from '../support/openid-rows.ts'
 import { countRows } from '../support/rows.ts'
 import { postForm } from '../support/token-client.ts'
 import { useReceivers, webhooksHere } from '../support/webhook-receiver.ts'
@@ -205,5 +208,67 @@ describe('back-channel logout (OPENID 258)', () => {
       tokens().map(async (token) => (await verifyLogout(application.clientId, token)).payload.jti),
     )
     expect(new Set(ids).size).toBe(3)
+  })
+
+  describe('that fails', () => {
+    const pages = async ({ application, cookie }: Awaited<ReturnType<typeof aTold>>) => {
+      const admin = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
+      return [
+        (await open(t, `/admin/applications/${application.clientId}`, admin)).body,
+        (await open(t, '/settings/applications', cookie)).body,
+      ]
+    }
+    const told = ({ application }: { application: { id: string } }) =>
+      eventsOf(t.db, { applicationId: application.id, action: 'application-unreachable' }, [
+        'accountId',
+        'via',
+        'details',
+      ])
+
+    it('is shown to administrators and the developer with its last failure (OPENID 261)', async () => {
+      const party = await aTold((response) => response.writeHead(503).end())
+      await setDeveloper(t.db, party.application, party.account)
+      for (const body of await pages(party)) expect(body).not.toContain('Sending a logout token')
+      await aSessionEnds(party)
+      await sendLogouts()
+      for (const body of await pages(party)) {
+        expect(body).toContain('Sending a logout token failed <time')
+        expect(body).toContain('did not respond as expected')
+        expect(body).toContain('svc tries it again')
+      }
+      expect(await told(party)).toEqual([])
+    })
+
+    it.each([true, false])(
+      'in all attempts is told once a day, to the developer if there is one: %s (OPENID 261)',
+      async (hasDeveloper) => {
+        const party = await aTold((response) => response.writeHead(503).end())
+        if (hasDeveloper) await setDeveloper(t.db, party.application, party.account)
+        for (let session = 0; session < 2; session += 1) {
+          await aSessionEnds(party)
+          await lastAttempts(t.db)
+          await sendLogouts()
+        }
+        expect(party.tokens()).toHaveLength(2)
+        const details = {
+          url: new URL(party.application.backchannelLogoutUri ?? '').origin,
+          reason: expect.stringContaining('did not respond as expected'),
+        }
+        expect(await told(party)).toEqual([
+          { accountId: hasDeveloper ? party.account.id : null, via: null, details },
+        ])
+        if (hasDeveloper)
+          for (const body of await pages(party))
+            expect(body).toContain('All attempts to send one have failed')
+      },
+    )
+
+    /** The person signs in at the application in another browser, and out of svc there. */
+    async function aSessionEnds({ account, enter }: Awaited<ReturnType<typeof aTold>>) {
+      const other = await signIn(t.app, account)
+      await enter({}, other)
+      const page = await open(t, '/settings/account', other)
+      await post(t.app, '/logout', other, { csrf_token: csrfTokenIn(page) })
+    }
   })
 })

@@ -48,3 +48,12 @@ export async function refuseApplications(db: Queryable): Promise<void> {
 export async function ageApplications(db: Queryable, by: string): Promise<void> {
   await db.query('update application set created_at = created_at - $1::interval', [by])
 }
+
+/** Makes an account the developer of an application. */
+export async function setDeveloper(
+  db: Queryable,
+  application: { id: string },
+  account: { id: string },
+): Promise<void> {
+  await db.query('update application set developer_id = $2 where id = $1', [application.id, account.id])
+}

@@ -12,3 +12,17 @@ export async function ageKeys(db: Queryable, by: string): Promise<void> {
 export async function forgetGrantsOfSessions(db: Queryable): Promise<void> {
   await db.query('update openid_session set grant_id = null')
 }
+
+/** Lets every logout token that waits have one attempt left. */
+export async function lastAttempts(db: Queryable): Promise<void> {
+  await db.query('update openid_logout set attempts = 9')
+}
+
+/** A logout token of an application that no attempt has delivered. */
+export async function aLogoutFailure(db: Queryable, { id }: { id: string }): Promise<void> {
+  await db.query(
+    `insert into openid_logout_failure (application_id, failure, failed_at, lost_at)
+     values ($1, 'portal.example.com responded with status 503', now(), now())`,
+    [id],
+  )
+}

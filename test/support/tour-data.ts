@@ -32,6 +32,7 @@ import {
 } from './document-server.ts'
 import { sumUpDownloads } from './download-rows.ts'
 import { type ApplicationActor, aLaterGrant, anApplication, anAuthorization } from './oauth-actors.ts'
+import { aLogoutFailure } from './openid-rows.ts'
 import { basic } from './registry-actors.ts'
 import { aStoredWebhook } from './webhook-rows.ts'
 import { aZip } from './zip.ts'
@@ -41,6 +42,8 @@ export interface TourData {
   /** An approved application that asks for chosen repositories. */
   application: ApplicationActor
   pending: ApplicationActor
+  /** An application that signs people in, and does not accept logout tokens. */
+  portal: ApplicationActor
   /** An authorization with more grants than one page shows. */
   many: string
   /** The code of a device that waits for a decision. */
@@ -195,8 +198,11 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   const portal = await anApplication(db, {
     name: 'Acme Portal',
     scopes: ['openid', 'profile', 'email', 'registry-package:r'],
+    backchannelLogoutUri: 'https://portal.example.com/logout',
+    developer: 'ann',
     logo,
   })
+  await aLogoutFailure(db, portal)
   const signedIn = await anAuthorization(db, ann, portal, { scopes: ['openid', 'profile'] })
   await aLaterGrant(db, signedIn, { scopes: ['registry-package:r'] })
   const program = await anApplication(db, {
@@ -271,7 +277,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   const { id: rejected } = await aWaitingDocument(db, { name: 'Strange Agent' })
   await rejectDocument(db, operator, rejected, 'Nobody here knows it.')
   const waiting = { fresh: fresh.id, changed: changed.id, rejected }
-  return { application, many: many.id, pending, userCode, invitation, unsubscription, stages, sources, documents, waiting }
+  return { application, portal, many: many.id, pending, userCode, invitation, unsubscription, stages, sources, documents, waiting }
 }
 
 /** The redirect URIs of an application: the reviewed one, and a new one. */

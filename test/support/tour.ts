@@ -482,7 +482,7 @@ function personal({ application, many, userCode, documents }: TourData): Stop[] 
 
 const longGroup = '/a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars'
 
-function administration({ application, pending, documents, waiting }: TourData): Stop[] {
+function administration({ application, pending, portal, documents, waiting }: TourData): Stop[] {
   return by('root', {
     admin: '/admin',
     status: '/status',
@@ -504,6 +504,7 @@ function administration({ application, pending, documents, waiting }: TourData):
     'admin-applications': '/admin/applications',
     'admin-applications-empty': '/admin/applications?state=suspended',
     'admin-application': `/admin/applications/${application.clientId}`,
+    'admin-application-unreachable': `/admin/applications/${portal.clientId}`,
     'admin-application-pending': `/admin/applications/${pending.clientId}`,
     'admin-application-unreviewed': `/admin/applications/${encodeURIComponent(documents.unreviewed)}`,
     'admin-documents': '/admin/applications/documents',

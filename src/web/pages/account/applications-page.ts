@@ -6,6 +6,7 @@ import { formatRequest } from '../../../oauth/application-request.ts'
 import { listMistakes, maxLogoBytes } from '../../../oauth/application-rules.ts'
 import { type Application, listApplicationsOfDeveloper } from '../../../oauth/applications.ts'
 import { describeTarget, isUnencrypted } from '../../../oauth/redirect-uri.ts'
+import { type LogoutFailure, listLogoutFailures } from '../../../openid/logouts.ts'
 import { acceptMultipart } from '../../multipart-forms.ts'
 import { PageError } from '../../page-error.ts'
 import { page } from '../../pages.ts'
@@ -18,7 +19,9 @@ import {
 } from '../application-form.ts'
 import { applicationScopeChoices, type ScopeChoices } from '../scope-choices.ts'
 
-const listPage = page<{ applications: (Application & { host: string })[] }>('accounts/applications')
+const listPage = page<{
+  applications: (Application & { host: string; logoutFailure: LogoutFailure | null })[]
+}>('accounts/applications')
 const requestPage = page<
   ScopeChoices & {
     form: ApplicationForm
@@ -57,7 +60,15 @@ export async function developerRoutes(app: FastifyInstance, context: AppContext)
     '/settings/applications',
     signedIn(context, async ({ session }, _request, reply) => {
       const applications = await listApplicationsOfDeveloper(context.db, session.account.id)
-      const shown = applications.map((one) => ({ ...one, host: describeTarget(one.redirectUri) }))
+      const failures = await listLogoutFailures(
+        context.db,
+        applications.map(({ id }) => id),
+      )
+      const shown = applications.map((one) => ({
+        ...one,
+        host: describeTarget(one.redirectUri),
+        logoutFailure: failures.find(({ applicationId }) => applicationId === one.id) ?? null,
+      }))
       return listPage(reply, session, { applications: shown })
     }),
   )

@@ -30,6 +30,7 @@ import {
 } from '../../../oauth/applications.ts'
 import { countWaitingDocuments } from '../../../oauth/client-documents.ts'
 import { describeRedirects, isUnencrypted } from '../../../oauth/redirect-uri.ts'
+import { type LogoutFailure, listLogoutFailures } from '../../../openid/logouts.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
 import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
@@ -78,6 +79,7 @@ const applicationsPage = page<{
 interface ReviewContent {
   application: Application
   use: ApplicationUse
+  logoutFailure: LogoutFailure | null
   scopeGroups: { title: string; scopes: (DescribedScope & { enforcement: string })[] }[]
   resourceScope: string
   /** The URLs to which it may send the browser back, in words. */
@@ -285,6 +287,7 @@ async function describe(
     ...shown,
     application,
     use: await findApplicationUse(db, application.id),
+    logoutFailure: (await listLogoutFailures(db, [application.id]))[0] ?? null,
     events: await readHistory(db, application.id),
     scopeGroups: describeScopes(application.scopes).map(({ title, scopes }) => ({
       title,
