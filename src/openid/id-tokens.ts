@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { compactVerify, createLocalJWKSet, SignJWT } from 'jose'
 import type pg from 'pg'
+import type { Queryable } from '../database/database.ts'
 import type { KeySettings } from '../database/secret-key.ts'
 import { hashSecret } from '../domain/secrets.ts'
 import { singleFlight } from '../domain/single-flight.ts'
@@ -111,7 +112,7 @@ export interface IdTokenHint {
  * site has signed.
  */
 export async function readIdTokenHint(
-  db: pg.Pool,
+  db: Queryable,
   { authUrl }: { authUrl: string },
   text: string,
 ): Promise<IdTokenHint | null> {

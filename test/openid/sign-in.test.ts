@@ -18,7 +18,7 @@ import { useApp } from '../support/app.ts'
 import { open, responseOf, submitConsent } from '../support/browse.ts'
 import { aPersonWithTotp, codeOf, forgetCodes, halfSignIn } from '../support/factor-actors.ts'
 import { basicOf } from '../support/oauth-actors.ts'
-import { changeRegistration, setRedemptionAge } from '../support/oauth-rows.ts'
+import { changeRegistration, liveGrantsOf, setRedemptionAge } from '../support/oauth-rows.ts'
 import { aRelyingParty, askUserinfo, confirmAccess, readIdToken, signInAt } from '../support/openid-actors.ts'
 import { countRows, dropRows } from '../support/rows.ts'
 import { aConfirmationLink, setProofAges } from '../support/session-rows.ts'
@@ -540,6 +540,27 @@ describe('the authorization request of OpenID Connect', () => {
       responseOf(await open(t, mine.link({ prompt: 'none', claims: claims(value) }), mine.cookie))
     expect(await askFor(mine.account.id)).toMatchObject({ code: expect.any(String) })
     expect(await askFor(other.account.id)).toMatchObject({ error: 'login_required' })
+  })
+
+  it('tells a stranger nothing about who is signed in before the person approves (OPENID 249)', async () => {
+    const [mine, other] = [await aRelyingParty(t), await aRelyingParty(t)]
+    const foreign = (await other.enter()).id_token ?? ''
+    const claims = JSON.stringify({ id_token: { sub: { value: other.account.id } } })
+    for (const parameters of [{ id_token_hint: foreign }, { id_token_hint: 'x' }, { claims }]) {
+      const page = await open(t, mine.link({ ...parameters, state: 's' }), mine.cookie)
+      expect(page.statusCode).toBe(200)
+      expect(page.body).toContain('/oauth2/auth/switch')
+      const denied = responseOf(await submitConsent(t, page, mine.cookie, 'deny'))
+      expect(denied).toMatchObject({ error: 'access_denied' })
+      const again = await open(t, mine.link({ ...parameters, state: 's' }), mine.cookie)
+      const answer = responseOf(await submitConsent(t, again, mine.cookie, 'approve'))
+      expect(answer).toMatchObject({ error: 'login_required', state: 's', iss: 'http://svc.test' })
+    }
+    expect(await liveGrantsOf(t.db, mine.account)).toEqual([])
+    // An application to which the person has agreed learns it at once.
+    await mine.enter()
+    const known = responseOf(await open(t, mine.link({ id_token_hint: foreign }), mine.cookie))
+    expect(known).toMatchObject({ error: 'login_required' })
   })
 
   it('ignores ui_locales, claims_locales, display, acr_values and unknown parameters (OPENID 250, 251)', async () => {

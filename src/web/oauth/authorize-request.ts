@@ -126,18 +126,13 @@ function readAskedResources(query: LinkQuery, target: ResponseTarget, baseUrl: s
     values.map((value) => value ?? ''),
     baseUrl,
   )
-  if (resources?.length === 0) throw invalidTarget(target)
+  if (resources?.length === 0) throw new AuthorizationError(target, 'invalid_target', describeInvalidTarget)
   return resources
 }
 
-/** Returns the error for a resource that does not exist, or that the account may not see. */
-export function invalidTarget(target: ResponseTarget): AuthorizationError {
-  return new AuthorizationError(
-    target,
-    'invalid_target',
-    'resource must be the URL of the API, of a registry that the account may see, or of the whole server.',
-  )
-}
+/** Says what is wrong with a resource that does not exist, or that the account may not see. */
+export const describeInvalidTarget =
+  'resource must be the URL of the API, of a registry that the account may see, or of the whole server.'
 
 /**
  * Returns the PKCE challenge. Null without PKCE, which a public client must use (OPENID 202). Only S256 is allowed: a plain

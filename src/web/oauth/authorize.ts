@@ -5,13 +5,11 @@ import { type Queryable, transaction } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../../domain/secrets.ts'
 import type { Application } from '../../oauth/applications.ts'
 import {
-  areResourcesOf,
   insertAuthorizationRequest,
   isCoveredByGrant,
   issueCodeForGrant,
   type RepeatedRequest,
 } from '../../oauth/authorization-requests.ts'
-import { readIdTokenHint } from '../../openid/id-tokens.ts'
 import { noteSignIn } from '../../openid/sign-ins.ts'
 import { sentFormOf } from '../forms.ts'
 import { maxLinkCharacters } from '../pages/sign-in/return-path.ts'
@@ -20,7 +18,6 @@ import {
   AuthorizationError,
   AuthorizationPageError,
   type AuthorizeRequest,
-  invalidTarget,
   isSilent,
   type ProvenLink,
   proveLink,
@@ -31,6 +28,7 @@ import {
 import { showConsent } from './consent.ts'
 import { type AuthorizeContext, findClientOf, SignInFirst } from './document-client.ts'
 import { hasFreshProof, markLink, withoutMark } from './fresh-proof.ts'
+import { findRefusal } from './refusals.ts'
 
 /** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. The decision is handled in consent.ts. */
 export async function authorizeRoute(app: FastifyInstance, context: AuthorizeContext): Promise<void> {
@@ -50,9 +48,13 @@ export async function authorizeRoute(app: FastifyInstance, context: AuthorizeCon
     if (session && asked.prompt === 'none' && !(await isAgreedTo(db, session, link, asked)))
       throw consentRequired(link.target)
     if (session && !session.lacksFactor) {
-      await refuseOthers(context, session, asked, signInIsRequired)
+      const refusal = await findRefusal(context, session.account.id, asked)
+      if (refusal && (asked.prompt === 'none' || (await isAgreedTo(db, session, link, asked))))
+        throw new AuthorizationError(link.target, refusal.code, refusal.description)
+      // The answer to an approval is the error then.
+      const shown: AuthorizeRequest = refusal ? { ...asked, prompt: 'ask' } : asked
       if (maxAgeSeconds === null || (await hasFreshProof(db, session, request.url, maxAgeSeconds)))
-        return await redirectOrAsk(context, request, reply, session, link, asked)
+        return await redirectOrAsk(context, request, reply, session, link, shown)
       if (asked.prompt === 'none') throw signInIsRequired('The last sign-in is too old.')
       return await redirectLinkToConfirmation(context, reply, await markLink(db, request.url))
     }
@@ -118,20 +120,6 @@ export async function redirectPostedRequest(
   return reply.redirect(link, 303)
 }
 
-/** Throws the error of `refuse` when the request is for another account than that of the session (OPENID 249). */
-async function refuseOthers(
-  { config, db }: AppContext,
-  { account }: Session,
-  { idTokenHint, subject }: AuthorizeRequest,
-  refuse: (reason: string) => Error,
-): Promise<void> {
-  const isOther = refuse('Another account is signed in.')
-  if (subject !== null && subject !== account.id) throw isOther
-  if (idTokenHint === null) return
-  const hint = await readIdTokenHint(db, config, idTokenHint)
-  if (hint?.accountId !== account.id) throw isOther
-}
-
 /** Returns whether an earlier consent may answer a request, and covers it (OAUTH 47). */
 async function isAgreedTo(
   db: Queryable,
@@ -180,8 +168,7 @@ async function redirectOrAsk(
 ): Promise<FastifyReply> {
   const { config, db } = context
   const { application, target } = proven
-  const { prompt, scopes, resources } = sent
-  if (resources && !(await areResourcesOf(db, session.account.id, resources))) throw invalidTarget(target)
+  const { prompt, scopes } = sent
   const asked = repeatedRequestOf(session, proven, sent)
   if (prompt !== 'ask' && mayLeaveOutConsent(application, target.redirectUri)) {
     const code = makeSecret('code')

@@ -30,6 +30,7 @@ import { page } from '../pages.ts'
 import { redirectLinkToConfirmation, redirectLinkToSignIn, signedIn, type Visit } from '../visit.ts'
 import { AuthorizationPageError, readOpenidRequest, sendBack } from './authorize-request.ts'
 import { hasFreshProof, markLink } from './fresh-proof.ts'
+import { findRefusal } from './refusals.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
 const maxChosen = 500
@@ -191,7 +192,7 @@ async function approve(
     db,
     async (tx) => {
       await requireLivePrincipal(tx, by)
-      const { link, scopes, deviceCodeHash } = refuseClosed(
+      const { link, scopes, resources, redirectUri, deviceCodeHash } = refuseClosed(
         await holdAuthorizationRequest(tx, idHash),
         session,
       )
@@ -200,6 +201,15 @@ async function approve(
       // The page may have been open for longer than the proof may be old (OPENID 247).
       if (maxAgeSeconds !== null && !(await hasFreshProof(tx, session, link, maxAgeSeconds)))
         return { staleLink: link }
+      // The page of a device asks for nothing that the account cannot have.
+      const refusal =
+        redirectUri === null
+          ? null
+          : await findRefusal({ config, db: tx }, accountId, { ...openid, resources })
+      if (refusal) {
+        const denied = await denyAuthorizationRequest(tx, idHash, accountId)
+        return denied && { ...denied, refusal }
+      }
       const approved = await approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
       const codeHash = deviceCodeHash ?? codeToStore.hash
       if (approved && scopes.includes('openid'))
@@ -210,6 +220,10 @@ async function approve(
   )
   if (decision && 'staleLink' in decision)
     return await redirectLinkToConfirmation(context, reply, await markLink(db, decision.staleLink))
+  if (decision && 'refusal' in decision) {
+    const { code: error, description } = decision.refusal
+    return goBack(reply, decision, config.authUrl, { error, error_description: description })
+  }
   if (decision) return goBack(reply, decision, config.authUrl, { code })
   return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')
 }
