@@ -147,7 +147,7 @@ export function pushCommand(): Command {
       const response = await send(`${server}/${words.map(encodeURIComponent).join('/')}`, {
         method: 'PUT',
         headers: {
-          authorization: `Basic ${Buffer.from(`svc:${accessToken}`).toString('base64')}`,
+          authorization: registryAuth(accessToken),
           'content-length': String(size),
         },
         body: Readable.toWeb(createReadStream(zip)) as ReadableStream,
@@ -157,6 +157,48 @@ export function pushCommand(): Command {
       const pushed = await readJson<object>(response)
       printResult(options, pushed, `${name} ${version} is in ${path}.`)
     })
+}
+
+/** What a registry finds (Composer's search.json). Its texts come from packages. */
+const Found = z.object({
+  results: z.array(
+    z.object({
+      name: z.string().transform(cleanLine),
+      description: z
+        .string()
+        .nullish()
+        .transform((text) => cleanLine(text ?? '')),
+    }),
+  ),
+})
+
+/** `svc search`: the packages of a registry with these words. */
+export function searchCommand(): Command {
+  return new Command('search')
+    .description(
+      'Search the packages of a repository, those of its upstreams too, at the server of the login.',
+    )
+    .argument('<path>', 'the repository, such as acme/php')
+    .argument('<words...>', 'words of the name, the description or the keywords')
+    .addOption(serverOption())
+    .addOption(jsonOption())
+    .action(async (path: string, words: string[], options: ServerOptions) => {
+      const server = await theServer(options.server)
+      const { accessToken } = await freshLogin(server)
+      const registry = [...path.split('/').map(encodeURIComponent), '-', 'packages'].join('/')
+      const url = `${server}/${registry}/search.json?${new URLSearchParams({ q: words.join(' ') })}`
+      const response = await send(url, { headers: { authorization: registryAuth(accessToken) } })
+      const found = Found.safeParse(await readJson(response))
+      if (!found.success) throw new Error(`${server} has no search for ${path}.`)
+      const { results } = found.data
+      const lines = results.map(({ name, description }) => [name, description].filter(Boolean).join('  '))
+      printResult(options, { items: results }, lines.join('\n') || 'Nothing.')
+    })
+}
+
+/** Returns the Authorization header for a registry, which takes the token as a password. */
+function registryAuth(accessToken: string): string {
+  return `Basic ${Buffer.from(`svc:${accessToken}`).toString('base64')}`
 }
 
 /** `svc composer-auth`: writes the credentials of the server for Composer. */

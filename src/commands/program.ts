@@ -13,6 +13,7 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
   ['logout', async () => (await import('./login.ts')).logoutCommand()],
   ['whoami', async () => (await import('./login.ts')).whoamiCommand()],
   ['push', async () => (await import('./login.ts')).pushCommand()],
+  ['search', async () => (await import('./login.ts')).searchCommand()],
   ['composer-auth', async () => (await import('./login.ts')).composerAuthCommand()],
   ['account', async () => (await import('./account.ts')).accountCommand()],
   ['session', async () => (await import('./session.ts')).sessionCommand()],

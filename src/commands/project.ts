@@ -24,20 +24,25 @@ import { printList, printResult, theGroup, withDatabase } from './run.ts'
 export function projectCommand(): Command {
   return new Command('project')
     .description('Lock files of projects: which project has which version of a package.')
-    .addCommand(reportCommand())
+    .addCommand(reportCommand(storeLock))
     .addCommand(listCommand())
     .addCommand(sbomCommand())
     .addCommand(deleteCommand())
 }
 
-interface ReportOptions extends JsonOptions {
+/** The options of `svc project report`. */
+export interface ReportOptions extends JsonOptions {
   lock: string
   environment: string
   commit?: string
   failIfAffected?: boolean
 }
 
-function reportCommand(): Command {
+/** Stores a lock file, on the database or at a server. `path` is that of the project. Returns what is wrong with it. */
+type PostLock = (path: string, bytes: Buffer, options: ReportOptions) => Promise<PostedLock>
+
+/** `svc project report`, which gives the lock file to `post`. */
+export function reportCommand(post: PostLock): Command {
   return new Command('report')
     .description('Store the composer.lock of a project, and say what is wrong with its packages.')
     .argument('<project>', '<group>/<project>, such as acme/shop')
@@ -50,16 +55,22 @@ function reportCommand(): Command {
       'after',
       '\nExample:\n  svc project report acme/shop --lock composer.lock --environment staging',
     )
-    .action(report)
+    .action(async (path: string, options: ReportOptions) => {
+      const { lock } = options
+      const bytes = await readFile(lock).catch((error: NodeJS.ErrnoException) => {
+        throw new Error(`${lock} cannot be read (${error.code}).`)
+      })
+      const posted = await post(path, bytes, options)
+      printResult(options, posted, describePosted(posted))
+      if (options.failIfAffected && posted.affected.length > 0)
+        throw new Error(`${posted.project} has packages with a problem.`)
+    })
 }
 
-async function report(path: string, options: ReportOptions): Promise<void> {
-  const { lock, environment, commit = null } = options
-  const bytes = await readFile(lock).catch((error: NodeJS.ErrnoException) => {
-    throw new Error(`${lock} cannot be read (${error.code}).`)
-  })
+async function storeLock(path: string, bytes: Buffer, options: ReportOptions): Promise<PostedLock> {
+  const { environment, commit = null } = options
   const [group, project] = readPath(path)
-  const posted = await withDatabase(async (db, config) => {
+  return withDatabase(async (db, config) => {
     const { id: groupId } = await theGroup(db, group)
     const client = openUpstreamClient(config)
     const log = openLog('warn', process.stderr)
@@ -71,9 +82,6 @@ async function report(path: string, options: ReportOptions): Promise<void> {
       await client.close()
     }
   })
-  printResult(options, posted, describePosted(posted))
-  if (options.failIfAffected && posted.affected.length > 0)
-    throw new Error(`${project} has packages with a problem.`)
 }
 
 function describePosted({ project, packages, affected }: PostedLock): string {
@@ -162,7 +170,8 @@ function deleteCommand(): Command {
     })
 }
 
-function readPath(path: string): [group: string, project: string] {
+/** Reads the path of a project. Throws unless it is a group and a name. */
+export function readPath(path: string): [group: string, project: string] {
   const [group = '', project = '', ...others] = path.split('/')
   if (group === '' || project === '' || others.length > 0)
     throw new Error(`${JSON.stringify(path)} is no <group>/<project>.`)

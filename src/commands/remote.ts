@@ -1,16 +1,19 @@
 import { Command } from 'commander'
 import { readConfig } from '../config.ts'
 import { hasDatabase } from '../database/chosen-database.ts'
+import type { PostedLock } from '../projects/projects.ts'
 import {
   composerAuthCommand,
   loginCommand,
   logoutCommand,
   pushCommand,
   type ServerOptions,
+  searchCommand,
   serverOption,
   whoamiCommand,
 } from './login.ts'
 import { jsonOption, wholeNumber } from './options.ts'
+import { type ReportOptions, readPath, reportCommand } from './project.ts'
 import { formatValue, printResult } from './run.ts'
 import { findServer, freshLogin, readJson, send, theServer } from './server-login.ts'
 
@@ -109,10 +112,25 @@ const remoteCommands: RemoteCommand[] = [
     columns: ['id', 'name', 'version', 'status'],
     rows: all,
   },
+  {
+    words: 'project list',
+    description: 'List the projects of a group by name.',
+    arguments: ['<group>'],
+    path: (group = '') => `/groups/${encodeURIComponent(group)}/projects`,
+    columns: ['project'],
+    rows: all,
+  },
 ]
 
 /** Commands that always speak to a server. */
-const serverCommands = [loginCommand, logoutCommand, whoamiCommand, pushCommand, composerAuthCommand]
+const serverCommands = [
+  loginCommand,
+  logoutCommand,
+  whoamiCommand,
+  pushCommand,
+  searchCommand,
+  composerAuthCommand,
+]
 
 /** The pages on which people do what an application may not do for them. */
 const pages: Record<string, string> = {
@@ -128,6 +146,9 @@ const pages: Record<string, string> = {
   source: '/<group>/<name>/-/sources',
   upstream: '/<group>/<name>/-/upstreams',
   stage: '/<group>/<name>/-/stages',
+  project: '/<group>/-/projects',
+  policy: '/<group>/-/policies',
+  retention: '/<group>/<name>/-/settings/retention',
   group: '/<group>',
   repository: '/<group>/<name>/-/settings',
   package: '/<group>/<name>',
@@ -166,6 +187,7 @@ export function makeRemoteProgram(version: string, server: string, nouns: Iterab
       .allowUnknownOption()
       .action(() => refuse(noun, server))
     for (const remote of own) command.addCommand(remoteCommand(remote, server))
+    if (noun === 'project') command.addCommand(remoteReportCommand(server))
     if (own.length > 0) command.description(`Of ${server}.`)
     program.addCommand(command, { hidden: own.length === 0 })
   }
@@ -179,6 +201,25 @@ function refuse(noun: string, server: string): never {
       ? `svc ${noun} works on the database: run it on the server. You are signed in to ${server}.`
       : `An application may not do this for you. Use ${server}${page}, or run svc ${noun} on the server.`,
   )
+}
+
+/** `svc project report` at a server. */
+function remoteReportCommand(chosen: string): Command {
+  const post = async (path: string, bytes: Buffer, options: ReportOptions & ServerOptions) => {
+    const { environment, commit } = options
+    const [group, project] = readPath(path).map(encodeURIComponent)
+    const server = await theServer(options.server ?? chosen)
+    const { accessToken } = await freshLogin(server)
+    const query = new URLSearchParams({ environment, ...(commit !== undefined && { commit }) })
+    const response = await send(`${server}/api/groups/${group}/projects/${project}/lock?${query}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${accessToken}` },
+      body: new Uint8Array(bytes),
+      signal: AbortSignal.timeout(600_000),
+    })
+    return readJson<PostedLock>(response)
+  }
+  return reportCommand(post).addOption(serverOption())
 }
 
 interface RemoteOptions extends ServerOptions {

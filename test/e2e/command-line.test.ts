@@ -1,13 +1,15 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { addCommandLineClient } from '../../src/oauth/command-line-client.ts'
-import { aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
+import { aGroupMember, aMember, anAccount, aRepository, groupOf, signIn } from '../support/actors.ts'
 import { open, submitConsent } from '../support/browse.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { pixel } from '../support/oauth-actors.ts'
@@ -18,6 +20,7 @@ import { has } from '../support/requires.ts'
 import { works } from '../support/token-client.ts'
 
 interface StoredLogin {
+  tokenEndpoint?: string
   accessToken: string
   refreshToken: string
   expiresAt: number
@@ -43,10 +46,10 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
   const login = async () => (await stored()).servers[server] ?? expect.fail()
 
   /** Runs `svc login`, and decides in the browser of the account. */
-  async function signInHere(cookie: string, decision: string) {
+  async function signInHere(cookie: string, decision: string, at = env) {
     const child = spawn(process.execPath, [program, 'login', server], {
       cwd: plainFolder,
-      env: { PATH: process.env['PATH'], ...env },
+      env: { PATH: process.env['PATH'], ...at },
     })
     const closed = once(child, 'close')
     let printed = ''
@@ -152,6 +155,85 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
     expect(await works(t, accessToken)).toBe(false)
     expect((await svc('whoami')).stderr).toContain('There is no login')
     expect(await liveGrantsOf(t.db, account)).toEqual([])
+  })
+
+  it('searches, reports a lock file, and names the page of what an application may not do (OPENID 228)', async () => {
+    const account = await anAccount(t.db)
+    const repository = await aRepository(t.db)
+    await aGroupMember(t.db, account, await groupOf(t.db, repository), 'developer')
+    const cookie = await signIn(t.app, account)
+    await signInHere(cookie, 'approve')
+    await writeFile(join(home, 'hello.zip'), aPackageZip('acme/hello'))
+    await svc('push', repository.path, 'acme/hello', '1.0.0', join(home, 'hello.zip'))
+    expect((await svc('search', repository.path, 'hello')).stdout).toMatch(/^acme\/hello/)
+    expect((await svc('search', repository.path, 'nothing')).stdout).toBe('Nothing.\n')
+    expect((await svc('search', 'acme/none', 'x')).stderr).toMatch(/^svc: The server returned 404/)
+
+    const lock = join(home, 'composer.lock')
+    await writeFile(lock, JSON.stringify({ packages: [{ name: 'acme/hello', version: '1.0.0' }] }))
+    const [group = ''] = repository.path.split('/')
+    const report = await svc('project', 'report', `${group}/shop`, '--lock', lock, '--json')
+    expect(report.stderr).toBe('')
+    expect(JSON.parse(report.stdout)).toEqual({ project: 'shop', packages: 1, affected: [] })
+    expect((await svc('project', 'list', group)).stdout).toBe('shop\n')
+    const none = await svc('project', 'report', `${group}/shop`, '--lock', join(home, 'none.lock'))
+    expect(none.stderr).toContain('cannot be read')
+    for (const [words, page] of [
+      [['stage', 'release', '17'], '/<group>/<name>/-/stages'],
+      [['project', 'delete', `${group}/shop`], '/<group>/-/projects'],
+    ] as const) {
+      const refused = await svc(...words)
+      expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(`${server}${page}`)])
+    }
+  })
+
+  it('refreshes once for two commands at once (OPENID 228)', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    await signInHere(cookie, 'approve')
+    const before = await stored()
+    const old = await login()
+    let requests = 0
+    const forward = async (request: IncomingMessage, response: ServerResponse) => {
+      requests += 1
+      const chunks: Buffer[] = []
+      for await (const chunk of request) chunks.push(chunk as Buffer)
+      const { headers } = request
+      const answer = await fetch(`${server}/oauth2/token`, {
+        method: 'POST',
+        headers: { 'content-type': headers['content-type'] ?? '' },
+        body: Buffer.concat(chunks),
+      })
+      // The other command has time to find the same old token.
+      await sleep(3_000)
+      response.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text())
+    }
+    const counter = createServer((request, response) => void forward(request, response))
+    counter.listen(0, '127.0.0.1')
+    await once(counter, 'listening')
+    const tokenEndpoint = `http://127.0.0.1:${(counter.address() as AddressInfo).port}/`
+    before.servers[server] = { ...old, tokenEndpoint, expiresAt: 0 }
+    await writeFile(file(), JSON.stringify(before))
+    const both = await Promise.all([svc('whoami'), svc('group', 'list')])
+    counter.close()
+    expect(both.map(({ code, stderr }) => [code, stderr])).toEqual([
+      [0, ''],
+      [0, ''],
+    ])
+    expect(requests).toBe(1)
+    expect((await login()).refreshToken).not.toBe(old.refreshToken)
+  })
+
+  it('signs out on this machine, and leaves the others signed in (OPENID 228)', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const other = { ...env, HOME: join(home, 'other') }
+    await signInHere(cookie, 'approve')
+    await signInHere(cookie, 'approve', other)
+    const { accessToken } = await login()
+    await svc('logout')
+    expect(await works(t, accessToken)).toBe(false)
+    expect((await runSvc(['whoami', '--json'], other)).stdout).toContain(account.username)
+    expect(await liveGrantsOf(t.db, account)).toHaveLength(1)
   })
 
   it('stops when the person denies, and when an administrator has suspended the command line', async () => {

@@ -881,7 +881,7 @@ const harmless = {
   commands: new Set(
     `list show preview check history find downloads export system completion create add new invite import claim enable approve confirm unabandon
      refs sync report sbom rotate test deliveries delivery resend rename set-name set-email reset-link verification-link prefetch retry copy restore
-     login logout whoami push composer-auth serve migrate demo rekey backup collect-garbage verify-archives`.split(
+     login logout whoami push search composer-auth serve migrate demo rekey backup collect-garbage verify-archives`.split(
       /\s+/,
     ),
   ),

@@ -277,7 +277,19 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   const { id: rejected } = await aWaitingDocument(db, { name: 'Strange Agent' })
   await rejectDocument(db, operator, rejected, 'Nobody here knows it.')
   const waiting = { fresh: fresh.id, changed: changed.id, rejected }
-  return { application, portal, many: many.id, pending, userCode, invitation, unsubscription, stages, sources, documents, waiting }
+  return {
+    application,
+    portal,
+    many: many.id,
+    pending,
+    userCode,
+    invitation,
+    unsubscription,
+    stages,
+    sources,
+    documents,
+    waiting,
+  }
 }
 
 /** The redirect URIs of an application: the reviewed one, and a new one. */
