@@ -1,12 +1,33 @@
 import { readFile } from 'node:fs/promises'
-import type { Page } from 'playwright-core'
+import type { BrowserContext, Page } from 'playwright-core'
 import { expect } from 'vitest'
 
 const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
 
+/** The contexts whose pages have a function that loads axe. */
+const prepared = new WeakSet<BrowserContext>()
+
+/**
+ * Loads axe into the open page, once. The first call in a context sends it to the browser for all later pages, which load
+ * it when they are checked: sending its half megabyte to each page takes more than loading it.
+ */
+async function loadAxe(page: Page): Promise<void> {
+  const isLoaded = await page.evaluate(() => {
+    const { loadAxe: load } = window as { loadAxe?: () => void }
+    if (!('axe' in window)) load?.()
+    return 'axe' in window
+  })
+  if (isLoaded) return
+  await page.evaluate(axe)
+  const context = page.context()
+  if (prepared.has(context)) return
+  prepared.add(context)
+  await context.addInitScript(`window.loadAxe = () => {${axe}}`)
+}
+
 /** Checks the open page with axe, in the color scheme that it has now: with all rules, or only those with these ids. */
 export async function checkAccess(page: Page, what: string, rules?: string[]): Promise<void> {
-  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe)
+  await loadAxe(page)
   // After a change of the color scheme, Swagger UI fades from one color to the other.
   await page.evaluate(() => {
     for (const animation of document.getAnimations())
