@@ -103,7 +103,7 @@ export async function listStoredSessions(db: Queryable, { id }: Id): Promise<Sto
   const { rows } = await db.query<StoredSession>(
     `select id_hash as "idHash", encode(id_hash, 'hex') as key, network, last_network as "lastNetwork",
             extract(epoch from now() - last_seen_at)::float8 as age
-       from session where account_id = $1`,
+       from session where account_id = $1 order by created_at, id_hash`,
     [id],
   )
   return rows
