@@ -158,7 +158,10 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
   })
 
   it('two first requests at once make one application (OPENID 277)', async () => {
-    const clientId = server.publish('race')
+    const clientId = server.respond('race', (_request, response) => {
+      // So long that all of them wait for the same response.
+      void sleep(300).then(() => sendDocument(response, documentOf(clientId)))
+    })
     const visitors = await Promise.all([aVisitor(), aVisitor(), aVisitor()])
     const pages = await Promise.all(visitors.map(({ ask }) => ask(clientId)))
     expect(pages.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200])
