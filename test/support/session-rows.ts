@@ -1,10 +1,10 @@
 import type { Queryable } from '../../src/database/database.ts'
 
-/** Lets the last proofs of identity in all sessions be this long ago, also those with a second factor. */
+/** Lets the sign-ins and last proofs of identity of all sessions be this long ago, also those with a second factor. */
 export async function setProofAges(db: Queryable, ago: string): Promise<void> {
   await db.query(
-    `update session set proved_at = now() - $1::interval, factor_proved_at = now() - $1::interval,
-                        recovered_at = now() - $1::interval`,
+    `update session set created_at = least(created_at, now() - $1::interval), proved_at = now() - $1::interval,
+                        factor_proved_at = now() - $1::interval, recovered_at = now() - $1::interval`,
     [ago],
   )
 }

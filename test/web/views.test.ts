@@ -35,7 +35,7 @@ function findMisplaced(text: string): number[] {
   const markup = visible.replace(/<%[\s\S]*?%>/g, blank)
   const elements = findPairs(markup, /<(\/?)([a-z]\w*)(?:"[^"]*"|[^>"])*>/g, ([tag, end, name = '']) => ({
     ends: end !== '',
-    begins: end === '' && !tag?.endsWith('/>') && !/^(?:br|hr|img|input|link|meta)$/.test(name),
+    begins: end === '' && !tag?.endsWith('/>') && !/^(?:br|hr|img|input|link|meta|wbr)$/.test(name),
   }))
   const original = text.split('\n')
   const lines = visible.split('\n')
