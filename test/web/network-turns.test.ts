@@ -35,12 +35,16 @@ async function holdPages() {
   return { open, countRunning, taken, release }
 }
 
-describe('pages and the API', () => {
+describe('pages, the API and the answers of policies', () => {
   it('are handled a few at a time for each network, while others, pulls, tokens and probes go ahead', async () => {
     const scopes = ['registry-package:rw', 'account-profile:r']
     const { path, authorization, token, push } = await aPublisher(t, { scopes })
     await push('1.0.0')
     const bearer = { authorization: `Bearer ${token}` }
+    const policy = {
+      headers: { authorization, 'content-type': 'application/json' },
+      payload: '{"packages":[]}',
+    }
     const { open, countRunning, taken, release } = await holdPages()
     const pages = open(20, one)
     await taken()
@@ -48,6 +52,7 @@ describe('pages and the API', () => {
     const waiting = [
       t.app.inject({ url: '/', remoteAddress: one }),
       t.app.inject({ url: '/api/user', headers: bearer, remoteAddress: one }),
+      t.app.inject({ method: 'POST', url: `${path}policy/denied`, ...policy, remoteAddress: one }),
     ]
     for (const request of waiting) void request.then(isDone)
 
@@ -67,7 +72,7 @@ describe('pages and the API', () => {
 
     await release()
     expect((await Promise.all(pages)).map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(410))
-    expect((await Promise.all(waiting)).map(({ statusCode }) => statusCode)).toEqual([200, 200])
+    expect((await Promise.all(waiting)).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200])
   })
 
   it('are refused with the time to wait when too many of a network wait, and none that waits is lost', async () => {

@@ -1,5 +1,6 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
+import { networkOf } from '../../domain/client-ip.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { makePause } from '../../domain/time-slices.ts'
 import { findPolicy, policyLists } from '../../projects/find-policy.ts'
@@ -18,13 +19,22 @@ const maxNames = 5_000
 /** The maximum length of an answer in characters: 5,000 packages that two rules deny for long reasons need about 5 million. */
 const maxAnswer = 8 * 1024 * 1024
 
+interface Route {
+  Body: string | undefined
+}
+
 /**
  * `POST policy/<list>`: what the group of a repository denies of the named packages, for Composer 2.10 and later (COMPOSER A8).
  * Composer sends names of all repositories, and no versions.
  */
 export async function policyRoute(app: FastifyInstance, { config, pools, requireAccess }: RegistryContext) {
   acceptText(app)
-  app.post<{ Body: string | undefined }>('/policy/:list', async (request, reply) => {
+  app.post<Route>('/policy/:list', (request, reply) =>
+    // An answer takes more memory and time than a pull, so it waits beside pages, and not beside pulls.
+    app.inTurn(networkOf(request.ip), () => answer(request, reply)),
+  )
+
+  async function answer(request: FastifyRequest<Route>, reply: FastifyReply): Promise<FastifyReply> {
     const target = readRegistryRequest(request)
     const kinds = policyLists.get(param(request, 'list'))
     const names = readNames(request.body)
@@ -63,7 +73,7 @@ export async function policyRoute(app: FastifyInstance, { config, pools, require
       }
     }
     return sendRegistryText(reply, `{"filter":[${entries.join()}]}`)
-  })
+  }
 }
 
 function tooMuchDenied(): Refusal {
