@@ -89,7 +89,7 @@ describe('many sign-ins at once', () => {
     await expect.poll(() => seen.running, { interval: 1 }).toBe(2)
     const download = await publisher.ask(`dist/acme/lib/1.0.0/${sha256}.zip`)
     expect(download.rawPayload.equals(large)).toBe(true)
-    expect(finished).toBeLessThan(30)
+    expect(finished).toBeLessThan(60)
     expect(await Promise.all(signIns)).toEqual(Array(60).fill(403))
     expect(seen.most).toBe(2)
   })
