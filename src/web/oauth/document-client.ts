@@ -1,6 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import type { Session } from '../../accounts/sessions.ts'
+import type { Config } from '../../config.ts'
 import type { AppContext } from '../../context.ts'
+import { anAdministrator } from '../../domain/site.ts'
 import { type Application, findApplicationByClientId } from '../../oauth/applications.ts'
 import {
   askForReview,
@@ -102,7 +104,7 @@ interface ReviewedDocument {
  * the others go on working (OPENID 280).
  */
 async function narrowToDocument(
-  { db }: AuthorizeContext,
+  { config, db }: AuthorizeContext,
   session: Session,
   { application, document, asked, isRejected }: ReviewedDocument,
 ): Promise<Application> {
@@ -116,7 +118,7 @@ async function narrowToDocument(
     (asked !== null && document.redirectUris.includes(asked) && !accepted.includes(asked))
   ) {
     if (isRejected) throw rejected()
-    if (!isRoomLeft) throw noRoom()
+    if (!isRoomLeft) throw noRoom(config)
     throw new DocumentWaits(document, true)
   }
   return { ...application, redirectUri: first, redirectUris: accepted }
@@ -131,7 +133,7 @@ async function admitDocument(
 ): Promise<Application> {
   const accountId = session.account.id
   if (config.clientDocuments !== 'open') {
-    if (!(await askForReview(db, document, accountId))) throw noRoom()
+    if (!(await askForReview(db, document, accountId))) throw noRoom(config)
     throw new DocumentWaits(document, false)
   }
   const by = principalOf(request, session)
@@ -146,8 +148,8 @@ async function admitDocument(
   return followed
 }
 
-function noRoom(): AuthorizationPageError {
+function noRoom({ site }: Pick<Config, 'site'>): AuthorizationPageError {
   return new AuthorizationPageError(
-    'Too many applications wait for approval by an administrator. Ask an administrator to decide about them.',
+    `Too many applications wait for approval. Ask ${anAdministrator(site)} to decide about them.`,
   )
 }
