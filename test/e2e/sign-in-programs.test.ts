@@ -148,11 +148,11 @@ describe.each(examples)('the program of docs/sign-in-with-svc.md in $language', 
         status: 200,
         text: `Hello Ann, your account is ${account.id}.\n`,
       })
-      // The answer works once.
+      // The response works once.
       expect((await visit(back, own)).status).toBe(400)
     })
 
-    it('refuses the answer in another browser, of another server, and the code of another sign-in', async () => {
+    it('refuses the response in another browser, of another server, and the code of another sign-in', async () => {
       const [{ back }, other] = [await begin(), await begin()]
       expect((await visit(back)).status).toBe(400)
       expect((await visit(back, other.own)).status).toBe(400)

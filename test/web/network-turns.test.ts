@@ -35,7 +35,7 @@ async function holdPages() {
   return { open, countRunning, taken, release }
 }
 
-describe('pages, the API and the answers of policies', () => {
+describe('pages, the API and the responses of policies', () => {
   it('are handled a few at a time for each network, while others, pulls, tokens and probes go ahead', async () => {
     const scopes = ['registry-package:rw', 'account-profile:r']
     const { path, authorization, token, push } = await aPublisher(t, { scopes })

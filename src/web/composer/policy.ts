@@ -16,8 +16,8 @@ import {
 
 /** Composer sends the names of all packages that it may install. The largest projects have some thousands. */
 const maxNames = 5_000
-/** The maximum length of an answer in characters: 5,000 packages that two rules deny for long reasons need about 5 million. */
-const maxAnswer = 8 * 1024 * 1024
+/** The maximum length of a response in characters: 5,000 packages that two rules deny for long reasons need about 5 million. */
+const maxResponse = 8 * 1024 * 1024
 
 interface Route {
   Body: string | undefined
@@ -30,11 +30,11 @@ interface Route {
 export async function policyRoute(app: FastifyInstance, { config, pools, requireAccess }: RegistryContext) {
   acceptText(app)
   app.post<Route>('/policy/:list', (request, reply) =>
-    // An answer takes more memory and time than a pull, so it waits beside pages, and not beside pulls.
-    app.inTurn(networkOf(request.ip), () => answer(request, reply)),
+    // A response takes more memory and time than a pull, so it waits beside pages, and not beside pulls.
+    app.inTurn(networkOf(request.ip), () => respond(request, reply)),
   )
 
-  async function answer(request: FastifyRequest<Route>, reply: FastifyReply): Promise<FastifyReply> {
+  async function respond(request: FastifyRequest<Route>, reply: FastifyReply): Promise<FastifyReply> {
     const target = readRegistryRequest(request)
     const kinds = policyLists.get(param(request, 'list'))
     const names = readNames(request.body)
@@ -68,7 +68,7 @@ export async function policyRoute(app: FastifyInstance, { config, pools, require
           id: `policy-${rule.id}`,
         })
         length += entry.length
-        if (length > maxAnswer) throw tooMuchDenied()
+        if (length > maxResponse) throw tooMuchDenied()
         entries.push(entry)
       }
     }
@@ -79,7 +79,7 @@ export async function policyRoute(app: FastifyInstance, { config, pools, require
 function tooMuchDenied(): Refusal {
   return new Refusal(
     errcode.invalidArgument,
-    `the rules deny so much of these packages that the answer is longer than ${maxAnswer} characters: send fewer packages, or ask an admin of the group for fewer rules with shorter constraints and reasons`,
+    `the rules deny so much of these packages that the response is longer than ${maxResponse} characters: send fewer packages, or ask an admin of the group for fewer rules with shorter constraints and reasons`,
   )
 }
 

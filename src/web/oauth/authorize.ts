@@ -44,14 +44,14 @@ export async function authorizeRoute(app: FastifyInstance, context: AuthorizeCon
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
     const signInIsRequired = (reason: string) => new AuthorizationError(link.target, 'login_required', reason)
     const { maxAgeSeconds } = asked
-    // An application that the person has not agreed to learns nothing about the account by the answers below.
+    // An application that the person has not agreed to learns nothing about the account by the responses below.
     if (session && asked.prompt === 'none' && !(await isAgreedTo(db, session, link, asked)))
       throw consentRequired(link.target)
     if (session && !session.lacksFactor) {
       const refusal = await findRefusal(context, session.account.id, asked)
       if (refusal && (asked.prompt === 'none' || (await isAgreedTo(db, session, link, asked))))
         throw new AuthorizationError(link.target, refusal.code, refusal.description)
-      // The answer to an approval is the error then.
+      // The response to an approval is the error then.
       const shown: AuthorizeRequest = refusal ? { ...asked, prompt: 'ask' } : asked
       if (maxAgeSeconds === null || (await hasFreshProof(db, session, request.url, maxAgeSeconds)))
         return await redirectOrAsk(context, request, reply, session, link, shown)
@@ -120,7 +120,7 @@ export async function redirectPostedRequest(
   return reply.redirect(link, 303)
 }
 
-/** Returns whether an earlier consent may answer a request, and covers it (OAUTH 47). */
+/** Returns whether an earlier consent is enough for a request, and covers it (OAUTH 47). */
 async function isAgreedTo(
   db: Queryable,
   session: Session,
@@ -201,7 +201,7 @@ async function redirectOrAsk(
 }
 
 /**
- * Returns whether an earlier consent may answer a request with this redirect URI (OAUTH 47). Not that for an application that
+ * Returns whether an earlier consent is enough for a request with this redirect URI (OAUTH 47). Not that for an application that
  * nobody has reviewed (OPENID 277). Any program can listen on loopback
  * or open links of a private-use scheme, and pass itself off as a public client (OPENID 209, RFC 8252 §8.6).
  */
