@@ -71,6 +71,8 @@ export async function startTestPostgres(): Promise<{
       max_wal_size: '1GB',
       wal_level: 'minimal',
       max_wal_senders: '0',
+      // It reads tables, too, which tests that count reads would notice.
+      autovacuum: 'off',
     },
   })
   return {
