@@ -2,7 +2,8 @@
 -- Without a code of this hash, the columns of the code are null. client is null when the client's authentication failed.
 -- is_granted is whether this call may exchange the code, if nobody has used it: the code is the client's own, the call
 -- sends what the code is bound to, and the grant and the account allow it. A call without a redirect_uri is not bound to
--- one. A public client, which may have had a secret before, needs a code with a challenge or of a device (OPENID 202). asked_resources are separated by spaces; null requests none. is_targeted is whether the code is good for them, and they
+-- one. A public client, which may have had a secret before, needs a code with a challenge or of a device (OPENID 202).
+-- asked_resources are separated by spaces; null requests none. is_targeted is whether the code is good for them, and they
 -- exist. refresh_resources and access_resources are those of the pair: a grant for everything gets its resources from the
 -- first request that names some.
 create or replace function presented_codes(
