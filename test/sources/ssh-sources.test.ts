@@ -77,7 +77,7 @@ describe.runIf(has('sshd', 'ssh-keygen'))('a source over SSH', () => {
     const git = server.repository('other')
     git.commit(packageFiles('acme/other'), { tag: '1.0.0' })
     const other = await startSshServer()
-    other.stop()
+    await other.stop()
     const source = await aSource(t, { url: git.url, sshKey: other.key, hostKey: server.fingerprint })
     await source.read()
     expect((await source.find())?.failure).toBe('the server does not accept the SSH key')

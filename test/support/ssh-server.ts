@@ -1,11 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type GitRepository, makeRepository } from './git-server.ts'
 import { freePort } from './program.ts'
+import { untilTrue } from './until.ts'
 
 /** A Git server over SSH: the sshd of Debian, with a key of its own. */
 export interface SshServer {
@@ -16,7 +17,7 @@ export interface SshServer {
   fingerprint: string
   /** Starts it again with another key. */
   changeKey: () => Promise<void>
-  stop: () => void
+  stop: () => Promise<void>
 }
 
 /** Starts sshd on a free port. */
@@ -45,13 +46,22 @@ export async function startSshServer(): Promise<SshServer> {
   const start = async () => {
     const words = ['-D', '-e', '-f', '/dev/null', ...settings.flatMap((setting) => ['-o', setting])]
     const child = spawn('/usr/sbin/sshd', words, { stdio: 'ignore' })
-    for (let tries = 0; !(await isListening(port)); tries += 1) {
-      if (tries > 100 || child.exitCode !== null) throw new Error('sshd does not listen')
-      await sleep(50)
+    const ended = once(child, 'exit')
+    await untilTrue(
+      async () => {
+        if (child.exitCode !== null) throw new Error('sshd has ended')
+        return isListening(port)
+      },
+      () => 'sshd does not listen',
+    )
+    /** A server that has not ended yet would answer in the place of the next one. */
+    const stop = async () => {
+      child.kill()
+      await ended
     }
-    return child
+    return { stop }
   }
-  let child = await start()
+  let running = await start()
   return {
     repository(name) {
       const { path, ...own } = makeRepository(folder, name)
@@ -63,13 +73,13 @@ export async function startSshServer(): Promise<SshServer> {
         execFileSync('ssh-keygen', ['-lf', join(folder, 'host')], { encoding: 'utf8' }),
       )?.[0] ?? '',
     async changeKey() {
-      child.kill()
+      await running.stop()
       for (const file of ['host', 'host.pub']) rmSync(join(folder, file))
       makeKey('host')
-      child = await start()
+      running = await start()
     },
-    stop() {
-      child.kill()
+    async stop() {
+      await running.stop()
       rmSync(folder, { recursive: true })
     },
   }
