@@ -1,7 +1,7 @@
 import type pg from 'pg'
-import { vi } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
 import { conditionOf, type Values } from './rows.ts'
+import { untilTrue } from './until.ts'
 
 /** A transaction that a test keeps open, with the locks that its statements have taken. */
 export interface OpenTransaction {
@@ -71,10 +71,14 @@ export async function countWaiting(db: Queryable, text = ''): Promise<number> {
 
 /** Waits until this many statements wait for a lock: all that contain a text, or just all. */
 export async function untilWaiting(db: Queryable, count = 1, text = ''): Promise<void> {
-  await vi.waitFor(async () => {
-    const waiting = await countWaiting(db, text)
-    if (waiting !== count) throw new Error(`${waiting} statements wait for a lock, not ${count}`)
-  }, 60_000)
+  let waiting = 0
+  await untilTrue(
+    async () => {
+      waiting = await countWaiting(db, text)
+      return waiting === count
+    },
+    () => `${waiting} statements wait for a lock, not ${count}`,
+  )
 }
 
 /** How a table is locked: see the locks of tables in the manual of PostgreSQL. */
@@ -122,13 +126,14 @@ export async function touchTable(tx: Queryable, table: string): Promise<void> {
 
 /** Waits until a statement waits for the lock of a table. */
 export async function untilTableIsAwaited(db: Queryable, table: string): Promise<void> {
-  await vi.waitUntil(async () => {
+  const isAwaited = async () => {
     const { rowCount } = await db.query(
       'select from pg_locks where not granted and relation = $1::regclass',
       [table],
     )
     return rowCount === 1
-  }, 60_000)
+  }
+  await untilTrue(isAwaited, () => `nothing waits for the lock of ${table}`)
 }
 
 /** Locks all rows of a table until the end of the transaction. */
