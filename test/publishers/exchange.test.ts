@@ -69,15 +69,18 @@ describe('POST /oauth2/token with an identity token', () => {
     expect(response.statusCode).toBe(200)
   })
 
+  /** Seconds from now, in the time of a token. A function: the tests may begin minutes after they were listed. */
+  const inSeconds = (seconds: number) => () => Math.floor(Date.now() / 1000) + seconds
+
   it.each<[string, Record<string, unknown>, string]>([
     ['another audience', { aud: 'https://other.example.com' }, 'aud'],
     ['a second audience', { aud: ['http://svc.test', 'https://other.example.com'] }, 'aud'],
     ['no audience', { aud: undefined }, 'aud'],
-    ['an end more than a minute ago', { exp: Math.floor(Date.now() / 1000) - 61 }, 'exp'],
+    ['an end more than a minute ago', { exp: inSeconds(-61) }, 'exp'],
     ['no end', { exp: undefined }, 'exp'],
-    ['a beginning in the future', { nbf: Math.floor(Date.now() / 1000) + 300 }, 'nbf'],
-    ['an issue in the future', { iat: Math.floor(Date.now() / 1000) + 300 }, 'iat'],
-    ['a life of more than a day', { exp: Math.floor(Date.now() / 1000) + 86_460 }, 'exp'],
+    ['a beginning in the future', { nbf: inSeconds(300) }, 'nbf'],
+    ['an issue in the future', { iat: inSeconds(300) }, 'iat'],
+    ['a life of more than a day', { exp: inSeconds(86_460) }, 'exp'],
     ['a time that is none', { exp: 'soon' }, 'exp'],
     [
       'another workflow',
@@ -93,8 +96,12 @@ describe('POST /oauth2/token with an identity token', () => {
     ['no id of the repository', { repository_id: undefined }, 'repository_id'],
   ])('refuses %s, and names the claim at the publisher too', async (_name, differing, claim) => {
     const { exchange, lastExchange } = await aTrustedRepository(t, ci)
+    const given = Object.entries(differing).map(([name, value]) => [
+      name,
+      typeof value === 'function' ? value() : value,
+    ])
     const { statusCode, error, error_description } = outcomeOf(
-      await exchange(await ci.sign({ ...jobClaims, ...differing })),
+      await exchange(await ci.sign({ ...jobClaims, ...Object.fromEntries(given) })),
     )
     expect([statusCode, error]).toEqual([400, 'invalid_grant'])
     expect(error_description).toContain(`The claim ${claim} differs: expected`)

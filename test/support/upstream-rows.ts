@@ -222,6 +222,14 @@ export async function markStale(db: Queryable, name: string): Promise<void> {
   await db.query('update upstream_document set is_stale = true where name = $1', [name])
 }
 
+/** Lets svc leave an upstream alone for a minute more after it could not read a document. */
+export async function extendRest(db: Queryable, name: string): Promise<void> {
+  await db.query(
+    `update upstream_document set retry_at = retry_at + interval '1 minute' where name = $1 and retry_at > failed_at`,
+    [name],
+  )
+}
+
 /** Lets svc try again now to read all documents that could not be read. */
 export async function endRetryDelays(db: Queryable): Promise<void> {
   await db.query('update upstream_document set retry_at = now() where retry_at is not null')

@@ -10,6 +10,28 @@ export async function dueSeconds(db: Queryable, webhookId: string): Promise<numb
   return rows.map(({ seconds }) => seconds)
 }
 
+/** Returns how many seconds after its last attempt the oldest delivery of a webhook that waits is due. */
+export async function delayOfRetry(db: Queryable, webhookId: string): Promise<number | undefined> {
+  const { rows } = await db.query<{ seconds: number }>(
+    `select extract(epoch from due_at - attempted_at)::float8 as seconds from webhook_delivery
+      where webhook_id = $1 and due_at is not null order by id limit 1`,
+    [webhookId],
+  )
+  return rows[0]?.seconds
+}
+
+/** Lets the next attempts of a webhook be due seconds later. */
+export async function addDelay(db: Queryable, webhookId: string, seconds: number): Promise<void> {
+  await db.query(
+    'update webhook_delivery set due_at = due_at + make_interval(secs => $2) where webhook_id = $1',
+    [webhookId, seconds],
+  )
+  await db.query(
+    'update job set run_at = run_at + make_interval(secs => $2) where key = $1 and not is_running',
+    [webhookId, seconds],
+  )
+}
+
 /** Lets the time until the next attempts of a webhook be over. */
 export async function passDelays(db: Queryable, webhookId: string): Promise<void> {
   await db.query('update webhook_delivery set due_at = now() where webhook_id = $1 and due_at is not null', [

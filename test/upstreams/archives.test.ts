@@ -1,11 +1,12 @@
 import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
-import { request as httpRequest, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
 import { basename } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { patienceMilliseconds } from '../../src/upstreams/archive-mirror.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
 import { announceShasum, flagVersions, forgetFiles, mirroredArchives } from '../support/mirrored-rows.ts'
@@ -177,21 +178,26 @@ describe('an archive of an upstream', () => {
 
   it('reaches clients that wait longer than a connection without traffic stays open', async () => {
     const { path, distPath, authorization, source } = await aMirroredPackage('ar/patience')
-    const { timeout } = t.app.server
-    t.app.server.setTimeout(300)
-    try {
-      upstream.fail(source, (_, response) => {
-        setTimeout(() => response.end(aPackageZip('ar/patience')), 1500)
-      })
-      const get = () => getOverSocket(path + distPath, authorization)
-      const responses = await Promise.all([get(), get()])
-      expect(responses.map(({ status, isComplete }) => [status, isComplete])).toEqual([
-        [200, true],
-        [200, true],
-      ])
-    } finally {
-      t.app.server.setTimeout(timeout)
-    }
+    const sockets: Socket[] = []
+    const note = (socket: Socket) => sockets.push(socket)
+    t.app.server.on('connection', note)
+    const held = new Promise<ServerResponse>((resolve) => {
+      upstream.fail(source, (_, response) => resolve(response))
+    })
+    const get = () => getOverSocket(path + distPath, authorization)
+    const responses = Promise.all([get(), get()])
+    const upstreamResponse = await held
+    // The server closes a connection after this time without traffic, and an upstream may take minutes.
+    expect(t.app.server.timeout).toBe(60_000)
+    await expect
+      .poll(() => sockets.map(({ timeout }) => Number(timeout) > patienceMilliseconds))
+      .toEqual([true, true])
+    t.app.server.off('connection', note)
+    upstreamResponse.end(aPackageZip('ar/patience'))
+    expect((await responses).map(({ status, isComplete }) => [status, isComplete])).toEqual([
+      [200, true],
+      [200, true],
+    ])
   })
 
   it.each(['length', 'chunked'])(
