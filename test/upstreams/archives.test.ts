@@ -179,8 +179,8 @@ describe('an archive of an upstream', () => {
   it('reaches clients that wait longer than a connection without traffic stays open', async () => {
     const { path, distPath, authorization, source } = await aMirroredPackage('ar/patience')
     const sockets: Socket[] = []
-    const note = (socket: Socket) => sockets.push(socket)
-    t.app.server.on('connection', note)
+    const note = ({ socket }: IncomingMessage) => sockets.push(socket)
+    t.app.server.on('request', note)
     const held = new Promise<ServerResponse>((resolve) => {
       upstream.fail(source, (_, response) => resolve(response))
     })
@@ -192,7 +192,7 @@ describe('an archive of an upstream', () => {
     await expect
       .poll(() => sockets.map(({ timeout }) => Number(timeout) > patienceMilliseconds))
       .toEqual([true, true])
-    t.app.server.off('connection', note)
+    t.app.server.off('request', note)
     upstreamResponse.end(aPackageZip('ar/patience'))
     expect((await responses).map(({ status, isComplete }) => [status, isComplete])).toEqual([
       [200, true],
