@@ -109,9 +109,9 @@ describe('a session', () => {
     const account = await anAccount(t.db)
     const id = await aSession(account)
     const readAge = async () => (await listStoredSessions(t.db, account))[0]?.age ?? Number.NaN
-    await ageSession(t.db, id, '50 seconds')
+    await ageSession(t.db, id, '20 seconds')
     await findSession(t.db, id)
-    expect(await readAge()).toBeGreaterThan(49)
+    expect(await readAge()).toBeGreaterThan(19)
     await ageSession(t.db, id, '1 day')
     await findSession(t.db, id)
     expect(await readAge()).toBeLessThan(3600)

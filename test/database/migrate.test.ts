@@ -20,7 +20,13 @@ import {
 import { lockBudgetMilliseconds } from '../../src/database/table-locks.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { useDatabase } from '../support/database.ts'
-import { lockTables, openTransaction, touchTable, untilTableIsAwaited } from '../support/locks.ts'
+import {
+  lockTables,
+  openTransaction,
+  setDeadlockTimeout,
+  touchTable,
+  untilTableIsAwaited,
+} from '../support/locks.ts'
 import { countRows, readRows, rewriteRows } from '../support/rows.ts'
 
 describe('migrate', () => {
@@ -118,6 +124,8 @@ describe('migrate', () => {
 
   it('waits until PostgreSQL has cancelled an autovacuum, and requests do not wait behind it', async () => {
     await write('0108_vacuumed.sql', 'alter table account add column vacuumed boolean')
+    // The migration waits in proportion to it. On a slow machine, this test takes longer than it usually waits.
+    await setDeadlockTimeout(database.db, '1min')
     const vacuum = await openTransaction(database.db)
     await lockTables(vacuum.tx, 'account', 'share update exclusive')
     let waits = 0
@@ -133,6 +141,7 @@ describe('migrate', () => {
     await vacuum.commit()
     expect(await migrating).toEqual(['0108_vacuumed.sql'])
     expect(waits).toBe(0)
+    await setDeadlockTimeout(database.db, null)
   })
 
   it('gives up before PostgreSQL ends a transaction that waits for it and that it waits for', async () => {

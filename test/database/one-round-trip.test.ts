@@ -14,6 +14,7 @@ import { upstreamsHere, useUpstream } from '../support/upstream.ts'
  */
 const isOfTimer = (text = '') =>
   text === 'touch-last-use' ||
+  text === 'touch-grants' ||
   text === 'save-downloads' ||
   (text.startsWith('set statement_timeout') && !text.includes('force_generic_plan'))
 

@@ -188,7 +188,7 @@ describe('a migration that commits by itself', () => {
     const request = await openTransaction(database.db)
     await lockRows(request.tx, 'item', { n: 5 })
     const migrating = migrate(database.db, null, builtIn)
-    await vi.waitUntil(async () => (await ask('select count(*)::int from item where n < 0'))[0] === 4)
+    await vi.waitUntil(async () => (await ask('select count(*)::int from item where n < 0'))[0] === 4, 60_000)
     await request.commit()
     expect(await migrating).toEqual(['0002_steps.sql'])
     expect(await ask('select max(n) from item')).toEqual([-1])

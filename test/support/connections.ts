@@ -1,8 +1,14 @@
+import type pg from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
 
 /** Runs a statement that works on any connection. Returns 1. */
 export async function ping(db: Queryable): Promise<number | undefined> {
   return (await db.query<{ one: number }>('select 1 as one')).rows[0]?.one
+}
+
+/** Runs a statement that works on any connection, for which the client waits this long instead of its own limit. */
+export async function pingWithin(db: Queryable, milliseconds: number): Promise<void> {
+  await db.query({ text: 'select 1', query_timeout: milliseconds } as pg.QueryConfig)
 }
 
 /** Runs a statement that fails with "division by zero". */

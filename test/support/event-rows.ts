@@ -121,6 +121,20 @@ export async function addSignInEvents(db: Queryable, count: number): Promise<voi
   )
 }
 
+/** Lets events be counted in the hour of now, whatever the time is: a test may begin before a full hour, and end after it. */
+export async function holdHour(db: Queryable): Promise<void> {
+  await db.query(
+    `create function hold_hour() returns trigger language plpgsql as
+     $$ begin new.hour := tg_argv[0]; return new; end $$`,
+  )
+  await db.query(
+    `do $$ begin
+       execute format('create trigger hold_hour before insert on counted_event for each row execute function hold_hour(%L)',
+                      date_trunc('hour', now(), 'UTC'));
+     end $$`,
+  )
+}
+
 /** Lets the counters of events be of this many hours before. */
 export async function ageCountedEvents(db: Queryable, hours: number): Promise<void> {
   await db.query('update counted_event set hour = hour - make_interval(hours => $1)', [hours])

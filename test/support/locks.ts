@@ -57,6 +57,14 @@ export async function delayDeadlockCheck(tx: Queryable): Promise<void> {
   await tx.query(`set local deadlock_timeout = '1min'`)
 }
 
+/** Sets when new connections to the database look for a deadlock. Null is the setting of the server. */
+export async function setDeadlockTimeout(db: Queryable, after: string | null): Promise<void> {
+  const value = after === null ? 'default' : `''${after}''`
+  await db.query(
+    `do $$ begin execute format('alter database %I set deadlock_timeout to ${value}', current_database()); end $$`,
+  )
+}
+
 /** Counts the statements in this database that wait for a lock, or those of them that contain a text. */
 export async function countWaiting(db: Queryable, text = ''): Promise<number> {
   // A transaction sees the activity of its first look, until it clears it.

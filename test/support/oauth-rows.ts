@@ -147,7 +147,7 @@ export async function storedCode(db: Queryable, code: string): Promise<StoredCod
   return rows[0]
 }
 
-/** Lets all codes that are used be used this long ago. */
+/** Lets all codes that are used be used this long ago, or in the future. */
 export async function setRedemptionAge(db: Queryable, ago: string): Promise<void> {
   await db.query(
     'update authorization_code set redeemed_at = now() - $1::interval where redeemed_at is not null',
