@@ -113,5 +113,8 @@ export const kinds = {
 /** What a request is for. */
 export type OutboundKind = keyof typeof kinds
 
+/** The bounds of every kind. */
+export type OutboundBounds = Readonly<Record<OutboundKind, Bounds>>
+
 /** The kinds whose requests svc itself sends. */
 export type RequestKind = Exclude<OutboundKind, 'git'>

@@ -6,7 +6,7 @@ import { isSecureUrl } from '../domain/identity-provider.ts'
 import { isSingleHost } from '../domain/private-hosts.ts'
 import { acceptedCodings, decode } from './decode.ts'
 import { type HostGuard, openHostGuard, type Resolver } from './guard.ts'
-import { type Bounds, kinds, type OutboundKind, type RequestKind } from './kinds.ts'
+import { type Bounds, kinds, type OutboundBounds, type OutboundKind, type RequestKind } from './kinds.ts'
 import { OutboundError, toOutboundError } from './outbound-error.ts'
 import { openPlaces, type Places } from './places.ts'
 
@@ -87,10 +87,11 @@ interface Lane {
   agent: Agent
 }
 
-/** Opens the client. It uses no proxy of the environment. */
+/** Opens the client. It uses no proxy of the environment. Tests have other bounds. */
 export function openOutbound(
   { baseUrl, outbound }: Pick<Config, 'baseUrl' | 'outbound'>,
   resolver?: Resolver,
+  bounds: OutboundBounds = kinds,
 ): Outbound {
   const lanes = new Map<string, Lane>()
   const places = new Map<OutboundKind, Places>()
@@ -102,10 +103,10 @@ export function openOutbound(
     const key = `${kind} ${reachesPrivateHosts}`
     let lane = lanes.get(key)
     if (!lane) {
-      const { isNamedByAnybody = false }: Bounds = kinds[kind]
+      const { isNamedByAnybody = false } = bounds[kind]
       const listed = outbound.privateHosts.filter((entry) => !isNamedByAnybody || isSingleHost(entry))
-      const guard = openHostGuard(kinds[kind], reachesPrivateHosts ? listed : [], resolver)
-      lane = { guard, agent: openAgent(kinds[kind], guard) }
+      const guard = openHostGuard(bounds[kind], reachesPrivateHosts ? listed : [], resolver)
+      lane = { guard, agent: openAgent(bounds[kind], guard) }
       lanes.set(key, lane)
     }
     return lane
@@ -114,7 +115,7 @@ export function openOutbound(
   function placesOf(kind: OutboundKind): Places {
     let known = places.get(kind)
     if (!known) {
-      known = openPlaces(kinds[kind].requests)
+      known = openPlaces(bounds[kind].requests)
       places.set(kind, known)
     }
     return known
@@ -140,7 +141,7 @@ export function openOutbound(
     signal: AbortSignal,
   ): Promise<void> {
     if (url.protocol === 'https:') return
-    const { act, isConfigured = false }: Bounds = kinds[kind]
+    const { act, isConfigured = false } = bounds[kind]
     if (isConfigured) {
       if (isSecureUrl(url.href)) return
       throw new OutboundError('insecure', `${url.origin} is not https`)
@@ -160,7 +161,7 @@ export function openOutbound(
     { rights, method = 'GET', headers = {}, headersFor, body }: FollowOptions,
     signal: AbortSignal,
   ): Promise<OutboundResponse> {
-    const { redirects } = kinds[kind]
+    const { redirects } = bounds[kind]
     const { agent, guard } = laneOf(kind, rights)
     /** Whether a response from a private host has named the URL. */
     let isHidden = false
@@ -200,7 +201,7 @@ export function openOutbound(
     milliseconds: number | undefined,
     work: (signal: AbortSignal, keep: (until: Promise<unknown>) => void) => Promise<T>,
   ): Promise<T> {
-    const bound = kinds[kind].milliseconds
+    const bound = bounds[kind].milliseconds
     const signal = AbortSignal.timeout(Math.min(milliseconds ?? bound, bound))
     let until: Promise<unknown> | undefined
     const result = (async () => {
@@ -238,7 +239,7 @@ export function openOutbound(
       }),
 
     fetchBytes: (kind, url, { maxBytes = Number.POSITIVE_INFINITY, ...options }) => {
-      const bound = Math.min(maxBytes, kinds[kind].maxBytes)
+      const bound = Math.min(maxBytes, bounds[kind].maxBytes)
       const headers = { 'accept-encoding': acceptedCodings, ...options.headers }
       return client.request(kind, url, { ...options, headers }, async (response) => {
         const { status, headers, isPrivate } = response

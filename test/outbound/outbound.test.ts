@@ -17,6 +17,7 @@ import type { Resolver } from '../../src/outbound/guard.ts'
 import { kinds, type OutboundKind, type RequestKind } from '../../src/outbound/kinds.ts'
 import { type Outbound, openOutbound } from '../../src/outbound/outbound.ts'
 import { toOutboundError } from '../../src/outbound/outbound-error.ts'
+import { patientBounds } from '../support/app.ts'
 
 // The table: addresses, names that change, and redirects, for every kind. Two kinds differ.
 // `git`: its program sends the requests to the IP that it gets here. That it uses https, and follows no redirect, is in
@@ -70,13 +71,13 @@ afterAll(async () => {
   }
 })
 
-/** Opens a client, and closes it after the work. */
+/** Opens a client, and closes it after the work. Its requests have more time than a busy machine takes. */
 async function withOutbound<T>(
   environment: Record<string, string>,
   work: (outbound: Outbound) => Promise<T>,
   resolver?: Resolver,
 ): Promise<T> {
-  const outbound = openOutbound(readConfig(environment), resolver)
+  const outbound = openOutbound(readConfig(environment), resolver, patientBounds)
   try {
     return await work(outbound)
   } finally {
@@ -495,13 +496,16 @@ describe('requests of one kind', () => {
   })
 
   it('wait for a place at most until their time is over', async () => {
-    handlers.set('/silent', () => {})
+    const silent: ServerResponse[] = []
+    handlers.set('/silent', (_request, response) => void silent.push(response))
     await withOutbound(here, async (outbound) => {
       const url = `http://127.0.0.1:${port}`
-      const hang = () => outbound.getJson('import', `${url}/silent`, { rights: operators, milliseconds: 500 })
-      const hanging = Promise.allSettled(Array.from({ length: kinds.import.requests }, hang))
+      const hang = () => ask(outbound, 'import', `${url}/silent`)
+      const hanging = Promise.all(Array.from({ length: kinds.import.requests }, hang))
       const failure = outbound.getJson('import', url, { rights: operators, milliseconds: 100 })
       await expect(failure).rejects.toMatchObject({ failure: 'timeout' })
+      await expect.poll(() => silent.length).toBe(kinds.import.requests)
+      for (const response of silent) response.end('{}')
       await hanging
       await expect(ask(outbound, 'import', url)).resolves.toEqual({ a: 1 })
     })

@@ -1,8 +1,9 @@
 import { constants, createHmac, KeyObject, sign as signBytes } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
 import { exportSPKI } from 'jose'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callApi } from '../support/api-actors.ts'
-import { useApp } from '../support/app.ts'
+import { boundsWithin, patientBounds, useApp } from '../support/app.ts'
 import { aSigningKey, issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
 import {
   aTrustedRepository,
@@ -204,28 +205,44 @@ describe('a network', () => {
 })
 
 describe('an issuer that does not answer', () => {
-  it('is asked once for all its tokens, is given up, and delays no other exchange', async () => {
+  const patient = useApp(issuersHere, patientBounds)
+  const hasty = useApp(issuersHere, boundsWithin(300))
+
+  it('is asked once for all its tokens, and delays no other exchange', async () => {
     const issuer = `${ci.issuer}/silent`
-    const { exchange } = await aTrustedRepository(t, ci, { issuer })
-    const other = await aTrustedRepository(t, ci)
+    const { exchange } = await aTrustedRepository(patient, ci, { issuer })
+    const other = await aTrustedRepository(patient, ci)
     expect((await other.exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
-    ci.tell({ respond: () => undefined })
+    const silent: ServerResponse[] = []
+    ci.tell({ respond: (response) => void silent.push(response) })
     let answered = 0
     const waiting = Array.from({ length: 20 }, async () => {
       const response = await exchange(await ci.sign({ ...jobClaims, iss: issuer }))
       answered += 1
       return response
     })
-    await vi.waitFor(() => expect(ci.requests.some((path) => path.startsWith('/silent'))).toBe(true))
+    await expect.poll(() => silent.length).toBe(1)
     for (let i = 0; i < 5; i += 1)
       expect((await other.exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
     expect(answered).toBe(0)
+    silent[0]?.writeHead(500).end()
     for (const response of await Promise.all(waiting))
       expect(response.json()).toMatchObject({
         error: 'invalid_grant',
         error_description: expect.stringContaining('cannot be read at the moment'),
       })
     expect(ci.requests.filter((path) => path.startsWith('/silent'))).toHaveLength(1)
+  })
+
+  it('is given up', async () => {
+    const issuer = `${ci.issuer}/quiet`
+    const { exchange } = await aTrustedRepository(hasty, ci, { issuer })
+    ci.tell({ respond: () => undefined })
+    const response = await exchange(await ci.sign({ ...jobClaims, iss: issuer }))
+    expect(response.json()).toMatchObject({
+      error: 'invalid_grant',
+      error_description: expect.stringContaining('cannot be read at the moment'),
+    })
   })
 })
 

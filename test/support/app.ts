@@ -6,6 +6,8 @@ import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
 import { type Config, readConfig } from '../../src/config.ts'
+import { kinds, type OutboundBounds } from '../../src/outbound/kinds.ts'
+import { openOutbound } from '../../src/outbound/outbound.ts'
 import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { contexts } from './actors.ts'
@@ -22,8 +24,20 @@ export interface TestApp {
   log(): string
 }
 
-/** Builds the whole server on a fresh database. `environment` overrides the configuration's defaults. */
-export function useApp(environment: Record<string, string> = {}): TestApp {
+/** The bounds of requests to other servers, with more time than a busy machine takes. */
+export const patientBounds: OutboundBounds = boundsWithin(120_000)
+
+/** Returns the bounds of requests to other servers with this time for each. */
+export function boundsWithin(milliseconds: number): OutboundBounds {
+  const all = Object.entries(kinds).map(([kind, bounds]) => [kind, { ...bounds, milliseconds }])
+  return Object.fromEntries(all) as OutboundBounds
+}
+
+/**
+ * Builds the whole server on a fresh database. `environment` overrides the configuration's defaults, and `bounds` those of
+ * requests to other servers.
+ */
+export function useApp(environment: Record<string, string> = {}, bounds?: OutboundBounds): TestApp {
   const database = useDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-test-volume-'))
   const own = { BASE_URL: 'http://svc.test', DATA_DIR: dataDir, LOG_LEVEL: 'info' }
@@ -34,7 +48,7 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
   let app: FastifyInstance
   beforeAll(async () => {
     const context = { config, db: database.db }
-    app = await buildApp(context, openLog(config.logLevel, stream))
+    app = await buildApp(context, openLog(config.logLevel, stream), openOutbound(config, undefined, bounds))
     contexts.set(app, context)
     await app.ready()
   })

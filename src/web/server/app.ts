@@ -64,8 +64,15 @@ import { countUpstreams } from './upstream-metrics.ts'
 /** The maximum time that a stop waits for running requests. */
 const drainSeconds = 10
 
-/** Builds the whole server without listening. Tests call `inject` on it; `serve` makes it listen. */
-export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
+/**
+ * Builds the whole server without listening. Tests call `inject` on it; `serve` makes it listen. It closes the client for
+ * requests to other servers.
+ */
+export async function buildApp(
+  context: AppContext,
+  log: FastifyBaseLogger,
+  outbound = openOutbound(context.config),
+): Promise<FastifyInstance> {
   const app = Fastify({
     loggerInstance: log,
     genReqId: requestIdOf,
@@ -130,7 +137,6 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(healthRoutes, context)
   await app.register(pictureRoutes)
   await app.register(hookRoutes, context)
-  const outbound = openOutbound(context.config)
   app.addHook('onClose', outbound.close)
   await app.register(accounts, { ...context, outbound })
   const documents = openDocumentReader(context.db, context.config, outbound)
