@@ -1,8 +1,10 @@
 import { expect, it } from 'vitest'
+import { silentSeconds } from '../../src/archives/tables/store-claims.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { insertEvent } from '../../src/events/events.ts'
 import { aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { ageStoreClaim } from '../support/archive-rows.ts'
 import { setTurns } from '../support/job-rows.ts'
 import { useServers } from '../support/servers.ts'
 import { aWebhook } from '../support/webhook-actors.ts'
@@ -29,9 +31,11 @@ it('a message that a killed process was sending is sent by another one, with the
     packageName: 'acme/lib',
   })
   await server.waitFor('crash', 1)
-  const [second] = await Promise.all([servers.start(environment), servers.kill(first)])
-  // The lease of the killed process ends now, not after 30 seconds.
+  await servers.kill(first)
+  // The lease of the killed process ends now, not after 30 seconds, and its claim on the archives, not after 90.
   await setTurns(t.db, 0)
+  await ageStoreClaim(t.db, silentSeconds + 1)
+  const second = await servers.start(environment)
   const [before, after] = await server.waitFor('crash', 2)
   expect(after?.headers['webhook-id']).toBe(before?.headers['webhook-id'])
   expect(verify(webhook.secret, after as never)).toMatchObject({ data: { package: 'acme/lib' } })
