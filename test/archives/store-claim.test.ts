@@ -20,7 +20,7 @@ import {
   setStoreClaim,
   storeClaim,
 } from '../support/archive-rows.ts'
-import { onServer, template } from '../support/database.ts'
+import { dropDatabase, onServer, template } from '../support/database.ts'
 import { collectAgedGarbage } from '../support/garbage.ts'
 import { markPurged } from '../support/package-rows.ts'
 import { databaseUrl } from '../support/program.ts'
@@ -45,7 +45,7 @@ afterEach(async () => {
 afterAll(async () => {
   for (const { db, connection } of copies) {
     await db.end()
-    await onServer(t.connection, `drop database ${connection.database}`)
+    await dropDatabase(connection)
   }
 })
 

@@ -43,7 +43,7 @@ import { buildApp } from '../../src/web/server/app.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { onServer } from '../support/database.ts'
+import { dropDatabase, onServer } from '../support/database.ts'
 import { countEvents } from '../support/event-rows.ts'
 import { anOlderGroup } from '../support/group-rows.ts'
 import { addLargeJobs } from '../support/job-rows.ts'
@@ -96,7 +96,7 @@ beforeAll(async () => {
 })
 beforeEach(() => rm(join(folder, 'b.tar'), { force: true }))
 afterAll(async () => {
-  for (const name of databases) await onServer(t.connection, `drop database ${name}`)
+  for (const database of databases) await dropDatabase({ ...t.connection, database })
   await rm(folder, { recursive: true })
 })
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, inject } from 'vitest'
 import './postgres.ts'
+import { untilTrue } from './until.ts'
 
 /** The migrated database that every test file clones. */
 export const template = 'svc_template'
@@ -22,8 +23,7 @@ export function useDatabase(source = template): { readonly db: pg.Pool; readonly
   })
   afterAll(async () => {
     await db.end()
-    // Do not drop it by force: PostgreSQL waits a few seconds for connections that are closing.
-    await onServer(server, `drop database ${connection.database}`)
+    await dropDatabase({ ...server, database: connection.database })
   })
   return {
     connection,
@@ -39,4 +39,28 @@ export async function onServer(server: pg.ClientConfig, statement: string): Prom
   await client.connect()
   await client.query(statement)
   await client.end()
+}
+
+/**
+ * Drops a database when its last connection has ended. Those of a pool and of killed processes end some time later, and
+ * PostgreSQL itself waits for them only 5 seconds.
+ */
+export async function dropDatabase({ database = '', ...server }: pg.ClientConfig): Promise<void> {
+  const client = new pg.Client({ ...server, database: 'postgres' })
+  await client.connect()
+  const listConnections = async () =>
+    (
+      await client.query<{ query: string }>('select query from pg_stat_activity where datname = $1', [
+        database,
+      ])
+    ).rows
+  try {
+    await untilTrue(
+      async () => (await listConnections()).length === 0,
+      async () => `${database} is still in use: ${JSON.stringify(await listConnections())}`,
+    )
+    await client.query(`drop database ${database}`)
+  } finally {
+    await client.end()
+  }
 }

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { noteListingChange } from '../../../src/documents/listing.ts'
 import { renderRoot } from '../../../src/packages/documents/render.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../../support/actors.ts'
-import { onServer, useDatabase } from '../../support/database.ts'
+import { dropDatabase, onServer, useDatabase } from '../../support/database.ts'
 import { databaseUrl, type Environment, runSvc, stopServer } from '../../support/program.ts'
 import { aPackageZip, basic } from '../../support/registry-actors.ts'
 import { useServers } from '../../support/servers.ts'
@@ -164,6 +164,6 @@ describe('svc serve', () => {
     const both = await Promise.all([start(more), start(more)])
     for (const { url } of both) expect((await fetch(`${url}/readyz`)).status).toBe(200)
     await Promise.all(both.map(stopServer))
-    await onServer(server, `drop database ${name}`)
+    await dropDatabase({ ...server, database: name })
   })
 })
