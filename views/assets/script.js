@@ -119,8 +119,16 @@ for (const tab of document.querySelectorAll('.tabs [aria-current]')) {
   row.scrollLeft = tab.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2
 }
 
-/* After a confirmation, the form that waited for it is sent without another click. */
-document.querySelector('form[data-continue]')?.requestSubmit()
+/*
+ * After a confirmation, the form that waited for it is sent without another click. A browser that has loaded this file
+ * slowly keeps this page in its history: there, Back leads to the page of the form.
+ */
+const continued = document.querySelector('form[data-continue]')
+if (continued) {
+  const { pathname, search } = continued.querySelector('a')
+  history.replaceState(null, '', pathname + search)
+  continued.requestSubmit()
+}
 
 /* The problem of a form may be below the first screen. */
 const refusal = document.querySelector('main [role="alert"]')
