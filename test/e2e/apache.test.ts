@@ -27,6 +27,8 @@ describe.skipIf(!isComplete)(
 
     /** The program behind Apache. It returns the headers that it gets. */
     const program = createServer((request, response) => response.end(JSON.stringify(request.headers)))
+    // Apache keeps its connections, and would use one in the moment in which the program closes it.
+    program.keepAliveTimeout = 0
     let apache: Apache
     let application: ApplicationActor
     let account: { id: string; username: string }

@@ -93,11 +93,15 @@ describe('OpenTelemetry, as docs/monitoring.md starts it', async () => {
     const traceparent = `00-${traceId}-${callerId}-01`
     const pulled = await fetch(`${registry}/p2/acme/lib.json`, { headers: { ...headers, traceparent } })
     expect(pulled.status).toBe(200)
+    const traceOf = () => collector.spans.filter((span) => span.traceId === traceId)
+    const requestIn = (spans: Span[]) => spans.find(({ kind }) => kind === serverKind)
+    // The span of the request ends last. The process does not wait for spans that it is still sending when it exits.
+    await expect.poll(() => requestIn(traceOf())).toBeDefined()
     const { code, stderr } = await stopServer(server)
     expect(code).toBe(0)
 
-    const trace = collector.spans.filter((span) => span.traceId === traceId)
-    const [request] = trace.filter(({ kind }) => kind === serverKind)
+    const trace = traceOf()
+    const request = requestIn(trace)
     expect(request).toMatchObject({ name: 'GET', parentSpanId: callerId })
     const statements = trace.filter(({ name }) => name.startsWith('pg.query:'))
     const documents = statements.filter((span) => textOf(span).includes('registry_access'))

@@ -13,7 +13,8 @@ export function useMcpServer(ports: { proxy: number; svc: number; mcp: number })
   const proxy = createServer((request, response) => {
     const { method, url: path, headers } = request
     const port = path === '/mcp' ? ports.mcp : ports.svc
-    const passed = send({ host: '127.0.0.1', port, method, path, headers }, (received) => {
+    // A connection for each request: the server closes one that was idle for 5 seconds, maybe just as a request is sent.
+    const passed = send({ host: '127.0.0.1', port, method, path, headers, agent: false }, (received) => {
       response.writeHead(received.statusCode ?? 502, received.headers)
       received.pipe(response)
     })

@@ -613,6 +613,8 @@ async function upload(page: Page, file: { name: string; mimeType: string; buffer
   await page.getByLabel('Zip file').setInputFiles(file)
   await page.getByRole('button', { name: 'Upload', exact: true }).click()
   await page.locator('[role="alert"], h2:has-text("What would be published")').first().waitFor()
+  // The heading may be there before the rest of its page. What comes next waits for the event of another page.
+  await page.waitForLoadState()
 }
 
 /** Fills in the form of “Get an application”. */
