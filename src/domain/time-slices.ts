@@ -1,4 +1,4 @@
-import { setImmediate } from 'node:timers/promises'
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 /**
  * How long a loop runs before it pauses. Other requests may wait 50 ms at most. This is a fifth of that, because
@@ -19,6 +19,26 @@ export function makePause(): () => Promise<void> | undefined {
   }
 
   return () => (performance.now() - sliceStart < sliceMilliseconds ? undefined : letOthersRun())
+}
+
+/**
+ * Lets Node take what the kernel has: new connections, and bytes that have arrived. A process that was busy or paused is
+ * late with both.
+ */
+export async function takeWhatArrived(): Promise<void> {
+  // The first one ends the current round of the event loop, whose events may be old. The second one ends a new round.
+  await setImmediate()
+  await setImmediate()
+}
+
+/**
+ * Resolves with `value` after this time. What has arrived by then comes before it: after a pause of the process, timers run
+ * first. Does not keep the process running.
+ */
+export async function afterPatience<Value>(milliseconds: number, value: Value): Promise<Value> {
+  await sleep(milliseconds, undefined, { ref: false })
+  await takeWhatArrived()
+  return value
 }
 
 /** Returns a function that runs at most `limit` tasks at once. Other tasks wait in the order of their calls. */

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { Server, Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
+import { takeWhatArrived } from '../../domain/time-slices.ts'
 
 /** How long an idle connection stays open during a stop, so that its client can read the last response. */
 const idleSeconds = 1
@@ -88,6 +89,8 @@ export async function letConnectionsEnd({ server }: FastifyInstance): Promise<vo
   server.prependListener('request', (_request: unknown, response: ServerResponse) => {
     response.setHeader('connection', 'close')
   })
+  // A close resets connections that wait to be accepted, with their requests. In a busy process some do.
+  await takeWhatArrived()
   // `close` of an HTTP server would also close idle connections at once.
   Server.prototype.close.call(server)
   const deadline = Date.now() + idleSeconds * 1000

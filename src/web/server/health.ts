@@ -1,5 +1,4 @@
 import { access, constants } from 'node:fs/promises'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { openArchiveStore } from '../../archives/store-owner.ts'
 import type { AppContext } from '../../context.ts'
@@ -7,6 +6,7 @@ import { isReadOnly } from '../../database/installation.ts'
 import { pendingMigrations, readSchema } from '../../database/migrate.ts'
 import { findMigrationsDir } from '../../database/operator-migrations.ts'
 import { measureDisk } from '../../domain/disk-space.ts'
+import { afterPatience } from '../../domain/time-slices.ts'
 
 /** The maximum duration of each check of `/readyz`. The response then takes less than 2 s, a common timeout of probes. */
 const patienceSeconds = 1.5
@@ -100,5 +100,5 @@ async function inTime(
     log.error({ err: error }, silence)
     return silence
   })
-  return Promise.race([failed, sleep(patienceSeconds * 1000, silence, { ref: false })])
+  return Promise.race([failed, afterPatience(patienceSeconds * 1000, silence)])
 }

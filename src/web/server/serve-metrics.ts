@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
 import type { Config } from '../../config.ts'
+import { afterPatience } from '../../domain/time-slices.ts'
 
 /** Shorter than common timeouts of a scrape. */
 const maxReadSeconds = 3
@@ -89,7 +90,7 @@ function listenForMetrics(
 
 /** Returns what was read for a scrape. Null when it fails or takes too long, so that a scrape shows the rest. */
 export async function inTimeForScrape<Read>(reading: Promise<Read>): Promise<Read | null> {
-  return Promise.race([reading.catch(() => null), sleep(maxReadSeconds * 1000, null, { ref: false })])
+  return Promise.race([reading.catch(() => null), afterPatience(maxReadSeconds * 1000, null)])
 }
 
 /** Returns whether the header has the token. Takes the same time for every wrong token. */

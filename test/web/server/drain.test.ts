@@ -1,8 +1,9 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect } from 'node:net'
+import { text } from 'node:stream/consumers'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { afterEach, describe, expect, it } from 'vitest'
-import { drainOnClose } from '../../../src/web/server/drain.ts'
+import { drainOnClose, letConnectionsEnd } from '../../../src/web/server/drain.ts'
 
 describe('app.close()', () => {
   let app: FastifyInstance
@@ -78,5 +79,21 @@ describe('app.close()', () => {
     release()
     await Promise.all([injected, closed])
     expect(order).toEqual(['done', 'closed'])
+  })
+})
+
+describe('letConnectionsEnd', () => {
+  it('lets a connection end that the kernel has accepted, and the busy process has not', async () => {
+    const app = Fastify({ return503OnClosing: false })
+    drainOnClose(app, 600)
+    app.get('/', async () => 'done')
+    await app.listen({ host: '127.0.0.1', port: 0 })
+    const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+    // Node connects in the next tick. The event loop has no round before the stop.
+    await new Promise<void>((resolve) => process.nextTick(resolve))
+    const stopped = letConnectionsEnd(app).then(() => app.close())
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK[\s\S]*connection: close[\s\S]*done$/i)
+    await stopped
   })
 })
