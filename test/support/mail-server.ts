@@ -1,4 +1,3 @@
-import type { AddressInfo } from 'node:net'
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
 import { afterAll } from 'vitest'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
@@ -8,6 +7,7 @@ import { tellPeopleJob } from '../../src/notifications/tell-people.ts'
 import { jobs } from '../../src/web/server/jobs.ts'
 import type { TestApp } from './app.ts'
 import { ageNews } from './news-rows.ts'
+import { freePort } from './program.ts'
 
 /** A mail as the server received it. */
 export interface ReceivedMail {
@@ -42,7 +42,8 @@ export async function startMailServer(): Promise<MailServer> {
   let refusal: { status: number; text: string } | null = null
   let wait = async () => {}
   let server: SMTPServer | null = null
-  let port = 0
+  // It listens again on this port after a stop, so nobody else may get it meanwhile.
+  const port = await freePort()
 
   async function start(): Promise<void> {
     server = new SMTPServer({
@@ -60,9 +61,7 @@ export async function startMailServer(): Promise<MailServer> {
       },
     })
     server.on('error', () => {})
-    const { server: socket } = server
     await new Promise<void>((resolve) => server?.listen(port, '127.0.0.1', resolve))
-    port = (socket.address() as AddressInfo).port
   }
 
   async function receive(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<void> {

@@ -80,6 +80,8 @@ export interface Server {
   outcome: Promise<Outcome>
   /** Returns the text that it has printed so far. */
   printed: () => string
+  /** Returns the log that it has written so far. */
+  logged: () => string
 }
 
 /**
@@ -100,6 +102,10 @@ export async function startServer(
   child.stdout.on('data', (text: Buffer) => {
     printed += text.toString()
   })
+  let logged = ''
+  child.stderr.on('data', (text: Buffer) => {
+    logged += text.toString()
+  })
   const outcome = outcomeOf(child)
   const ended = outcome.then((end) => Promise.reject(new Error(`svc serve ended: ${JSON.stringify(end)}`)))
   ended.catch(() => {})
@@ -110,7 +116,13 @@ export async function startServer(
     child.kill('SIGKILL')
     throw new Error(`svc serve does not listen after 200 seconds: ${printed}`)
   }
-  return { process: child, url: `http://127.0.0.1:${port}`, outcome, printed: () => printed }
+  return {
+    process: child,
+    url: `http://127.0.0.1:${port}`,
+    outcome,
+    printed: () => printed,
+    logged: () => logged,
+  }
 }
 
 /** Stops a server as a supervisor does. */

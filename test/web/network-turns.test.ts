@@ -18,13 +18,16 @@ const [one, other] = ['192.0.2.1', '192.0.2.2']
 
 /** Locks the table of a page, so that all its requests wait for the database until `release`. */
 async function holdPages() {
+  // A request waits for its turn for 10 seconds. A busy machine may need them.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
   const { tx, rollback } = await openTransaction(t.db)
   await lockTables(tx, 'password_reset')
   const open = (count: number, remoteAddress: string) =>
     Array.from({ length: count }, () => t.app.inject({ url: '/password-reset?token=x', remoteAddress }))
   const countRunning = async () => (await waitingFor(t.db, 'password_reset')).length
   /** Waits until the pages of a network have taken all of its turns. */
-  const taken = () => vi.waitUntil(async () => (await countRunning()) === atOnceOfNetwork)
+  const taken = () => vi.waitUntil(async () => (await countRunning()) === atOnceOfNetwork, 60_000)
   let isHeld = true
   async function release() {
     if (!isHeld) return

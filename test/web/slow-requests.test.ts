@@ -11,7 +11,6 @@ import { aPublisher } from '../support/registry-actors.ts'
 import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
-const patience = 90_000
 
 describe.concurrent('a body that arrives slowly', () => {
   const t = useListeningApp(port)
@@ -26,9 +25,7 @@ describe.concurrent('a body that arrives slowly', () => {
     return socket
   }
 
-  it('ends its connection, whether or not anybody reads the body', { timeout: patience }, async ({
-    expect,
-  }) => {
+  it('ends its connection, whether or not anybody reads the body', async ({ expect }) => {
     const { path, authorization } = await aPublisher(t)
     const form = 'content-type: application/x-www-form-urlencoded'
     const heads = [
@@ -53,7 +50,7 @@ describe.concurrent('a body that arrives slowly', () => {
     await expect.poll(countConnections).toBeLessThanOrEqual(1)
   })
 
-  it('may be an upload that takes longer than other bodies', { timeout: patience }, async () => {
+  it('may be an upload that takes longer than other bodies', async () => {
     const { path, authorization } = await aPublisher(t)
     const noise = randomBytes(90_000)
     const zip = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': noise })

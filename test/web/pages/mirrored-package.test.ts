@@ -297,7 +297,7 @@ describe('/<group>/<name>/packages/<vendor>/<package> of a mirrored package', ()
     hanging.fail('/advisories', (_, response) => held.push(response))
     // All of them have the same network, which has four turns, and two of heavy pages.
     const waiting = ['', '/-/advisories', '', '/-/advisories', ''].map(slow.look)
-    await vi.waitUntil(() => held.length === waiting.length)
+    await vi.waitUntil(() => held.length === waiting.length, 60_000)
     const others = Promise.all([
       ours.look(),
       ours.look('/-/files'),

@@ -111,18 +111,12 @@ describe('svc serve', () => {
     for (const version of ['2.0.0', '3.0.0']) await push(version)
     await stopServer(server)
 
-    const startLogging = async (dataDir: string) => {
-      const started = await start({ DATA_DIR: dataDir })
-      const lines: string[] = []
-      started.process.stderr?.on('data', (text: Buffer) => lines.push(text.toString()))
-      return { started, log: () => lines.join('') }
-    }
     for (const [dataDir, missing] of [
       [older, 2],
       [join(servers.dataDir, 'other'), 3],
     ] as const) {
-      const { started, log } = await startLogging(dataDir)
-      await expect.poll(log).toContain(`${dataDir} lacks ${missing} of 3 archives`)
+      const started = await start({ DATA_DIR: dataDir })
+      await expect.poll(started.logged).toContain(`${dataDir} lacks ${missing} of 3 archives`)
       await stopServer(started)
     }
     await rm(older, { recursive: true })

@@ -113,14 +113,10 @@ describe('the stop of svc serve', () => {
     const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
     socket.on('error', () => {})
     await begin(socket)
-    let logged = ''
-    server.process.stderr?.on('data', (text: Buffer) => {
-      logged += text.toString()
-    })
     server.process.kill('SIGINT')
     server.process.kill('SIGINT')
     // A busy machine may let the server run only later.
-    await expect.poll(() => logged).toContain('stopping')
+    await expect.poll(server.logged).toContain('stopping')
     await sleep(1200)
     expect(server.process.exitCode).toBeNull()
     server.process.kill('SIGINT')
