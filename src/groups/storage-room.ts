@@ -31,6 +31,8 @@ const maxGroups = 10_000
 /** An archive that is being stored, or was stored after the last measurement. */
 interface Claim {
   bytes: number
+  /** Resolves when it is stored, or failed. */
+  ended: Promise<unknown>
   /** Null while it is being stored. */
   storedAt: number | null
 }
@@ -73,15 +75,27 @@ export function openStorageRoom({ config, db }: AppContext): StorageRoom {
     }
   }
 
-  /** Returns the group of a repository, after a check. Null when no quota holds. */
-  async function findRoom(repositoryId: string, bytes: number): Promise<MeasuredGroup | null> {
+  /**
+   * Checks that a group may store this number of bytes more, and calls `use` at once, so that no other check comes between.
+   * It gets the group of the repository, or null when no quota holds.
+   */
+  async function withRoom<T>(
+    repositoryId: string,
+    bytes: number,
+    use: (group: MeasuredGroup | null) => Promise<T>,
+  ): Promise<T> {
     const groupId = groupBytes === null ? null : await findGroupId(db, repositoryId)
-    if (groupBytes === null || groupId === null) return null
+    if (groupBytes === null || groupId === null) return use(null)
+    const isFull = (group: MeasuredGroup) => usedBytes(group) + bytes > groupBytes
     let group = await measure(groupId, reusedMilliseconds)
-    if (usedBytes(group) + bytes > groupBytes) group = await measure(groupId, freshMilliseconds)
-    const used = usedBytes(group)
-    if (used + bytes > groupBytes) throw groupIsFull(used, groupBytes, site)
-    return group
+    if (isFull(group)) group = await measure(groupId, freshMilliseconds)
+    if (isFull(group) && group.claims.size > 0) {
+      // The last measurement may have counted these archives, too.
+      await Promise.all([...group.claims].map(({ ended }) => ended))
+      group = await measure(groupId, 0)
+    }
+    if (isFull(group)) throw groupIsFull(usedBytes(group), groupBytes, site)
+    return use(group)
   }
 
   return {
@@ -93,24 +107,27 @@ export function openStorageRoom({ config, db }: AppContext): StorageRoom {
       if (database.bytes >= databaseBytes) throw databaseIsFull(site)
     },
 
-    requireGroupRoom: async (repositoryId, bytes) => void (await findRoom(repositoryId, bytes)),
+    requireGroupRoom: (repositoryId, bytes) => withRoom(repositoryId, bytes, async () => {}),
 
-    async storing(repositoryId, bytes, store) {
-      const group = await findRoom(repositoryId, bytes)
-      if (group === null) return store()
-      const claim: Claim = { bytes, storedAt: null }
-      group.claims.add(claim)
-      try {
-        const stored = await store()
-        claim.storedAt = performance.now()
-        return stored
-      } catch (error) {
-        group.claims.delete(claim)
-        throw error
-      }
-    },
+    storing: (repositoryId, bytes, store) =>
+      withRoom(repositoryId, bytes, (group) => (group ? withClaim(group, bytes, store) : store())),
 
     bytesOf: async (groupId) => (await measure(groupId, freshMilliseconds)).measured,
+  }
+}
+
+/** Stores an archive of a group, and counts it until the group is measured again. */
+async function withClaim<T>(group: MeasuredGroup, bytes: number, store: () => Promise<T>): Promise<T> {
+  const storing = store()
+  const claim: Claim = { bytes, ended: Promise.allSettled([storing]), storedAt: null }
+  group.claims.add(claim)
+  try {
+    const stored = await storing
+    claim.storedAt = performance.now()
+    return stored
+  } catch (error) {
+    group.claims.delete(claim)
+    throw error
   }
 }
 

@@ -4,9 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout } from 'node:timers/promises'
+import pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import { openLocalStore, receiveArchive } from '../../src/archives/local-store.ts'
 import { measureDisk } from '../../src/domain/disk-space.ts'
+import { openStorageRoom } from '../../src/groups/storage-room.ts'
 import { aGroup, aGroupMember, anAccount, aRepository, csrfTokenIn, signIn } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -72,6 +74,49 @@ describe('GROUP_QUOTA_BYTES', () => {
     const inBrowser = await uploadInBrowser(aPackageZip('acme/new'))
     expect(inBrowser.statusCode).toBe(507)
     expect(inBrowser.body).toContain('The group has no space left for archives.')
+  })
+
+  it('counts what is being stored, also when the checks of many uploads end at the same moment', async () => {
+    const repository = await aRepository(t.db)
+    // The responses to statements on one connection come together.
+    const db = new pg.Pool({ ...t.connection, max: 1, pipeline: true })
+    const room = openStorageRoom({ config: t.config, db })
+    let running = 0
+    let most = 0
+    const uploads = Array.from({ length: 12 }, () =>
+      room.storing(repository.id, quota / 4, async () => {
+        running += 1
+        most = Math.max(most, running)
+        await setTimeout(50)
+        running -= 1
+        throw new Error('the connection was closed')
+      }),
+    )
+    await Promise.allSettled(uploads)
+    await db.end()
+    expect(most).toBe(4)
+  })
+
+  it('refuses no archive because another one was stored and measured, but is not done', async () => {
+    const { push, group, repository } = await aGroupWith(t)
+    const room = openStorageRoom({ config: t.config, db: t.db })
+    await room.bytesOf(group.id)
+    let finish = () => {}
+    let isPushed = false
+    const first = room.storing(repository.id, zipBytes, async () => {
+      await push('1.0.0')
+      isPushed = true
+      await new Promise<void>((resolve) => {
+        finish = resolve
+      })
+    })
+    await expect.poll(() => isPushed).toBe(true)
+    await untilMeasuredAgain()
+    expect((await room.bytesOf(group.id)).stored).toBeGreaterThan(0)
+    const second = room.storing(repository.id, 3 * zipBytes, async () => 'stored')
+    finish()
+    await first
+    expect(await second).toBe('stored')
   })
 
   it('counts equal archives once, and no purged ones', async () => {
