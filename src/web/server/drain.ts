@@ -60,6 +60,8 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
   let cutIdle: NodeJS.Timeout | undefined
   let cutAll: NodeJS.Timeout | undefined
   app.addHook('preClose', async () => {
+    // The close also closes idle connections. A proxy may have sent a request on one of them.
+    await takeWhatArrived()
     app.server.close()
     cutIdle = setTimeout(() => {
       for (const [socket, connection] of open) if (connection.running === 0) socket.destroy()

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -83,6 +83,23 @@ describe('app.close()', () => {
 })
 
 describe('letConnectionsEnd', () => {
+  it('lets a request end that has arrived on an idle connection, and that the busy process has not read', async () => {
+    const app = Fastify({ return503OnClosing: false })
+    const request = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
+    let socket: Socket | undefined
+    // The event loop has no round between the arrival of the request and the close.
+    app.addHook('preClose', async () => void socket?.write(request))
+    drainOnClose(app, 600)
+    app.get('/', async () => 'done')
+    await app.listen({ host: '127.0.0.1', port: 0 })
+    socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+    socket.write(request)
+    await once(socket, 'data')
+    const stopped = letConnectionsEnd(app).then(() => app.close())
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK[\s\S]*connection: close[\s\S]*done$/i)
+    await stopped
+  })
+
   it('lets a connection end that the kernel has accepted, and the busy process has not', async () => {
     const app = Fastify({ return503OnClosing: false })
     drainOnClose(app, 600)
