@@ -4,6 +4,7 @@ import type { Queryable } from '../database/database.ts'
 import { countAttempt } from '../database/failure-limit.ts'
 import { singleFlight } from '../domain/single-flight.ts'
 import { openTurns } from '../domain/turns.ts'
+import { kinds } from '../outbound/kinds.ts'
 import { headerOf, type Outbound } from '../outbound/outbound.ts'
 import { OutboundError } from '../outbound/outbound-error.ts'
 import { type ClientDocument, DocumentRefusal, readClientDocument } from './read-document.ts'
@@ -38,8 +39,10 @@ export function openDocumentReader(
 ): DocumentReader {
   const known = new LRUCache<string, ClientDocument>({ max: maxDocuments })
   const flights = singleFlight<ClientDocument>()
+  // A turn is waited for as long as a document may take.
+  const waitingSeconds = kinds.clientDocument.milliseconds / 1000
   const inTurn = openTurns(
-    { atOnce: 16, atOnceOfOwner: 4, waiting: 64, waitingOfOwner: 12, waitingSeconds: 1 },
+    { atOnce: 16, atOnceOfOwner: 4, waiting: 64, waitingOfOwner: 12, waitingSeconds },
     () => new DocumentRefusal('Too many client metadata documents are being read. Try again in a moment.'),
   )
 

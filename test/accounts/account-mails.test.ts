@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { disableAccount, resetPassword } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials } from '../../src/accounts/accounts.ts'
 import { makeVerificationToken, spendVerificationToken } from '../../src/accounts/email-verifications.ts'
@@ -26,7 +26,7 @@ import {
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { open } from '../support/browse.ts'
-import { noteIdentityEvent } from '../support/event-rows.ts'
+import { holdHour, noteIdentityEvent } from '../support/event-rows.ts'
 import { Walker } from '../support/identity-provider.ts'
 import { listStoredJobs, makeJobsDue } from '../support/job-rows.ts'
 import { openTransaction, untilWaiting } from '../support/locks.ts'
@@ -40,6 +40,7 @@ const t = useApp({ ...server.environment, BASE_URL: 'https://svc.example.com' })
 const withoutMail = useApp()
 const chosen = 'a new and longer password'
 
+beforeAll(() => holdHour(t.db))
 beforeEach(async () => {
   await sendMails(t)
   server.received.length = 0

@@ -1,5 +1,5 @@
 import argon2 from 'argon2'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   addSignInOrigins,
   describeSignInOrigins,
@@ -9,12 +9,13 @@ import {
 } from '../support/account-rows.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { countEvents } from '../support/event-rows.ts'
+import { countEvents, holdHour } from '../support/event-rows.ts'
 import { countRows, dropRows } from '../support/rows.ts'
 
 describe('POST /login after wrong passwords', () => {
   const t = useApp({ TRUST_PROXY: 'true' })
 
+  beforeAll(() => holdHour(t.db))
   beforeEach(async () => {
     await forgetFailures(t.db)
   })

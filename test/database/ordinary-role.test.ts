@@ -10,6 +10,7 @@ import { listEvents } from '../../src/events/event-list.ts'
 import { sweepEvents } from '../../src/events/sweep-events.ts'
 import { anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { holdHour } from '../support/event-rows.ts'
 import { setMigrationChecksum } from '../support/migration-rows.ts'
 
 describe('a role that may not create extensions', () => {
@@ -88,6 +89,7 @@ describe('a role that owns the database and is no superuser', () => {
   it('sweeps, counts and erases events, and nothing else may change them', async () => {
     const account = await anAccount(owner)
     const by = { ...operator, ip: '192.0.2.1' }
+    await holdHour(owner)
     for (const _ of [1, 2]) await countEvent(owner, by, { action: 'sign-in-failed', accountId: account.id })
     const counted = (await listEvents(owner, {}, { after: null, limit: 10 })).find(
       ({ action }) => action === 'sign-in-failed',

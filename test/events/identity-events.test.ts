@@ -1,5 +1,5 @@
 import { PassThrough } from 'node:stream'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import {
   deleteAccount,
   disableAccount,
@@ -42,6 +42,7 @@ import {
   asEventSweep,
   changeEvents,
   dateEvents,
+  holdHour,
   eventsOf as storedEvents,
 } from '../support/event-rows.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -55,6 +56,7 @@ const agent = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/
 
 describe('identity events', () => {
   const t = useApp({ EVENT_RETENTION_DAYS: '30', EVENT_IP_DAYS: '7' })
+  beforeAll(() => holdHour(t.db))
 
   const eventsOf = async (accountId: string) =>
     (await listEvents(t.db, { subjectId: accountId }, { after: null, limit: 100 })).reverse()
@@ -454,6 +456,7 @@ describe('identity events', () => {
 
 describe('/settings/security', () => {
   const t = useApp()
+  beforeAll(() => holdHour(t.db))
 
   it('shows how often a sign-in failed, and until when', async () => {
     const ann = await anAccount(t.db)

@@ -2,10 +2,11 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import type { AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
 import type pg from 'pg'
-import { afterAll, beforeAll } from 'vitest'
+import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import { makeClientId } from '../../src/domain/secrets.ts'
 import { askForReview, type ListedDocument, listClientDocuments } from '../../src/oauth/client-documents.ts'
 import type { ClientDocument } from '../../src/oauth/read-document.ts'
+import { type Bounds, kinds } from '../../src/outbound/kinds.ts'
 import { anAccount } from './actors.ts'
 
 /** The settings of a svc that may read client metadata documents from this machine. */
@@ -61,7 +62,25 @@ export async function aWaitingDocument(
   return documents.find((one) => one.clientId === clientId) as ListedDocument
 }
 
-/** Runs a server of documents for one test file. */
+const bounds: Bounds = kinds.clientDocument
+const { milliseconds: ownMilliseconds } = bounds
+const patienceMilliseconds = 60_000
+
+/** Sets how long svc waits for a document. */
+function limitDocuments(milliseconds: number): void {
+  bounds.milliseconds = milliseconds
+}
+
+/** Lets svc wait two seconds for each document of a test, for one that never comes. */
+export function useImpatience(): void {
+  limitDocuments(2_000)
+  onTestFinished(() => limitDocuments(patienceMilliseconds))
+}
+
+/**
+ * Runs a server of documents for one test file. On a slow machine, a document can take longer than the second that svc has for
+ * it, so the tests of the file have a minute.
+ */
 export function useDocumentServer(): DocumentServer {
   const listeners = new Map<string, RequestListener>()
   const seen: string[] = []
@@ -72,8 +91,12 @@ export function useDocumentServer(): DocumentServer {
     if (listener) listener(request, response)
     else response.writeHead(404).end()
   })
-  beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)))
+  beforeAll(async () => {
+    limitDocuments(patienceMilliseconds)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  })
   afterAll(async () => {
+    limitDocuments(ownMilliseconds)
     server.closeAllConnections()
     await promisify(server.close.bind(server))()
   })

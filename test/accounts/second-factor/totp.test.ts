@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
 import { startEnrolment } from '../../../src/accounts/second-factor/totp-enrolment.ts'
@@ -22,6 +22,7 @@ import {
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
+import { holdHour } from '../../support/event-rows.ts'
 import {
   aPersonWithTotp,
   codeOf,
@@ -34,6 +35,7 @@ import { anApplication } from '../../support/oauth-actors.ts'
 import { countRows, expire, textOf } from '../../support/rows.ts'
 
 const t = useApp({ TRUST_PROXY: 'true' })
+beforeAll(() => holdHour(t.db))
 
 const actionsOf = async (accountId: string) =>
   (await listEvents(t.db, { subjectId: accountId }, { after: null, limit: 50 })).map(({ action, details }) =>
