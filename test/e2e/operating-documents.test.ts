@@ -263,7 +263,8 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
 
   it('say who has downloaded which version', async () => {
     const [ofVersion = '', ofAccount = ''] = downloads.trimEnd().split('\n')
-    expect(await printed(ofVersion)).toMatch(/acme\/hello +1\.0\.0/)
+    // The server writes what it has gathered in a second.
+    await expect.poll(() => printed(ofVersion)).toMatch(/acme\/hello +1\.0\.0/)
     expect(await printed(ofAccount)).toBe('There are no downloads.\n')
   })
 
