@@ -17,6 +17,11 @@ export interface Upgrade {
   during: LoadCount
   /** Requests to both after that. */
   after: LoadCount[]
+  /**
+   * How long the slowest request took, from the start of the migration on, that reads no table: other work on the machine
+   * delays it as much as the others.
+   */
+  slowestProbeMs: number
   /** How long the migration and the start took. */
   seconds: number
   /** Functions that the previous release calls, and that the database no longer has with the same parameters. */
@@ -95,6 +100,7 @@ export async function upgradeUnderLoad(
     ])
     const appliedBefore = await listApplied(db)
     const begin = performance.now()
+    const probe = startProbe(servers)
     const during = await count(old, second, () => start())
     const seconds = (performance.now() - begin) / 1000
     const upgraded = servers.at(-1) as Server
@@ -102,12 +108,14 @@ export async function upgradeUnderLoad(
       count(old, third, () => sleep(2000)),
       count(upgraded, fourth, () => sleep(2000)),
     ])
+    const slowestProbeMs = await probe.stop()
     const left = new Set(await listFunctions(db))
     const known = new Set(appliedBefore)
     return {
       before,
       during,
       after,
+      slowestProbeMs,
       seconds,
       lostFunctions: functions.filter((one) => !left.has(one)),
       planned,
@@ -115,6 +123,29 @@ export async function upgradeUnderLoad(
     }
   } finally {
     await Promise.all(servers.map(stopServer))
+  }
+}
+
+/** Sends requests that need no database to the running servers of the list, until it is stopped or none runs. */
+function startProbe(servers: readonly Server[]): { stop: () => Promise<number> } {
+  let isOver = false
+  let slowestMs = 0
+  const probing = (async () => {
+    for (;;) {
+      const running = servers.filter(({ process }) => process.exitCode === null)
+      if (isOver || running.length === 0) return
+      const sent = performance.now()
+      await Promise.all(running.map(({ url }) => fetch(`${url}/healthz`).catch(() => null)))
+      slowestMs = Math.max(slowestMs, performance.now() - sent)
+      await sleep(10)
+    }
+  })()
+  return {
+    async stop() {
+      isOver = true
+      await probing
+      return slowestMs
+    },
   }
 }
 
