@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 import { builtFiles, useBuiltSources } from './support/built-sources.ts'
 import { rareOptimization } from './support/rare-optimization.ts'
 import { summaryReporter } from './support/summary-reporter.ts'
@@ -47,14 +48,31 @@ const flags = [...rareOptimization, '--max-semi-space-size=64', '--single-thread
 
 const plugins = [useBuiltSources(root)]
 
+/** The files that take longest. Some are small, because they wait for servers, browsers or limits. */
+const longest =
+  /\/(?:tour|backup|command-line|slow-requests|object-storage|stop|operating-documents|slow-readers)\.test\.ts$/
+
+/** Starts the longest files of each project first, so that no process waits for one of them at the end. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification) => longest.test(moduleId)
+    const sorted = await super.sort(files)
+    return [...new Set(sorted.map(({ project }) => project))].flatMap((project) => {
+      const own = sorted.filter((file) => file.project === project)
+      return [...own.filter(isLong), ...own.filter((file) => !isLong(file))]
+    })
+  }
+}
+
 export default defineConfig({
   root,
   plugins,
   test: {
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', summaryReporter()],
-    // A process waits for servers and browsers much of the time, so there is one more than two cores need.
-    maxWorkers: Math.max(3, availableParallelism()),
+    // A process waits for servers and browsers much of the time, so there are two more than two cores need.
+    maxWorkers: Math.max(4, availableParallelism()),
+    sequence: { sequencer: LongestFirst },
     // They start in the order of their names: the long tests first, so that no process is idle at the end.
     projects: [
       {

@@ -10,7 +10,7 @@ import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeOpaqueId } from '../../src/domain/secrets.ts'
 import { deleteRepository } from '../../src/groups/group-lifecycle.ts'
 import { signUnsubscription } from '../../src/notifications/unsubscribe-link.ts'
-import { setWatching } from '../../src/notifications/watching.ts'
+import { setWatching, setWatchingGroup } from '../../src/notifications/watching.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { registerUnreviewed, rejectDocument } from '../../src/oauth/client-documents.ts'
 import { insertDeviceRequest } from '../../src/oauth/device-requests.ts'
@@ -135,6 +135,7 @@ export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: stri
   await aGroupMember(db, ann, group, 'admin')
   await aGroupMember(db, bob, group, 'developer')
   await setWatching(db, ann.id, repository.id, true)
+  await setWatchingGroup(db, ann.id, group.id, true)
   const token = await aPersonalToken(db, ann, { name: 'build server', expiry: { inDays: 5 } })
   await aPersonalToken(db, ann, {
     name: 'laptop',
