@@ -160,11 +160,11 @@ describe('/settings/authorizations, with the grants of an application', () => {
   it('shows when a machine has used the API last (OPENID 211)', async () => {
     const { account, login, page } = await aPerson()
     const pair = await login()
-    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 1, { timeout: 20_000 })
+    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 1, 60_000)
     await forgetGrantUses(t.db, account)
     expect((await page()).body).not.toContain('Last used <time')
     await works(t, pair.access_token)
-    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 1, { timeout: 20_000 })
+    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 1, 60_000)
     expect((await page()).body).toContain('Last used <time')
   })
 })

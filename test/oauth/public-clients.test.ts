@@ -170,7 +170,7 @@ describe('a public client', () => {
     const [first = '', second = '', third = ''] = codes
     // The first one is used, so the second one is the longest unused.
     const pair = (await exchange(application, first)).json()
-    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 1, { timeout: 20_000 })
+    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 1, 60_000)
     await approve()
     expect(await works(t, pair.access_token)).toBe(true)
     expect((await exchange(application, second)).json().error).toBe('invalid_grant')
