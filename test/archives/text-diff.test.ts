@@ -47,6 +47,17 @@ describe('the differences between two texts', () => {
     expect(diffTexts(noise(1), noise(2))).toBe('too different')
   })
 
+  it('have a bound of changes, which no busy machine reaches earlier', () => {
+    const changed = (count: number) =>
+      bytes(
+        Array.from({ length: 20_000 }, (_, i) => (i < 15 * count && i % 15 === 0 ? `new ${i}` : i)).join(
+          '\n',
+        ),
+      )
+    expect(diffTexts(changed(0), changed(1250))).toMatchObject({ added: 1250, removed: 1250 })
+    expect(diffTexts(changed(0), changed(1251))).toBe('too different')
+  })
+
   it('have a bound of lines and characters, with the number of all changes', () => {
     const long = diffTexts(null, bytes(`${'x'.repeat(10_000)}\n${lines(5000)}`)) as TextDiff
     expect(long).toMatchObject({ added: 5001, isCut: true })
