@@ -13,6 +13,7 @@ import {
 } from '../../database/secret-key.ts'
 import type { Principal } from '../../domain/principal.ts'
 import type { CredentialRefusal } from '../credential-refusal.ts'
+import { lockAccount } from '../single-sign-on/identities.ts'
 import {
   type FactorContext,
   limitsOfFactor,
@@ -124,6 +125,8 @@ export async function confirmEnrolment(
   const factor = await findTotpFactor(context.db, accountId)
   const pending = factor?.confirmedAt ? null : factor
   return takeFirstCode(context, by, accountId, pending, code, async (tx, checked, timeStep) => {
+    // The account first, as in every change of its factors: another first factor may make recovery codes meanwhile.
+    await lockAccount(tx, accountId)
     if (!(await confirmTotpFactor(tx, by, accountId, checked, timeStep))) return nothingToConfirm
     const hasCodes = (await countRecoveryCodes(tx, accountId)) > 0
     return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, by, accountId) }

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { setDisabled, setPasswordHash } from '../../../src/accounts/accounts.ts'
+import { renewRecoveryCodes } from '../../../src/accounts/second-factor/recovery-codes.ts'
 import { startEnrolment } from '../../../src/accounts/second-factor/totp-enrolment.ts'
 import {
   confirmTotpFactor,
@@ -31,6 +32,7 @@ import {
   recoveryCodesIn,
   secretIn,
 } from '../../support/factor-actors.ts'
+import { openTransaction, untilWaiting } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { countRows, expire, textOf } from '../../support/rows.ts'
 
@@ -98,6 +100,25 @@ describe('the page of the second factor', () => {
       'sign-in',
       'account-created',
     ])
+  })
+
+  it('makes no recovery codes when another factor makes them at the same time', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const get = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
+    const send = (path: string, form = {}) =>
+      post(t.app, `/settings/second-factor${path}`, cookie, { csrf_token, ...form })
+    await send('/totp')
+    const secret = secretIn(await get('/settings/second-factor/totp'))
+    // As the registration of a passkey does.
+    const other = await openTransaction(t.db)
+    await renewRecoveryCodes(other.tx, operator, account.id)
+    const confirmed = send('/totp/confirm', { code: codeOf(secret) })
+    await untilWaiting(t.db)
+    await other.commit()
+    expect(recoveryCodesIn(await confirmed)).toEqual([])
+    expect(await countRows(t.db, 'recovery_code', { accountId: account.id })).toBe(10)
   })
 
   it('confirms no app whose secret was replaced while its code was checked', async () => {
