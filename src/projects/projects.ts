@@ -224,6 +224,13 @@ async function saveLock(
 ): Promise<void> {
   const idsOf = (some: readonly LockFilePackage[]) =>
     some.map(({ digest }) => ids.get(digest) as number).toSorted((one, other) => one - other)
+  // Two new environments at once would pass the maximum. The insert counts after the lock.
+  await tx.query(
+    `select from project
+      where id = $1 and not exists (select from project_lock where project_id = $1 and environment = $2)
+        for no key update`,
+    [projectId, environment],
+  )
   const { rowCount } = await tx.query(
     `insert into project_lock (project_id, environment, commit_id, posted_by, packages, dev_packages)
      select $1, $2, $3, $4, $5, $6

@@ -19,7 +19,9 @@ import {
   addLockedVersions,
   ageLockedPackages,
   countLockedPackages,
+  fillEnvironments,
 } from '../support/project-rows.ts'
+import { latestId } from '../support/rows.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aVendorClaim } from '../support/upstream-rows.ts'
 
@@ -184,6 +186,29 @@ describe('POST …/projects/<project>/lock', () => {
   ])('refuses the place %s %s', async (project, query) => {
     const { post } = await aCompany()
     expect((await post(project, aLock({}), { query })).statusCode).toBe(400)
+  })
+
+  it('lets a project have 100 environments, also when two come at once', async () => {
+    const { post, group } = await aCompany('1.0.0')
+    const colleague = await anAccount(t.db)
+    await aGroupMember(t.db, colleague, group, 'admin')
+    const token = await aPersonalToken(t.db, colleague, { scopes: ['registry-package:rw'] })
+    expect((await post('full', aLock({}))).statusCode).toBe(201)
+    const project = { id: await latestId(t.db, 'project') }
+    await fillEnvironments(t.db, project, 99)
+    const first = await openTransaction(t.db)
+    await lockRow(first.tx, 'project', project)
+    await fillEnvironments(first.tx, project, 100)
+    const second = post('full', aLock({}), { query: '?environment=another' })
+    await Promise.race([second, untilWaiting(t.db)])
+    // Only a new environment waits. In one process, a group stores one lock file at a time, and so does an account.
+    const known = await post('full', aLock({}), { app: other.app, token })
+    await first.commit()
+    expect(known.json()).toMatchObject({ project: 'full' })
+    expect((await second).json()).toEqual({
+      errcode: 8,
+      errmsg: 'a project can have at most 100 environments',
+    })
   })
 
   it('is for developers of the group, and deploy tokens that may report', async () => {

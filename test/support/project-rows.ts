@@ -33,6 +33,16 @@ export async function aProject(db: Queryable, group: { id: string }, name: strin
   )
 }
 
+/** Adds environments with empty lock files to a project, until it has this number of them. */
+export async function fillEnvironments(db: Queryable, project: { id: string }, count: number): Promise<void> {
+  await db.query(
+    `insert into project_lock (project_id, environment, packages, dev_packages)
+     select $1, 'filled-' || i, '{}', '{}'
+       from generate_series((select count(*)::integer + 1 from project_lock where project_id = $1), $2::integer) i`,
+    [project.id, count],
+  )
+}
+
 /** Adds an open finding of a project. */
 export async function addFinding(
   db: Queryable,
