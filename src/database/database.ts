@@ -151,6 +151,8 @@ export const advisoryLocks = {
   clientDocuments: 7_382_009,
   /** With a group. Shared by transactions that store a lock file. The comparison of all lock files of a group holds it alone. */
   locks: 7_382_008,
+  /** With a repository. Held by transactions that request a name of its upstreams. */
+  requestedNames: 7_382_010,
   /** Held while downloads are counted: two processes that add totals could deadlock. */
   downloads: 7_338_002,
 } as const

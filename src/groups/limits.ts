@@ -65,7 +65,8 @@ const limited: Record<
 
 /**
  * Throws errcode 8 with 403 when an account, a group or a repository may not have another one of some things. Call it in the
- * transaction that adds the thing. Limits do not hold for changes with the rights of the site.
+ * transaction that adds the thing. Limits do not hold for changes with the rights of the site. These lock the owner, too: the
+ * caller may count the things against a maximum that holds for everybody.
  */
 export async function requireBelowLimit(
   tx: pg.PoolClient,
@@ -74,9 +75,9 @@ export async function requireBelowLimit(
   kind: keyof CountLimits,
   ownerId: string,
 ): Promise<void> {
-  if (await hasSiteRights(tx, by)) return
   const { owner, count, things, setting, remedy = 'remove one' } = limited[kind]
   await tx.query(locks[owner], [ownerId])
+  if (await hasSiteRights(tx, by)) return
   const { rows } = await tx.query<{ count: number }>(count, [ownerId])
   const max = limits[kind]
   if ((rows[0]?.count ?? 0) < max) return

@@ -3,6 +3,8 @@ import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { addGroup, addRepository } from '../../src/groups/group-lifecycle.ts'
 import { requireBelowLimit } from '../../src/groups/limits.ts'
+import { requestPackage } from '../../src/upstreams/configure.ts'
+import { requestName } from '../../src/upstreams/tables/mirrored-packages.ts'
 import {
   aGroup,
   aGroupMember,
@@ -11,17 +13,20 @@ import {
   aPersonalToken,
   aRepository,
   csrfTokenIn,
+  groupOf,
   post,
   signIn,
 } from '../support/actors.ts'
 import { aCaller, asOperator, callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { openTransaction, untilWaiting } from '../support/locks.ts'
+import { manyRequestedNames } from '../support/mirrored-rows.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 import { expire } from '../support/rows.ts'
 import { endStageTime } from '../support/stage-rows.ts'
 import { listPersonalTokenIds } from '../support/token-rows.ts'
 import { useUpstream } from '../support/upstream.ts'
-import { markRemoved } from '../support/upstream-rows.ts'
+import { anUpstream, markRemoved } from '../support/upstream-rows.ts'
 
 const upstream = useUpstream()
 const t = useApp({
@@ -192,5 +197,35 @@ describe('a repository', () => {
     await endStageTime(t.db, id)
     expect((await stage('1.0.0', { name: 'acme/other' })).statusCode).toBe(202)
     expect((await push('1.0.0', { name: 'acme/direct' })).statusCode).toBe(201)
+  })
+
+  it('has at most 50 upstreams, also when two site administrators add them at once', async () => {
+    const { repository, account, call } = await aCaller(t)
+    const group = await groupOf(t.db, repository)
+    for (let i = 1; i < 50; i++) await anUpstream(t.db, repository, { name: `n${i}`, url: `https://h${i}/` })
+    const first = await openTransaction(t.db)
+    const by = { ...operator, accountId: account.id }
+    await requireBelowLimit(first.tx, t.config, by, 'upstreams', group.id)
+    await anUpstream(first.tx, repository, { name: 'first', url: 'https://first/' })
+    const second = call('POST', '/upstreams', { url: upstream.url, name: 'second' })
+    await Promise.race([second, untilWaiting(t.db)])
+    await first.commit()
+    expect((await second).json()).toEqual({
+      errcode: 3,
+      errmsg: 'a repository can have at most 50 upstreams',
+    })
+  })
+
+  it('has at most 1,000 requested names, also when two are requested at once', async () => {
+    const repository = await aRepository(t.db)
+    const account = await anAccount(t.db)
+    await manyRequestedNames(t.db, repository, account, 999)
+    const request = { repositoryId: repository.id, by: { ...operator, accountId: account.id } }
+    const first = await openTransaction(t.db)
+    expect(await requestName(first.tx, repository.id, 'acme/first', account.id)).toBe(true)
+    const second = requestPackage(t.db, request, 'acme/second')
+    await Promise.race([second, untilWaiting(t.db)])
+    await first.commit()
+    expect(await second).toBe(false)
   })
 })

@@ -363,6 +363,20 @@ export async function manyMirroredPackages(
   )
 }
 
+/** Adds names that somebody has requested and nobody has approved. */
+export async function manyRequestedNames(
+  db: Queryable,
+  repository: { id: string },
+  account: { id: string },
+  count: number,
+): Promise<void> {
+  await db.query(
+    `insert into mirrored_package (repository_id, name, requested_at, requester_id)
+     select $1, 'requested/p' || i, now(), $2 from generate_series(1, $3::integer) i`,
+    [repository.id, account.id, count],
+  )
+}
+
 /** Marks a mirrored package, without the work that such a change starts. */
 export async function markMirroredPackage(
   db: Queryable,

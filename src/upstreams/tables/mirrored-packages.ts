@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { type Queryable, together } from '../../database/database.ts'
+import { advisoryLocks, type Queryable, together } from '../../database/database.ts'
 import { isInNameRange, nameRange } from '../../database/name-range.ts'
 import { renderFilter } from '../../documents/filter-document.ts'
 import type { ListPart } from '../../domain/paging.ts'
@@ -229,12 +229,17 @@ export const maxRequests = 1000
 
 /** Stores a request to approve a name. False when the name is already approved or requested, or too many names wait. */
 export async function requestName(
-  db: Queryable,
+  tx: pg.PoolClient,
   repositoryId: string,
   name: string,
   accountId: string,
 ): Promise<boolean> {
-  const { rowCount } = await db.query({
+  // Two requests at once would pass the maximum. The row of the repository is locked after those of packages, so it is not used.
+  await tx.query(
+    `select pg_advisory_xact_lock(${advisoryLocks.requestedNames}, ($1::bigint % 2147483647)::int)`,
+    [repositoryId],
+  )
+  const { rowCount } = await tx.query({
     name: 'request-mirrored-name',
     text: `insert into mirrored_package as m (repository_id, name, requested_at, requester_id)
            select $1, $2, now(), $3
