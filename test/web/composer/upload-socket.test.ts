@@ -179,10 +179,10 @@ describe('an upload whose body is already on its way', () => {
     socket.write(zip.subarray(0, 100))
     await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
     await transaction(t.db, async (tx) => {
-      // The upload waits for this lock after its archive was checked.
+      // The upload waits for this lock after its archive was checked. The late write of last uses waits for it, too.
       await lockTables(tx, 'personal_token')
       socket.write(zip.subarray(100))
-      await expect.poll(() => countWaiting(tx)).toBe(1)
+      await expect.poll(() => countWaiting(tx, 'registry_access')).toBe(1)
       socket.destroy()
       await expect.poll(() => promisify(t.app.server.getConnections.bind(t.app.server))()).toBe(0)
     })
