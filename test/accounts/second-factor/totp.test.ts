@@ -50,13 +50,19 @@ const actionsOf = async (accountId: string) =>
   )
 
 describe('the page of the second factor', () => {
-  it('sets up an app: shows secret and QR code, and confirms it with a first code', async () => {
+  /** Signs a new account in. `send` posts a form of the page, below its path. */
+  async function aPersonOnThePage() {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
     const get = (url: string) => t.app.inject({ url, headers: { cookie } })
     const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
     const send = (path: string, form = {}) =>
       post(t.app, `/settings/second-factor${path}`, cookie, { csrf_token, ...form })
+    return { account, get, send }
+  }
+
+  it('sets up an app: shows secret and QR code, and confirms it with a first code', async () => {
+    const { account, get, send } = await aPersonOnThePage()
 
     expect((await send('/totp')).headers.location).toBe('/settings/second-factor/totp')
     const page = await get('/settings/second-factor/totp')
@@ -103,12 +109,7 @@ describe('the page of the second factor', () => {
   })
 
   it('makes no recovery codes when another factor makes them at the same time', async () => {
-    const account = await anAccount(t.db)
-    const cookie = await signIn(t.app, account)
-    const get = (url: string) => t.app.inject({ url, headers: { cookie } })
-    const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
-    const send = (path: string, form = {}) =>
-      post(t.app, `/settings/second-factor${path}`, cookie, { csrf_token, ...form })
+    const { account, get, send } = await aPersonOnThePage()
     await send('/totp')
     const secret = secretIn(await get('/settings/second-factor/totp'))
     // As the registration of a passkey does.
