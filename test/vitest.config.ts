@@ -44,7 +44,13 @@ function fitsWithOthers(test: string): boolean {
 }
 
 /** A larger heap is collected less often. Threads that help to collect take more from the other processes than they save. */
-const flags = [...rareOptimization, '--max-semi-space-size=64', '--single-threaded-gc']
+const flags = [
+  ...rareOptimization,
+  '--min-semi-space-size=64',
+  '--max-semi-space-size=64',
+  '--initial-old-space-size=512',
+  '--single-threaded-gc',
+]
 
 const plugins = [useBuiltSources(root)]
 

@@ -124,9 +124,12 @@ class UnnamedClient extends ObservedClient {
   }
 }
 
-const begin = `begin; set local lock_timeout = ${lockMilliseconds};
-  set local statement_timeout = ${statementMilliseconds};
-  set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
+/** SQL: begins a transaction with the limits above. A pool may have its own for locks. */
+function begin({ options }: pg.Pool): string {
+  return `begin; set local lock_timeout = ${Number(options.lock_timeout ?? lockMilliseconds)};
+    set local statement_timeout = ${statementMilliseconds};
+    set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
+}
 
 /**
  * The numbers of the advisory locks, which all belong to transactions. Each kind of work has its own, so that no kind
@@ -169,7 +172,7 @@ export async function transaction<T>(
 ): Promise<T> {
   const tx = await pool.connect()
   try {
-    await tx.query(by === undefined ? begin : `${begin}; ${setActor(by)}`)
+    await tx.query(by === undefined ? begin(pool) : `${begin(pool)}; ${setActor(by)}`)
     const result = await work(tx)
     await tx.query('commit')
     tx.release()

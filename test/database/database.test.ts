@@ -145,13 +145,14 @@ describe('the limits that PostgreSQL enforces', () => {
   })
 
   it('end a transaction that waits more than 5 seconds for a lock', async () => {
-    const { db } = database
-    const holder = await openTransaction(db)
+    const pool = openDatabase(database.connection, () => {})
+    const holder = await openTransaction(database.db)
     await lockRows(holder.tx, 'repository_group', { name: 'limited' })
-    const error = await failure(transaction(db, (tx) => tx.query(rename)))
+    const error = await failure(transaction(pool, (tx) => tx.query(rename)))
     expect(error).toMatchObject({ code: '55P03' })
     expect(error && isOutage(error)).toBe(true)
     await holder.commit()
+    await pool.end()
   })
 
   it('end one of two transactions that wait for each other, and a retry may help', async () => {

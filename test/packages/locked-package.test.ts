@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
-import { useApp } from '../support/app.ts'
+import { useAnotherProcess, useApp } from '../support/app.ts'
 import { countWaiting } from '../support/locks.ts'
 import { lockPackage } from '../support/package-rows.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
 describe('a package that something else is changing', () => {
   const t = useApp()
+  /** With svc's own limits of time. */
+  const impatient = useAnotherProcess(t)
   const whilePackageIsLocked = (work: () => Promise<void>) =>
     transaction(t.db, async (tx) => {
       await lockPackage(tx, 'acme/lib')
@@ -32,7 +34,7 @@ describe('a package that something else is changing', () => {
   })
 
   it('returns a push with 503 and Retry-After when it takes too long', async () => {
-    const { push } = await aPublisher(t)
+    const { push } = await aPublisher({ app: impatient.app, db: t.db })
     await push('1.0.0')
     await whilePackageIsLocked(async () => {
       const response = await push('1.1.0')

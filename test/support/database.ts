@@ -8,6 +8,12 @@ import { untilTrue } from './until.ts'
 export const template = 'svc_template'
 
 /**
+ * How long a transaction waits for a lock: longer than a busy machine takes until all requests of a test wait for one that
+ * the test holds.
+ */
+const patientMilliseconds = 120_000
+
+/**
  * Creates a database for one test file, so that races can be tested: a copy of the migrated one, or of `source`
  * (`template1` is empty).
  */
@@ -19,7 +25,7 @@ export function useDatabase(source = template): { readonly db: pg.Pool; readonly
     // The other strategy writes each page to the log, too, which takes more than twice the time.
     await onServer(server, `create database ${connection.database} template ${source} strategy file_copy`)
     // Like those of the server (`openDatabase`), its connections send statements without waiting.
-    db = new pg.Pool({ ...connection, pipeline: true })
+    db = new pg.Pool({ ...connection, pipeline: true, lock_timeout: patientMilliseconds })
   })
   afterAll(async () => {
     await db.end()

@@ -50,7 +50,7 @@ export function aPackageZip(name: string, manifest: Record<string, unknown> = {}
 
 /** A developer of a new private repository, with a token that may push. */
 export async function aPublisher(
-  t: TestApp,
+  t: Pick<TestApp, 'app' | 'db'>,
   {
     role = 'developer' as Role,
     visibility = 'private' as Visibility,

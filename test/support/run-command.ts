@@ -1,22 +1,20 @@
 import { createRequire } from 'node:module'
 import { PassThrough, Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { expect } from 'vitest'
 import { type Environment, type Outcome, plainFolder, runSvc } from './program.ts'
 
-/** The commands that have run as programs, after the path of their test file. */
+/** The commands that have run as programs, for this test file or others in this process. */
 const asPrograms = new Set<string>()
 
 /**
- * Runs `svc …` to its end. The first run of each command in a test file is a program. The others run the same built files
- * in this process, because most of the time of a short command is the start of Node.
+ * Runs `svc …` to its end. The first run of each command in a test process is a program. The others run the same built
+ * files in this process, because most of the time of a short command is the start of Node.
  */
 export async function runCommand(words: string[], environment: Environment, input = ''): Promise<Outcome> {
   const [noun = '', verb = ''] = words
   const name = words.includes('--help') ? '--help' : `${noun} ${/^[a-z-]+$/.test(verb) ? verb : ''}`
-  const command = `${expect.getState().testPath} ${name}`
-  if (asPrograms.has(command)) return runHere(words, environment, input)
-  asPrograms.add(command)
+  if (asPrograms.has(name)) return runHere(words, environment, input)
+  asPrograms.add(name)
   return runSvc(words, environment, input)
 }
 
