@@ -115,6 +115,7 @@ export async function rotateKeys(
     )
     if (!current) continue
     const next = await findUsableNext(db, config, alg)
+    if (!next) continue
     const kid = await transaction(db, async (tx) => {
       // The update decides: only one of two processes retires the key.
       const { rowCount } = await tx.query(
@@ -169,13 +170,20 @@ async function createFirst(db: pg.Pool, config: KeySettings, alg: TokenAlgorithm
   return (await findStored(db, alg, isCurrent)) as StoredKey
 }
 
-/** Returns the next key. Replaces one that cannot be opened, because SECRET_KEY was lost. */
-async function findUsableNext(db: pg.Pool, config: KeySettings, alg: TokenAlgorithm): Promise<StoredKey> {
-  const next = (await findStored(db, alg, isNext)) as StoredKey
-  if ((await openidKeySecrets.open(config, next.id, next)) !== null) return next
+/**
+ * Returns the next key. Replaces one that cannot be opened, because SECRET_KEY was lost. Returns null while another process
+ * rotates: the next key signs then, and there is no other yet.
+ */
+async function findUsableNext(
+  db: pg.Pool,
+  config: KeySettings,
+  alg: TokenAlgorithm,
+): Promise<StoredKey | null> {
+  const next = await findStored(db, alg, isNext)
+  if (!next || (await openidKeySecrets.open(config, next.id, next)) !== null) return next
   await db.query(`delete from openid_key where id = $1 and ${isNext}`, [next.id])
   await insertKey(db, config, alg, { isActive: false })
-  return (await findStored(db, alg, isNext)) as StoredKey
+  return findStored(db, alg, isNext)
 }
 
 /**

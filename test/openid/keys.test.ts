@@ -12,7 +12,7 @@ import {
   rotateKeys,
 } from '../../src/openid/keys.ts'
 import { useApp } from '../support/app.ts'
-import { ageKeys } from '../support/openid-rows.ts'
+import { activateNextKeys, ageKeys } from '../support/openid-rows.ts'
 import { databaseUrl } from '../support/program.ts'
 import { countRows, textOf, truncateTable } from '../support/rows.ts'
 import { runCommand } from '../support/run-command.ts'
@@ -97,6 +97,32 @@ describe('rotateKeys', () => {
     const rotations = await Promise.all([t.db, other].map((db) => rotateKeys(db, t.config, { minDays: 90 })))
     await other.end()
     expect(rotations.flat()).toHaveLength(2)
+  })
+
+  it('leaves the rotation to a process that has activated the next key, and not made another yet', async () => {
+    await createMissingKeys(t.db, t.config)
+    const signing = async () => (await listKeys(t.db)).filter(({ state }) => state === 'current')
+    const former = await signing()
+    const slow = new pg.Pool(t.connection)
+    const query = slow.query.bind(slow) as (...given: unknown[]) => Promise<unknown>
+    let isFirst = true
+    Object.assign(slow, {
+      query: async (text: string, values: unknown[]) => {
+        const found = await query(text, values)
+        if (!isFirst || !text.includes("interval '1 day'")) return found
+        isFirst = false
+        await activateNextKeys(t.db)
+        return found
+      },
+    })
+    await ageKeys(t.db, '91 days')
+    const other = (await listKeys(t.db)).filter(({ state }) => state === 'next')
+    const rotated = await rotateKeys(slow, t.config, { minDays: 90 })
+    expect(isFirst).toBe(false)
+    expect(rotated).toEqual([])
+    expect((await signing()).map(({ kid }) => kid)).toEqual(other.map(({ kid }) => kid))
+    expect((await signing()).map(({ kid }) => kid)).not.toEqual(former.map(({ kid }) => kid))
+    await slow.end()
   })
 
   it('replaces keys that were encrypted with a key that is lost', async () => {

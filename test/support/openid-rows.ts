@@ -8,6 +8,15 @@ export async function ageKeys(db: Queryable, by: string): Promise<void> {
   )
 }
 
+/** Does what a process that rotates the keys commits first: the current keys are retired, and the next ones sign. */
+export async function activateNextKeys(db: Queryable): Promise<void> {
+  await db.query(
+    `update openid_key set retired_at = now(), key_id = null, sealed_secrets = null
+      where activated_at is not null and retired_at is null`,
+  )
+  await db.query('update openid_key set activated_at = now() where activated_at is null')
+}
+
 /** Lets the sign-ins of sessions be of a release that did not store their grants. */
 export async function forgetGrantsOfSessions(db: Queryable): Promise<void> {
   await db.query('update openid_session set grant_id = null')
