@@ -71,11 +71,13 @@ export interface TestSigstore {
   /** A file with the trusted root. */
   rootFile: string
   /** Signs a statement as a job. */
-  sign: (
-    statement: object,
-    words: CertificateWords,
-    options?: { loggedAt?: Date; isCertificateLogged?: boolean },
-  ) => Promise<TestBundle>
+  sign: (statement: object, words: CertificateWords, options?: SignOptions) => Promise<TestBundle>
+}
+
+interface SignOptions {
+  /** When the log takes the signature. Now, by default. */
+  loggedAt?: Date
+  isCertificateLogged?: boolean
 }
 
 /** Starts a Sigstore for a test file. */
@@ -119,7 +121,7 @@ export async function aSigstore(): Promise<TestSigstore> {
   async function sign(
     statement: object,
     words: CertificateWords,
-    { loggedAt = new Date(), isCertificateLogged = true } = {},
+    { loggedAt, isCertificateLogged = true }: SignOptions = {},
   ): Promise<TestBundle> {
     const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' })
     const issue = () =>
@@ -138,7 +140,8 @@ export async function aSigstore(): Promise<TestSigstore> {
     const payload = Buffer.from(JSON.stringify(statement))
     const header = `DSSEv1 ${payloadType.length} ${payloadType} ${payload.length} `
     const signature = signBytes('sha256', Buffer.concat([Buffer.from(header), payload]), keys.privateKey)
-    const log = await initializeTLog(logUrl, logKeys, loggedAt)
+    // The present moment is taken here: an entry must not be older than its certificate, by the second.
+    const log = await initializeTLog(logUrl, logKeys, loggedAt ?? new Date())
     const pem = `-----BEGIN CERTIFICATE-----\n${toBase64(certificate)}\n-----END CERTIFICATE-----\n`
     const entries = await log.log({
       apiVersion: '0.0.1',
