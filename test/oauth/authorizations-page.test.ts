@@ -3,7 +3,7 @@ import { aMember, anAccount, aRepository, cookiesOf, csrfTokenIn, post, signIn }
 import { useApp } from '../support/app.ts'
 import { authorizeLink, open, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
-import { hasEnded, listAuthorizationIds } from '../support/oauth-rows.ts'
+import { dateAuthorizations, hasEnded, listAuthorizationIds } from '../support/oauth-rows.ts'
 
 describe('/settings/authorizations', () => {
   const t = useApp()
@@ -43,7 +43,12 @@ describe('/settings/authorizations', () => {
   })
 
   it('shows each application with what it may do and since when', async () => {
-    const { application, page } = await aGrant({ name: 'Tom & Jerry', scopes: ['repo-manage:rw'] })
+    const { account, application, cookie } = await aGrant({
+      name: 'Tom & Jerry',
+      scopes: ['repo-manage:rw'],
+    })
+    await dateAuthorizations(t.db, account, new Date('2026-01-31T12:00:00Z'))
+    const page = await open(t, '/settings/authorizations', cookie)
     for (const text of [
       'Tom &amp; Jerry',
       `/applications/${application.clientId}/logo`,
@@ -51,7 +56,7 @@ describe('/settings/authorizations', () => {
       'See and change the members and settings of your repositories',
       'Can change who has access',
       'Everything your account can access',
-      `<time datetime="${new Date().toISOString().slice(0, 10)}`,
+      '<time datetime="2026-01-31T12:00:00.000Z">31 Jan 2026<',
       'Never',
       'Withdraw',
     ]) {

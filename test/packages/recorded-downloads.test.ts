@@ -3,8 +3,8 @@ import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { readConfig } from '../../src/config.ts'
+import { transaction } from '../../src/database/database.ts'
 import { operator } from '../../src/domain/principal.ts'
-import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { openDownloadCounter } from '../../src/packages/download-counter.ts'
 import {
   deleteOldDownloads,
@@ -17,7 +17,12 @@ import { aDeployToken, anAccount, aPersonalToken, aRepository, signIn } from '..
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { useCommands } from '../support/commands.ts'
-import { addRecordedDownloads, moveRecordedDownloads, recordedDownloads } from '../support/download-rows.ts'
+import {
+  addRecordedDownloads,
+  holdDay,
+  moveRecordedDownloads,
+  recordedDownloads,
+} from '../support/download-rows.ts'
 import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { aPublisher, basic, expand, type Publisher } from '../support/registry-actors.ts'
 import { dropRows } from '../support/rows.ts'
@@ -49,6 +54,7 @@ describe('downloads', () => {
   it('are recorded by day with the token of the request, and logged with its request', async () => {
     const version = await aVersion()
     const { repository, account, dist, ask } = version
+    const today = await holdDay(t.db)
     const application = await anApplication(t.db, { scopes: ['registry-package:r'] })
     const authorization = await anAuthorization(t.db, account, application)
     const tokens = [
@@ -71,7 +77,6 @@ describe('downloads', () => {
     const list = ['version', 'downloads', repository.path, 'acme/LIB', '1.0.0']
     const listed = async () => (await svc.json<{ items: Record<string, unknown>[] }>(...list)).items.reverse()
     await expect.poll(async () => (await recordsOf(version)).length).toBe(5)
-    const today = new Date().toISOString().slice(0, 10)
     const common = { day: today, repository: repository.path, package: 'acme/lib', version: '1.0.0' }
     const by = (kind: string, count: number, more: object) => ({
       ...{ ...common, by: kind, count, account: null, token_id: null, token: null, client_id: null },
@@ -168,17 +173,13 @@ describe('downloads', () => {
     const version = await aVersion()
     // A sweep begins with the oldest records.
     await dropRows(t.db, 'recorded_download')
-    await addRecordedDownloads(t.db, version.repository, [31, 30])
-    const sweep = (retention: Record<string, string>) =>
-      sweepJob([deleteOldDownloads]).run(
-        { config: readConfig(retention), db: t.db, log: openLog('silent') },
-        {},
-        new AbortController().signal,
-      )
-    await sweep({ EVENT_RETENTION_DAYS: '31' })
-    expect(await recordsOf(version)).toHaveLength(2)
-    await sweep({ EVENT_RETENTION_DAYS: '30' })
-    expect(await recordsOf(version)).toHaveLength(1)
+    // For a transaction, the day stays the one in which it began.
+    await transaction(t.db, async (tx) => {
+      await addRecordedDownloads(tx, version.repository, [31, 30])
+      const sweep = (days: string) => deleteOldDownloads(tx, 100, readConfig({ EVENT_RETENTION_DAYS: days }))
+      expect([await sweep('31'), await sweep('30')]).toEqual([0, 1])
+      expect(await recordedDownloads(tx, version.repository)).toHaveLength(1)
+    })
   })
 
   it('keep no name of a deleted account', async () => {
@@ -202,6 +203,7 @@ describe('downloads', () => {
 describe('svc version downloads', () => {
   it('lists in parts and by day, and needs a repository or an account', async () => {
     const { repository, dist, ask } = await aVersion()
+    const today = await holdDay(t.db)
     await ask(dist)
     await ask(dist, { headers: { authorization: undefined } })
     await expect.poll(() => recordsOf({ repository })).toHaveLength(2)
@@ -216,7 +218,6 @@ describe('svc version downloads', () => {
     const second = await list('--limit', '1', '--after', String(first.next))
     expect([...first.items, ...second.items].map((item) => item.by).sort()).toEqual(['anonymous', 'personal'])
     expect(second.next).toBe(null)
-    const today = new Date().toISOString().slice(0, 10)
     expect((await list('--since', today)).items).toHaveLength(2)
     expect((await list('--until', '2020-01-31')).items).toEqual([])
     expect(await svc.fail('version', 'downloads')).toContain('Name a repository')
@@ -227,6 +228,7 @@ describe('svc version downloads', () => {
 
   it('lists what the package, the version, the account and the days select, with the sum of each day', async () => {
     const { repository, account } = await aVersion()
+    await holdDay(t.db)
     const download = { repositoryId: repository.id, packageName: 'acme/lib', version: '1.0.0' }
     const bySession = { kind: 'session', id: account.id, accountId: account.id } as const
     const anonymous = { kind: 'anonymous', id: '0', accountId: null } as const

@@ -1,9 +1,9 @@
-import type pg from 'pg'
+import { onTestFinished } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
 
 /** Adds downloads of past days to the counts of a version. `ago` is a number of days. */
 export async function addPastDownloads(
-  db: pg.Pool,
+  db: Queryable,
   { repositoryId, name = 'acme/lib', version }: { repositoryId: string; name?: string; version: string },
   days: readonly [ago: number, count: number][],
 ): Promise<void> {
@@ -125,4 +125,25 @@ export async function packageDownloadDays(db: Queryable, repository: { id: strin
     [repository.id],
   )
   return rows.map(({ days }) => days)
+}
+
+/**
+ * Lets the downloads of a test be counted and recorded on this day (UTC), although the test may begin before midnight and
+ * end after it. Returns the day.
+ */
+export async function holdDay(db: Queryable): Promise<string> {
+  const { rows } = await db.query<{ day: string }>(`select ((now() at time zone 'utc')::date)::text as day`)
+  const day = rows[0]?.day ?? ''
+  await db.query(
+    `create or replace function hold_day() returns trigger language plpgsql as
+     $$ begin new.day := tg_argv[0]; return new; end $$`,
+  )
+  for (const table of ['package_download', 'package_download_day', 'recorded_download'])
+    await db.query(
+      `create trigger hold_day before insert on ${table} for each row execute function hold_day('${day}')`,
+    )
+  onTestFinished(async () => {
+    await db.query('drop function hold_day() cascade')
+  })
+  return day
 }

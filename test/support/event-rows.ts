@@ -107,7 +107,7 @@ export async function asEventSweep<T>(db: pg.Pool, work: (tx: pg.PoolClient) => 
 }
 
 /** Lets the events of a filter have happened at a time. */
-export async function dateEvents(db: pg.Pool, filter: EventFilter, happenedAt: Date): Promise<void> {
+export async function dateEvents(db: Queryable, filter: EventFilter, happenedAt: Date): Promise<void> {
   await db.query('alter table event disable trigger user')
   await changeEvents(db, filter, { happenedAt })
   await db.query('alter table event enable trigger user')

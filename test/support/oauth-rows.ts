@@ -92,6 +92,14 @@ export async function forgetWhenGranted(db: Queryable, account: Id): Promise<voi
   await db.query('update authorization_grant set granted_at = null where account_id = $1', [account.id])
 }
 
+/** Lets an account have given its authorizations at this time. */
+export async function dateAuthorizations(db: Queryable, account: Id, grantedAt: Date): Promise<void> {
+  await db.query('update account_authorization set granted_at = $2 where account_id = $1', [
+    account.id,
+    grantedAt,
+  ])
+}
+
 /** What a grant allows. */
 export interface StoredGrant {
   scopes: string[]

@@ -1,3 +1,4 @@
+import type { PoolClient } from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
 
 /** Values of the columns of a row, by their names in camel case. An array has the values that one may have. */
@@ -100,4 +101,11 @@ export async function latestId(db: Queryable, table: string): Promise<string> {
     `select id from ${identifierOf(table)} order by id desc limit 1`,
   )
   return rows[0]?.id ?? ''
+}
+
+/** Returns the time of a transaction: `now()` stays the same until it ends. */
+export async function startOfTransaction(tx: PoolClient): Promise<Date> {
+  const { rows } = await tx.query<{ now: Date }>('select now() as now')
+  if (!rows[0]) throw new Error('no time')
+  return rows[0].now
 }

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import { type Queryable, transaction } from '../../../src/database/database.ts'
 import { openDownloadCounter } from '../../../src/packages/download-counter.ts'
 import { rollDownloads } from '../../../src/packages/tables/downloads.ts'
 import { openLog } from '../../../src/web/server/log.ts'
 import { aPersonalToken, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
-import { addPastDownloads, countTotalsOfNothing } from '../../support/download-rows.ts'
+import { addPastDownloads, countTotalsOfNothing, holdDay } from '../../support/download-rows.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
 import { dropRows } from '../../support/rows.ts'
 
@@ -19,8 +20,13 @@ async function aPackage(): Promise<Publisher> {
 }
 
 /** Adds downloads of past days to a version. */
-function addDays({ repository }: Publisher, version: string, days: [ago: number, count: number][]) {
-  return addPastDownloads(t.db, { repositoryId: repository.id, version }, days)
+function addDays(
+  { repository }: Publisher,
+  version: string,
+  days: [ago: number, count: number][],
+  db: Queryable = t.db,
+) {
+  return addPastDownloads(db, { repositoryId: repository.id, version }, days)
 }
 
 async function get({ account, repository }: Publisher, below: string) {
@@ -29,15 +35,16 @@ async function get({ account, repository }: Publisher, below: string) {
   return (await t.app.inject({ url: `/api/repositories/${repository.path}/${below}`, headers })).json()
 }
 
-async function rollAll(): Promise<number> {
+async function rollAll(db: Queryable): Promise<number> {
   let sum = 0
-  for (let rolled = -1; rolled !== 0; sum += rolled) rolled = await rollDownloads(t.db, 3)
+  for (let rolled = -1; rolled !== 0; sum += rolled) rolled = await rollDownloads(db, 3)
   return sum
 }
 
 describe('download counts', () => {
   it('are added to the days and totals of the version and of its package, by several processes at once', async () => {
     const publisher = await aPackage()
+    await holdDay(t.db)
     const report = (normalized: string) => ({
       repositoryId: publisher.repository.id,
       packageName: 'acme/lib',
@@ -88,21 +95,24 @@ describe('download counts', () => {
   it('older than 90 days become months, and the totals stay', async () => {
     const publisher = await aPackage()
     const old: [number, number][] = Array.from({ length: 200 }, (_, ago) => [ago, ago + 1])
-    await addDays(publisher, '1.0.0', old)
-    await addDays(publisher, '1.1.0', [[400, 7]])
+    // For a transaction, the day stays the one in which it began.
+    await transaction(t.db, async (tx) => {
+      await addDays(publisher, '1.0.0', old, tx)
+      await addDays(publisher, '1.1.0', [[400, 7]], tx)
+      expect(await rollAll(tx)).toBe(110)
+      // A count that is added later for an old day goes into its month.
+      await addDays(publisher, '1.1.0', [[400, 5]], tx)
+      expect(await rollAll(tx)).toBe(1)
+    })
     const total = old.reduce((sum, [, count]) => sum + count, 0)
-    expect(await rollAll()).toBe(110)
     const shown = await get(publisher, 'packages/acme/lib')
-    expect(shown.downloads).toBe(total + 7)
+    expect(shown.downloads).toBe(total + 12)
     const one = await get(publisher, 'packages/acme/lib/1.0.0')
     expect(one.downloads).toBe(total)
     expect(one.daily_downloads).toHaveLength(91)
     const counts = [...one.daily_downloads, ...one.monthly_downloads].map(({ count }) => count)
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(total)
     expect(one.monthly_downloads[0].month).toMatch(/^\d{4}-\d\d$/)
-    // A count that is added later for an old day goes into its month.
-    await addDays(publisher, '1.1.0', [[400, 5]])
-    expect(await rollAll()).toBe(1)
     const late = await get(publisher, 'packages/acme/lib/1.1.0')
     expect(late.monthly_downloads).toEqual([{ month: expect.any(String), count: 12 }])
     expect(late.downloads).toBe(12)
@@ -112,7 +122,7 @@ describe('download counts', () => {
     const publisher = await aPackage()
     await addDays(publisher, '1.0.0', [[1, 1]])
     await addDays(publisher, '1.0.0', [[300, 1]])
-    await rollAll()
+    await rollAll(t.db)
     await dropRows(t.db, 'repository', { id: publisher.repository.id })
     expect(await countTotalsOfNothing(t.db)).toBe(0)
   })

