@@ -6,7 +6,6 @@ import { isMigrated } from '../database/migrate.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { openLocalStore } from './local-store.ts'
 import { observeStore } from './observed-store.ts'
-import { openS3Store } from './s3-store.ts'
 import { findNewestArchive, isAnyArchiveKnown } from './tables/archives.ts'
 
 /** The settings of the archive store. */
@@ -17,11 +16,10 @@ export async function openArchiveStore(settings: StoreSettings): Promise<Archive
   const { dataDir, archiveStore, archiveDelivery, storage } = settings
   const { reserveBytes } = storage
   const isLinked = archiveDelivery === 'redirect'
-  return observeStore(
-    archiveStore === null
-      ? await openLocalStore(dataDir, reserveBytes)
-      : await openS3Store(dataDir, archiveStore, { isLinked, reserveBytes }),
-  )
+  if (archiveStore === null) return observeStore(await openLocalStore(dataDir, reserveBytes))
+  // Its client loads undici, as `outbound/` does with its first request.
+  const { openS3Store } = await import('./s3-store.ts')
+  return observeStore(await openS3Store(dataDir, archiveStore, { isLinked, reserveBytes }))
 }
 
 /** The number of archives that are looked up in the database when a store has no database id. */

@@ -3,6 +3,7 @@ import { isIP, type LookupFunction } from 'node:net'
 import { buildConnector } from 'undici'
 import { listsIp, listsName, type PrivateHost } from '../domain/private-hosts.ts'
 import type { Bounds } from './kinds.ts'
+import { PrivateHostError } from './outbound-error.ts'
 import { isPublicIp } from './public-ip.ts'
 
 const connectMilliseconds = 10_000
@@ -13,11 +14,6 @@ export type Resolver = (
   options: { all: true; family?: number; hints?: number },
   callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
 ) => void
-
-/** Thrown for a host that is not public, or that does not exist. The message does not tell which. */
-export class PrivateHostError extends Error {
-  override readonly name = 'PrivateHostError'
-}
 
 /** The hosts that requests of a kind may reach. */
 export interface HostGuard {

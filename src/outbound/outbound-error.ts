@@ -1,5 +1,4 @@
 import { cleanLine } from '../domain/plain-text.ts'
-import { PrivateHostError } from './guard.ts'
 
 /**
  * Why a request has failed: the guard does not allow its host (`private`), scheme or URL; the receiver did not respond as
@@ -36,6 +35,11 @@ export class OutboundError extends Error {
   get isUnreachable(): boolean {
     return withoutResponse.includes(this.failure)
   }
+}
+
+/** Thrown for a host that is not public, or that does not exist. The message does not tell which. */
+export class PrivateHostError extends Error {
+  override readonly name = 'PrivateHostError'
 }
 
 /** What is wrong with the certificate of a host, by the code of Node. */

@@ -1,12 +1,13 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Agent, type Dispatcher, errors, request as send } from 'undici'
+import type { Dispatcher } from 'undici'
 import type { Config } from '../config.ts'
 import { isSecureUrl } from '../domain/identity-provider.ts'
 import { isSingleHost } from '../domain/private-hosts.ts'
 import { acceptedCodings, decode } from './decode.ts'
-import { type HostGuard, openHostGuard, type Resolver } from './guard.ts'
-import { type Bounds, kinds, type OutboundBounds, type OutboundKind, type RequestKind } from './kinds.ts'
+import type { Resolver } from './guard.ts'
+import { kinds, type OutboundBounds, type OutboundKind, type RequestKind } from './kinds.ts'
+import type { Lane } from './lane.ts'
 import { OutboundError, toOutboundError } from './outbound-error.ts'
 import { openPlaces, type Places } from './places.ts'
 
@@ -81,11 +82,11 @@ export interface Outbound {
   close: () => Promise<void>
 }
 
-/** The connections of one kind. Those with exceptions are apart: nobody else may use an open connection to a private host. */
-interface Lane {
-  guard: HostGuard
-  agent: Agent
-}
+/**
+ * Loads undici, which takes a twentieth of the time of a start. Most commands send no request, and a server none before it
+ * has work for one.
+ */
+const loadLanes = () => import('./lane.ts')
 
 /** Opens the client. It uses no proxy of the environment. Tests have other bounds. */
 export function openOutbound(
@@ -99,14 +100,14 @@ export function openOutbound(
   const running = new Set<Promise<unknown>>()
   let closing: Promise<void> | undefined
 
-  function laneOf(kind: OutboundKind, { reachesPrivateHosts }: OutboundRights): Lane {
+  async function laneOf(kind: OutboundKind, { reachesPrivateHosts }: OutboundRights): Promise<Lane> {
+    const { openLane } = await loadLanes()
     const key = `${kind} ${reachesPrivateHosts}`
     let lane = lanes.get(key)
     if (!lane) {
       const { isNamedByAnybody = false } = bounds[kind]
       const listed = outbound.privateHosts.filter((entry) => !isNamedByAnybody || isSingleHost(entry))
-      const guard = openHostGuard(bounds[kind], reachesPrivateHosts ? listed : [], resolver)
-      lane = { guard, agent: openAgent(bounds[kind], guard) }
+      lane = openLane(bounds[kind], reachesPrivateHosts ? listed : [], resolver)
       lanes.set(key, lane)
     }
     return lane
@@ -130,7 +131,8 @@ export function openOutbound(
     signal: AbortSignal,
   ): Promise<string> {
     const isOver = once(signal, 'abort').then(() => Promise.reject(signal.reason))
-    return Promise.race([laneOf(kind, rights).guard.approve(host, port), isOver])
+    const approved = laneOf(kind, rights).then(({ guard }) => guard.approve(host, port))
+    return Promise.race([approved, isOver])
   }
 
   /** Refuses http without permission. A private host is refused as one first: that needs another setting. */
@@ -162,22 +164,20 @@ export function openOutbound(
     signal: AbortSignal,
   ): Promise<OutboundResponse> {
     const { redirects } = bounds[kind]
-    const { agent, guard } = laneOf(kind, rights)
+    const lane = await laneOf(kind, rights)
     /** Whether a response from a private host has named the URL. */
     let isHidden = false
     try {
       let url = readUrl(first)
       for (let hop = 0; hop <= redirects; hop += 1) {
         await requireHttps(kind, url, rights, signal)
-        // undici ignores credentials in a URL.
-        const sent = await send(url, {
-          dispatcher: agent,
+        const sent = await lane.send(url, {
           method: method as Dispatcher.HttpMethod,
           headers: { 'user-agent': `svc (+${baseUrl})`, ...headers, ...headersFor?.(url) },
           body: body ?? null,
           signal,
         })
-        const isPrivate = guard.isPrivate(url)
+        const isPrivate = lane.guard.isPrivate(url)
         const location = headerOf(sent, 'location')
         const isRedirect = [301, 302, 303, 307, 308].includes(sent.statusCode) && location !== null
         if (!isRedirect || redirects === 0)
@@ -202,10 +202,12 @@ export function openOutbound(
     work: (signal: AbortSignal, keep: (until: Promise<unknown>) => void) => Promise<T>,
   ): Promise<T> {
     const bound = bounds[kind].milliseconds
-    const signal = AbortSignal.timeout(Math.min(milliseconds ?? bound, bound))
     let until: Promise<unknown> | undefined
     const result = (async () => {
+      // Before the time of the request starts.
+      await loadLanes()
       if (closing) throw closedError()
+      const signal = AbortSignal.timeout(Math.min(milliseconds ?? bound, bound))
       const leave = await explain(url, placesOf(kind).enter(signal))
       try {
         return await work(signal, (promise) => {
@@ -267,9 +269,8 @@ export function openOutbound(
       ),
 
     async close() {
-      // Not `agent.close()`: it forgets its connections, and `destroy` then aborts nothing.
       closing ??= Promise.race([Promise.all(running), sleep(closeMilliseconds, null, { ref: false })]).then(
-        async () => void (await Promise.all(Array.from(lanes.values(), ({ agent }) => agent.destroy()))),
+        async () => void (await Promise.all(Array.from(lanes.values(), (lane) => lane.destroy()))),
       )
       await closing
     },
@@ -286,19 +287,6 @@ export function describeStatus(
 }
 
 type FollowOptions = Omit<OutboundOptions, 'milliseconds'>
-
-function openAgent(bounds: Bounds, guard: HostGuard): Agent {
-  const { milliseconds, headersMilliseconds, idleMilliseconds, maxBytes, connections } = bounds
-  return new Agent({
-    connections,
-    headersTimeout: headersMilliseconds ?? milliseconds,
-    bodyTimeout: idleMilliseconds ?? milliseconds,
-    keepAliveTimeout: 10_000,
-    maxHeaderSize: 64 * 1024,
-    maxResponseSize: maxBytes,
-    connect: guard.connect,
-  })
-}
 
 /** Returns the first value of a header. Null when it is missing. */
 export function headerOf({ headers }: Pick<Dispatcher.ResponseData, 'headers'>, name: string): string | null {
@@ -319,7 +307,7 @@ async function readBytes(response: OutboundResponse, maxBytes: number): Promise<
   try {
     for await (const chunk of response.body as AsyncIterable<Buffer>) {
       size += chunk.length
-      if (size > maxBytes) throw new errors.ResponseExceededMaxSizeError()
+      if (size > maxBytes) throw Object.assign(new Error('too large'), { code: 'ERR_BUFFER_TOO_LARGE' })
       chunks.push(chunk)
     }
   } finally {

@@ -124,6 +124,25 @@ describe('dist/', () => {
     for (const name of outside) for (const dependency of await dependenciesOf(name)) outside.add(dependency)
     expect([...inside].filter((name) => outside.has(name))).toEqual([])
   })
+
+  it('loads no client for other servers at the start of a server: the first request does', async () => {
+    const built = JSON.parse(await readFile(join(root, 'dist/.built'), 'utf8')) as string[]
+    const loaded = new Map<string, string>()
+    async function load(name: string): Promise<void> {
+      if (loaded.has(name)) return
+      const text = await readFile(join(root, 'dist', name), 'utf8')
+      loaded.set(name, text)
+      const imported = text.matchAll(/^(?:import|export)\b[^;]*?["']\.\/([\w-]+\.js)["'];$/gm)
+      await Promise.all(Array.from(imported, ([, file = '']) => load(file)))
+    }
+    // What the start imports when it runs.
+    const parts = built.filter((name) => /^(?:main|(?:config|failure|serve|run-server)-\w+)\.js$/.test(name))
+    expect(parts).toHaveLength(5)
+    await Promise.all(parts.map(load))
+    const text = [...loaded.values()].join('\n')
+    expect(text).toMatch(/\/\/ (?:\S*\/)?node_modules\/zod\//)
+    expect(text).not.toMatch(/\/\/ (?:\S*\/)?node_modules\/undici\//)
+  })
 })
 
 /** The packages that a package loads. It has none if it is a module of Node. */
