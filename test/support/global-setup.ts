@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { openDatabase } from '../../src/database/database.ts'
 import { builtInMigrations, migrate } from '../../src/database/migrate.ts'
@@ -14,5 +17,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   await migrate(db, builtInMigrations)
   await db.end()
   project.provide('postgres', postgres.connection)
-  return postgres.stop
+  const asPrograms = await mkdtemp(join(tmpdir(), 'svc-test-as-programs-'))
+  project.provide('asPrograms', asPrograms)
+  return async () => {
+    await rm(asPrograms, { recursive: true })
+    await postgres.stop()
+  }
 }

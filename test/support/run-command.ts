@@ -1,21 +1,38 @@
+import { mkdir } from 'node:fs/promises'
 import { createRequire } from 'node:module'
+import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { inject } from 'vitest'
 import { type Environment, type Outcome, plainFolder, runSvc } from './program.ts'
 
-/** The commands that have run as programs, for this test file or others in this process. */
-const asPrograms = new Set<string>()
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** Has a folder for each command that has run as a program in this test run. */
+    asPrograms: string
+  }
+}
 
 /**
- * Runs `svc …` to its end. The first run of each command in a test process is a program. The others run the same built
- * files in this process, because most of the time of a short command is the start of Node.
+ * Runs `svc …` to its end. The first run of each command in a test run is a program. The others run the same built files
+ * in this process, because most of the time of a short command is the start of Node.
  */
 export async function runCommand(words: string[], environment: Environment, input = ''): Promise<Outcome> {
   const [noun = '', verb = ''] = words
   const name = words.includes('--help') ? '--help' : `${noun} ${/^[a-z-]+$/.test(verb) ? verb : ''}`
-  if (asPrograms.has(name)) return runHere(words, environment, input)
-  asPrograms.add(name)
-  return runSvc(words, environment, input)
+  const run = (await isFirst(name)) ? runSvc : runHere
+  return run(words, environment, input)
+}
+
+/** Returns whether no process of this test run has run the command before. */
+async function isFirst(name: string): Promise<boolean> {
+  try {
+    await mkdir(join(inject('asPrograms'), encodeURIComponent(name)))
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return false
+  }
 }
 
 let previous: Promise<unknown> = Promise.resolve()
