@@ -15,7 +15,9 @@ import { type Assets, serveAssets, serveLogo } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
 import { escapeMarkup } from './escape-markup.ts'
 import { takeNotice } from './notice.ts'
+import { type PageError, pageNotFound, wrongMethod } from './page-error.ts'
 import { pictureOf } from './pictures.ts'
+import { type KnownRoutes, openKnownRoutes } from './unmatched-requests.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -25,6 +27,8 @@ declare module 'fastify' {
     takeNotice: (reply: FastifyReply) => string | null
     /** The URL paths of the files that pages link to. */
     assets: Assets
+    /** The URLs of pages, for those that have another method. */
+    pageUrls: KnownRoutes<PageError>
   }
 }
 
@@ -75,6 +79,7 @@ export async function registerViews(
   app.decorate('assets', assets)
   const { site } = config
   app.decorate('findVisitor', findVisitor)
+  app.decorate('pageUrls', openKnownRoutes({ wrongMethod, nothingHere: pageNotFound }))
   app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
   await app.register(view, {
     engine: { eta },

@@ -4,7 +4,7 @@ import { errcode, Refusal } from '../../domain/refusal.ts'
 import { apiResource } from '../../domain/resources.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
-import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
+import { refuseAllOthers } from '../unmatched-requests.ts'
 import { accountCredentialEndpoints } from './account-credentials.ts'
 import { accountSessionEndpoints } from './account-sessions.ts'
 import { accountEndpoints } from './accounts.ts'
@@ -88,12 +88,11 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
         if (request.routeOptions.schema?.body) request.body ??= {}
         done()
       })
-      const addRoutes = async () => {
+      const refusals = { wrongMethod: methodNotAllowed, nothingHere: noSuchApiEndpoint }
+      await refuseAllOthers(scope, refusals, async () => {
         await describeApi(scope, context.config)
         for (const routes of everyRoute) await routes(scope as ApiScope, context)
-      }
-      await refuseOtherMethods(scope, methodNotAllowed, addRoutes, noSuchApiEndpoint)
-      refuseOtherPaths(scope, noSuchApiEndpoint)
+      })
     },
     { prefix: '/api' },
   )

@@ -9,7 +9,7 @@ import type { LastUse } from '../../oauth/last-use.ts'
 import { readBasicCredentials } from '../basic-credentials.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
-import { refuseOtherMethods } from '../unmatched-requests.ts'
+import { refuseAllOthers, refuseOtherMethods } from '../unmatched-requests.ts'
 import { auditRoute } from './audit.ts'
 import { changesRoute } from './change-feed.ts'
 import { distRoute } from './dist.ts'
@@ -53,10 +53,20 @@ export async function registry(
     },
   }
 
-  async function addRoutes(scope: FastifyInstance): Promise<void> {
+  async function addRoutes(registries: FastifyInstance): Promise<void> {
     for (const routes of everyRoute) {
-      await scope.register(routes, context)
+      await registries.register(routes, context)
     }
+    const pageOf = (request: FastifyRequest) =>
+      `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`
+    // The registry URL without its slash leads to the registry.
+    registries.get('/', { prefixTrailingSlash: 'no-slash' }, async (request, reply) =>
+      reply.redirect(`${pageOf(request)}/-/packages/`, 308),
+    )
+    // A browser that opens the registry URL is redirected to the repository's page.
+    registries.get('/', { prefixTrailingSlash: 'slash' }, async (request, reply) =>
+      reply.redirect(pageOf(request)),
+    )
   }
 
   async function scope(registries: FastifyInstance): Promise<void> {
@@ -69,23 +79,8 @@ export async function registry(
     nameResource(registries, given.config.baseUrl, resourceOf, scopesOf('pull'))
     await readBasicCredentials(registries)
     registries.addHook('onRequest', refuseNul)
-    await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
-    const pageOf = (request: FastifyRequest) =>
-      `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`
-    // The registry URL without its slash leads to the registry.
-    registries.get('/', { prefixTrailingSlash: 'no-slash' }, async (request, reply) =>
-      reply.redirect(`${pageOf(request)}/-/packages/`, 308),
-    )
-    // A browser that opens the registry URL is redirected to the repository's page.
-    registries.get('/', { prefixTrailingSlash: 'slash' }, async (request, reply) =>
-      reply.redirect(pageOf(request)),
-    )
-    registries.all('/*', {
-      onRequest: async () => {
-        throw registryNotFound()
-      },
-      handler: async () => undefined,
-    })
+    const refusals = { wrongMethod: methodNotAllowed, nothingHere: registryNotFound }
+    await refuseAllOthers(registries, refusals, () => addRoutes(registries))
   }
 
   async function feeds(scope: FastifyInstance): Promise<void> {

@@ -23,6 +23,7 @@ export async function oauthPages(app: FastifyInstance, context: AuthorizeContext
       endpoint.setErrorHandler(sendAuthorizeError(context.config.authUrl))
       // Before the check for forged forms, which other sites cannot pass.
       endpoint.addHook('preValidation', redirectPostedRequest)
+      // Of its own: the refusal of all other URLs below /oauth2 would match these requests first.
       await refuseOtherMethods(endpoint, wrongMethod, async () => {
         await authorizeRoute(endpoint, context)
         await consentRoutes(endpoint, context)
@@ -33,7 +34,8 @@ export async function oauthPages(app: FastifyInstance, context: AuthorizeContext
   })
   await app.register(async (scope) => {
     await servePages(scope, context.config, pagePolicy)
-    await refuseOtherMethods(scope, wrongMethod, () => authorizationsPage(scope, context))
+    scope.pageUrls.note(scope)
+    await authorizationsPage(scope, context)
   })
   await app.register(logoRoute, context)
 }

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { readBasicCredentials } from '../basic-credentials.ts'
-import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
+import { refuseAllOthers, refuseOtherMethods } from '../unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
 import { deviceRoute } from './device.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
@@ -25,7 +25,8 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
       speakOAuth(scope)
       await acceptOnlyForms(scope)
       await readBasicCredentials(scope)
-      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+      const refusals = { wrongMethod: methodNotAllowed, nothingHere: noSuchOAuthEndpoint }
+      await refuseAllOthers(scope, refusals, async () => {
         await tokenRoute(scope, context)
         await deviceRoute(scope, context)
         await revokeRoute(scope, context)
@@ -34,7 +35,6 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
         await keySetRoute(scope, context)
         await userinfoRoute(scope, context)
       })
-      refuseOtherPaths(scope, noSuchOAuthEndpoint)
     },
     { prefix: '/oauth2' },
   )

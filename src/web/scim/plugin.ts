@@ -25,7 +25,7 @@ import { keepingRules } from '../api/errors.ts'
 import { type ApiContext, guardAdministrator } from '../api/guards.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
-import { refuseOtherMethods, refuseOtherPaths } from '../unmatched-requests.ts'
+import { refuseAllOthers } from '../unmatched-requests.ts'
 import { describeResourceTypes, describeSchemas, describeService, maxResults } from './discovery.ts'
 import { ScimRefusal, scimType, sendScimError } from './errors.ts'
 import { type FilterTerm, readFilter, unsupported } from './filter.ts'
@@ -147,7 +147,7 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
         // PostgreSQL cannot store NUL in text, so no name contains one.
         done(request.url.includes('%00') ? nothingHere() : undefined)
       })
-      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+      await refuseAllOthers(scope, { wrongMethod: methodNotAllowed, nothingHere }, async () => {
         const route = {
           config: { scopes: scopesOf(mayManage.act) },
           // Before the body, which can be large, and again after it: a slow body may arrive after the token was revoked.
@@ -258,7 +258,6 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
           return reply.code(204).send()
         })
       })
-      refuseOtherPaths(scope, nothingHere)
     },
     { prefix: '/api/scim/:provider/v2' },
   )

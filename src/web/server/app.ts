@@ -132,6 +132,8 @@ export async function buildApp(
   await app.register(async (scope) => {
     // The page for unmatched URLs needs the session cookie for its menu.
     await scope.register(cookie)
+    // Before the body is read. The handler is for routes that find nothing.
+    scope.addHook('onRequest', sendUnmatched)
     scope.setNotFoundHandler(sendUnmatched)
   })
   await app.register(healthRoutes, context)
@@ -388,7 +390,7 @@ function refuseHosts(reply: FastifyReply): void {
   reply.code(400).headers(headers).send('The request has more than one Host header.\n')
 }
 
-/** Sends the error for a request without a route: an unknown URL, or a method that the router does not know. */
+/** Sends the error for a request without a route: a URL or a method that is unknown, or a page with other methods. */
 async function sendUnmatched(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const dialect = dialectOf(request)
   if (dialect) {
@@ -396,5 +398,9 @@ async function sendUnmatched(request: FastifyRequest, reply: FastifyReply): Prom
     return reply
   }
   setPageHeaders(reply, pagePolicy)
-  return showPageError(pageNotFound(), reply)
+  const { pageUrls, supportedMethods } = request.server
+  return showPageError(
+    supportedMethods.includes(request.method) ? pageUrls.refuse(reply) : pageNotFound(),
+    reply,
+  )
 }

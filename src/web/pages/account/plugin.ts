@@ -3,9 +3,8 @@ import { noPasswordHere } from '../../../accounts/passwords.ts'
 import { openProviders } from '../../../accounts/single-sign-on/providers.ts'
 import type { AppContext } from '../../../context.ts'
 import type { Outbound } from '../../../outbound/outbound.ts'
-import { PageError, wrongMethod } from '../../page-error.ts'
+import { PageError } from '../../page-error.ts'
 import { leavingPagePolicy, pagePolicy, passkeyPolicy, servePages } from '../../page-scope.ts'
-import { refuseOtherMethods } from '../../unmatched-requests.ts'
 import { emailVerificationRoutes } from '../sign-in/email-verification-page.ts'
 import { invitationRoutes } from '../sign-in/invitation-page.ts'
 import { loginRoutes } from '../sign-in/login.ts'
@@ -34,43 +33,39 @@ export async function accounts(
     // After a sign-in, an earlier consent may redirect the browser to the application at once.
     await servePages(scope, context.config, leavingPagePolicy)
     const providers = openProviders(context.config, context.outbound, scope.log)
-    await refuseOtherMethods(scope, wrongMethod, async () => {
-      await loginRoutes(scope, context)
-      await secondStepRoutes(scope, context)
-      await providerSignInRoutes(scope, { ...context, providers })
-      await linkRoutes(scope, { ...context, providers })
-    })
+    scope.pageUrls.note(scope)
+    await loginRoutes(scope, context)
+    await secondStepRoutes(scope, context)
+    await providerSignInRoutes(scope, { ...context, providers })
+    await linkRoutes(scope, { ...context, providers })
   })
   await unsubscribeRoutes(app, context)
   await app.register(async (scope) => {
     await servePages(scope, context.config, passkeyPolicy)
-    await refuseOtherMethods(scope, wrongMethod, async () => {
-      await passkeySignInRoutes(scope, context)
-      await confirmAccessRoutes(scope, context)
-    })
+    scope.pageUrls.note(scope)
+    await passkeySignInRoutes(scope, context)
+    await confirmAccessRoutes(scope, context)
   })
   await app.register(async (scope) => {
     await servePages(scope, context.config, pagePolicy)
-    await refuseOtherMethods(scope, wrongMethod, async () => {
-      scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
-      await accountRoutes(scope, context)
-      await emailVerificationRoutes(scope, context)
-      await scope.register(async (resets) => {
-        resets.addHook('preHandler', async () => {
-          if (context.config.passwordSignIn === 'off')
-            throw new PageError(403, noPasswordHere(context.config))
-        })
-        await passwordResetRoutes(resets, context)
+    scope.pageUrls.note(scope)
+    scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
+    await accountRoutes(scope, context)
+    await emailVerificationRoutes(scope, context)
+    await scope.register(async (resets) => {
+      resets.addHook('preHandler', async () => {
+        if (context.config.passwordSignIn === 'off') throw new PageError(403, noPasswordHere(context.config))
       })
-      await invitationRoutes(scope, context)
-      await personalTokenRoutes(scope, context)
-      await sessionRoutes(scope, context)
-      await notificationRoutes(scope, context)
-      await unlinkRoutes(scope, context)
-      await securityRoutes(scope, context)
-      await scope.register((forms) => developerRoutes(forms, context))
-      await factorRoutes(scope, context)
-      await passkeyRoutes(scope, context)
+      await passwordResetRoutes(resets, context)
     })
+    await invitationRoutes(scope, context)
+    await personalTokenRoutes(scope, context)
+    await sessionRoutes(scope, context)
+    await notificationRoutes(scope, context)
+    await unlinkRoutes(scope, context)
+    await securityRoutes(scope, context)
+    await scope.register((forms) => developerRoutes(forms, context))
+    await factorRoutes(scope, context)
+    await passkeyRoutes(scope, context)
   })
 }

@@ -7,10 +7,9 @@ import { topics } from '../../../notifications/topics.ts'
 import { findUnsubscription, type Subscription } from '../../../notifications/unsubscribe-link.ts'
 import { readQuery, text } from '../../forms.ts'
 import { handleInTurn } from '../../network-turns.ts'
-import { PageError, wrongMethod } from '../../page-error.ts'
+import { PageError } from '../../page-error.ts'
 import { pagePolicy, setPageHeaders, showError } from '../../page-scope.ts'
 import { nobody, page } from '../../pages.ts'
-import { refuseOtherMethods } from '../../unmatched-requests.ts'
 
 const unsubscribePage = page<{
   /** What the link ends, such as `mails about releases`. */
@@ -36,19 +35,18 @@ export async function unsubscribeRoutes(app: FastifyInstance, { db }: AppContext
     scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: maxBodyBytes }, async () => ({}))
     scope.addHook('onRequest', async (_request, reply) => setPageHeaders(reply, pagePolicy))
     scope.setErrorHandler(showError)
-    await refuseOtherMethods(scope, wrongMethod, async () => {
-      scope.get('/unsubscribe', async (request, reply) => {
-        const { token } = readQuery(TokenQuery, request)
-        const { what } = await readToken(token)
-        return unsubscribePage(reply, nobody, { what: describe(what), token, isDone: false })
-      })
+    scope.pageUrls.note(scope)
+    scope.get('/unsubscribe', async (request, reply) => {
+      const { token } = readQuery(TokenQuery, request)
+      const { what } = await readToken(token)
+      return unsubscribePage(reply, nobody, { what: describe(what), token, isDone: false })
+    })
 
-      scope.post('/unsubscribe', async (request, reply) => {
-        const { token } = readQuery(TokenQuery, request)
-        const { accountId, what } = await readToken(token)
-        await unsubscribe(db, accountId, what)
-        return unsubscribePage(reply, nobody, { what: describe(what), token, isDone: true })
-      })
+    scope.post('/unsubscribe', async (request, reply) => {
+      const { token } = readQuery(TokenQuery, request)
+      const { accountId, what } = await readToken(token)
+      await unsubscribe(db, accountId, what)
+      return unsubscribePage(reply, nobody, { what: describe(what), token, isDone: true })
     })
   })
 

@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { maxLogoBytes } from '../../../oauth/application-rules.ts'
 import { acceptMultipart } from '../../multipart-forms.ts'
-import { wrongMethod } from '../../page-error.ts'
+import { pageNotFound, wrongMethod } from '../../page-error.ts'
 import { pagePolicy, servePages } from '../../page-scope.ts'
-import { refuseOtherMethods } from '../../unmatched-requests.ts'
+import { refuseAllOthers } from '../../unmatched-requests.ts'
 import { siteInvitationRoutes } from '../group/invitations.ts'
 import { siteWebhookRoutes, type WebhookPagesContext } from '../group/webhooks.ts'
 import { accountActRoutes } from './account-acts.ts'
@@ -23,7 +23,7 @@ export async function administration(app: FastifyInstance, context: WebhookPages
   await servePages(app, context.config, pagePolicy)
   acceptMultipart(app, { maxFileBytes: maxLogoBytes })
   const admin = { ...context, ...onlyAdministrators(app, context) }
-  await refuseOtherMethods(app, wrongMethod, async () => {
+  const addRoutes = async () => {
     await systemRoutes(app, admin)
     await adminAccountRoutes(app, admin)
     await accountActRoutes(app, admin)
@@ -36,5 +36,6 @@ export async function administration(app: FastifyInstance, context: WebhookPages
     await adminGroupRoutes(app, admin)
     await adminEventRoutes(app, admin)
     await siteWebhookRoutes(app, context)
-  })
+  }
+  await refuseAllOthers(app, { wrongMethod, nothingHere: pageNotFound }, addRoutes, '/admin')
 }
