@@ -45,6 +45,10 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
     if (running === 0) endWait()
   }
 
+  function closeWithoutRequest(): void {
+    for (const [socket, connection] of open) if (connection.running === 0) socket.destroy()
+  }
+
   app.server.on('connection', watch)
 
   app.addHook('onRequest', ({ raw: { socket } }, { raw }, done) => {
@@ -63,9 +67,8 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
     // The close also closes idle connections. A proxy may have sent a request on one of them.
     await takeWhatArrived()
     app.server.close()
-    cutIdle = setTimeout(() => {
-      for (const [socket, connection] of open) if (connection.running === 0) socket.destroy()
-    }, idleSeconds * 1000)
+    // After a pause of the process, timers run before the requests that have arrived.
+    cutIdle = setTimeout(() => void takeWhatArrived().then(closeWithoutRequest), idleSeconds * 1000)
     await new Promise<void>((resolve) => {
       cutAll = setTimeout(() => {
         for (const socket of open.keys()) socket.destroy()

@@ -66,6 +66,24 @@ describe('app.close()', () => {
     expect(response).toMatch(/done$/)
   })
 
+  it('reads a request that arrived on a new connection while the process was paused', async () => {
+    const app = Fastify({ return503OnClosing: false })
+    drainOnClose(app, 600)
+    app.get('/', async () => 'done')
+    await app.listen({ host: '127.0.0.1', port: 0 })
+    const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+    await Promise.all([once(socket, 'connect'), once(app.server, 'connection')])
+    const closed = app.close()
+    await expect.poll(() => app.server.listening, { interval: 5 }).toBe(false)
+    // What runs next are the timers.
+    await new Promise<void>((resolve) => setImmediate(resolve))
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+    // Longer than connections without a request stay open.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1300)
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK[\s\S]*done$/)
+    await closed
+  })
+
   it('waits for an injected request', async () => {
     await start()
     const order: string[] = []
