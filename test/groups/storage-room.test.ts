@@ -83,15 +83,23 @@ describe('GROUP_QUOTA_BYTES', () => {
     const room = openStorageRoom({ config: t.config, db })
     let running = 0
     let most = 0
+    let end = () => {}
+    const ended = new Promise<void>((resolve) => {
+      end = resolve
+    })
     const uploads = Array.from({ length: 12 }, () =>
       room.storing(repository.id, quota / 4, async () => {
         running += 1
         most = Math.max(most, running)
-        await setTimeout(50)
+        await ended
         running -= 1
         throw new Error('the connection was closed')
       }),
     )
+    await expect.poll(() => running).toBe(4)
+    // One too many would begin now.
+    await setTimeout(50)
+    end()
     await Promise.allSettled(uploads)
     await db.end()
     expect(most).toBe(4)
