@@ -11,15 +11,22 @@ import { makeTourData, type TourData, tourEnvironment } from '../support/tour-da
 const withoutBreadcrumbs =
   /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|unsubscribe.*|confirm-access.*|invitation|invitation-expired|consent.*|device.*|logout|link-error|not-found.*|version-deleted|bad-request)$/
 
+// The checks of each page ask the browser once, with `page.evaluate`. Locators take more than one request, and load half a
+// megabyte of Playwright's scripts into the page.
+
 /**
  * Checks that a page has breadcrumbs, and that the header marks the item to which the page belongs. `known` are the
  * links that were opened before.
  */
 async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>): Promise<void> {
-  const links = await page
-    .getByRole('navigation', { name: 'Breadcrumb' })
-    .getByRole('link')
-    .evaluateAll((found) => found.map((link) => link.getAttribute('href') ?? ''))
+  const { links, active } = await page.evaluate(() => ({
+    links: [...document.querySelectorAll('nav[aria-label="Breadcrumb"] a[href]')]
+      .filter((link) => link.checkVisibility({ visibilityProperty: true }))
+      .map((link) => link.getAttribute('href') ?? ''),
+    active: [...document.querySelectorAll('header nav [aria-current], header summary[aria-current]')].map(
+      (item) => item.textContent?.replace('Menu of ', ''),
+    ),
+  }))
   const { pathname } = new URL(page.url())
   if (withoutBreadcrumbs.test(name)) expect(links, `breadcrumbs of ${name}`).toEqual([])
   else expect(links.length, `breadcrumbs of ${name}`).toBeGreaterThan(0)
@@ -27,9 +34,6 @@ async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>
     known.add(`${viewer} ${link}`)
     expect((await page.request.get(link)).status(), `${link} in the breadcrumbs of ${name}`).toBe(200)
   }
-  const active = await page
-    .locator('header nav [aria-current], header summary[aria-current]')
-    .evaluateAll((found) => found.map((item) => item.textContent?.replace('Menu of ', '')))
   const isSignedIn = viewer !== 'visitor' || name === 'totp-replace'
   const item = isSignedIn ? itemOf(name, pathname) : null
   expect(active, `active items of ${name}`).toEqual(item === null ? [] : [item ?? expect.any(String)])
@@ -52,8 +56,8 @@ function itemOf(name: string, path: string): string | null | undefined {
 
 /** Checks that no button that copies covers a command, and that commands keep their lines, at the current width. */
 async function checkCommands(page: Page, what: string): Promise<void> {
-  const broken = await page.locator('.copyable').evaluateAll((frames) =>
-    frames.flatMap((frame) => {
+  const broken = await page.evaluate(() =>
+    [...document.querySelectorAll('.copyable')].flatMap((frame) => {
       const [block, button] = [frame.querySelector('pre'), frame.querySelector('button')]
       if (!block || !button) return ['no button']
       const [text, covering] = [block.getBoundingClientRect(), button.getBoundingClientRect()]
@@ -74,15 +78,15 @@ const maxFormHeight = 1_600
 
 /** Checks that a form is short on a phone, and that the tabs and the main menu show their current link. */
 async function checkPhone(page: Page, what: string, isForm: boolean): Promise<void> {
-  const height = await page.evaluate(() => document.documentElement.scrollHeight)
-  if (isForm) expect(height, `the height of ${what}`).toBeLessThanOrEqual(maxFormHeight)
-  const hidden = await page.locator('.tabs [aria-current]').evaluateAll((links) =>
-    links.flatMap((link) => {
+  const { height, hidden } = await page.evaluate(() => ({
+    height: document.documentElement.scrollHeight,
+    hidden: [...document.querySelectorAll('.tabs [aria-current]')].flatMap((link) => {
       const row = link.closest('nav')?.getBoundingClientRect()
       const { left, right } = link.getBoundingClientRect()
       return row && left >= row.left - 1 && right <= row.right + 1 ? [] : [link.textContent]
     }),
-  )
+  }))
+  if (isForm) expect(height, `the height of ${what}`).toBeLessThanOrEqual(maxFormHeight)
   expect(hidden, `current links of ${what} that are out of view`).toEqual([])
 }
 
@@ -96,8 +100,8 @@ async function checkTimes(page: Page, html: string, what: string): Promise<void>
     served.filter(([before = '', time = '']) => isPreposition(before) || !time.startsWith('on ')),
     `times of ${what}`,
   ).toEqual([])
-  const before = await page.locator('time').evaluateAll((times) =>
-    times.map((time) => {
+  const before = await page.evaluate(() =>
+    [...document.querySelectorAll('time')].map((time) => {
       const label = time.closest('dd')?.previousElementSibling?.textContent
       const text = time.previousSibling?.textContent ?? label ?? ''
       return [/(\w+)\s*$/.exec(text)?.[1] ?? '', time.textContent ?? '']
@@ -145,7 +149,6 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
         expect(status, name).toBeLessThan(500)
         expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(120_000)
         expect(html.match(/<link rel="stylesheet"|<style/g), `stylesheets of ${name}`).toHaveLength(1)
-        await page.emulateMedia({ colorScheme: 'light' })
         await checkAccess(page, `${name} in light`)
         // Only the colors differ in the other scheme.
         await page.emulateMedia({ colorScheme: 'dark' })
