@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -123,11 +125,14 @@ describe('svc serve', () => {
   })
 
   it('says in one line that its port is taken', async () => {
-    const { url } = await start()
+    const other = createServer().listen(0, 'localhost')
+    await once(other, 'listening')
+    const { port } = other.address() as AddressInfo
     const { code, stdout, stderr } = await runSvc(
       ['serve'],
-      environment({ PORT: new URL(url).port, LOG_LEVEL: 'silent' }),
+      environment({ PORT: String(port), LOG_LEVEL: 'silent' }),
     )
+    other.close()
     expect([code, stdout]).toEqual([1, ''])
     expect(stderr).toMatch(/^svc: Another program listens on .*: stop it, or set PORT to another number\.\n$/)
   })
