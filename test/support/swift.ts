@@ -175,7 +175,7 @@ ${Object.entries(filters)
 export type BucketFault = 'none' | 'down' | 'silent' | 'slow' | '500' | '503' | 'full' | 'cut'
 
 /** How long a slow store waits before each response. */
-export const slowMilliseconds = 2000
+export const slowMilliseconds = 500
 
 /** A proxy in front of a store. Tests can make it fail. */
 export interface FaultyStore {
