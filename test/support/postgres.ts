@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process'
 import { statfsSync } from 'node:fs'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import type { Socket } from 'node:net'
 import { freemem, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { clusterPaths, isAlive } from '../../src/database/embedded-postgres/cluster.ts'
+import { clusterPaths, clusterUser, isAlive } from '../../src/database/embedded-postgres/cluster.ts'
 import {
   type PostgresConnection,
   startEmbeddedPostgres,
@@ -75,6 +75,7 @@ export async function startTestPostgres(): Promise<{
       autovacuum: 'off',
     },
   })
+  await trustOwner(dataDir)
   return {
     connection: postgres.connection,
     dataDir,
@@ -84,6 +85,20 @@ export async function startTestPostgres(): Promise<{
       guard.kill('SIGKILL')
     },
   }
+}
+
+/**
+ * Lets the owner of the cluster connect without a password: to prove one takes both sides as long as the rest of a
+ * connection, and a test run has thousands. Other users cannot open the folder of the socket. Other roles still need theirs.
+ */
+async function trustOwner(dataDir: string): Promise<void> {
+  const { cluster } = clusterPaths(dataDir)
+  await writeFile(
+    join(cluster, 'pg_hba.conf'),
+    `local all ${clusterUser} trust\nlocal all all scram-sha-256\n`,
+  )
+  const postmaster = await readPostmaster(cluster)
+  if (postmaster?.running) process.kill(postmaster.pid, 'SIGHUP')
 }
 
 /** Creates an empty DATA_DIR that only its owner can open. */
