@@ -29,8 +29,9 @@ export async function addCrowd(
   )
   await db.query(
     `insert into account_authorization (account_id, application_id)
-     select a.id, c.id from account a, application c
-      where (c.id = $1 or a.id = $2) and a.username || c.client_id like '%crowd%'`,
+     select id, $1::bigint from account where username like 'crowd%'
+     union all
+     select $2::bigint, id from application where client_id like 'crowd%'`,
     [application.id, account.id],
   )
   await db.query(
