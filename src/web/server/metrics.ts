@@ -29,10 +29,7 @@ const jobBuckets = [0.01, 0.1, 1, 10, 60, 600, 3600]
  * token too.
  */
 export function openMetrics(app: FastifyInstance, context: AppContext, pools: readonly pg.Pool[]): Metrics {
-  const registry = new Registry()
-  // This interval in milliseconds is part of the measured delays. The default, 10, would wake an idle process a hundred
-  // times a second.
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 50 })
+  const registry = Registry.merge([metricsOfNode()])
   measureProcess(registry, context)
   measureRequests(registry, app)
   measureTraffic(registry, app)
@@ -42,6 +39,22 @@ export function openMetrics(app: FastifyInstance, context: AppContext, pools: re
   const metrics = { common: registry, open: new Registry(), closed: new Registry() }
   serveMetrics(app, context.config, metrics)
   return metrics
+}
+
+let nodeRegistry: Registry | undefined
+
+/**
+ * Returns the metrics of Node. They measure the process, so all servers in it share them. What measures them never ends, and
+ * would keep everything of a closed server that its registry refers to.
+ */
+function metricsOfNode(): Registry {
+  if (!nodeRegistry) {
+    nodeRegistry = new Registry()
+    // This interval in milliseconds is part of the measured delays. The default, 10, would wake an idle process a hundred
+    // times a second.
+    collectDefaultMetrics({ register: nodeRegistry, eventLoopMonitoringPrecision: 50 })
+  }
+  return nodeRegistry
 }
 
 function measureProcess(registry: Registry, { config }: AppContext): void {

@@ -1,6 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
@@ -198,3 +200,27 @@ async function exchangeBytes(app: FastifyInstance, target: string): Promise<stri
   socket.write(`GET ${target} HTTP/1.1\r\nhost: svc.test\r\nconnection: close\r\n\r\n`)
   return text(socket)
 }
+
+describe('a server that has closed', () => {
+  const t = useApp()
+
+  /** Returns what all its parts know. */
+  async function aClosedServer(): Promise<WeakRef<object>[]> {
+    const config = { ...t.config }
+    const app = await buildApp({ config, db: t.db }, openLog('silent'))
+    expect((await app.inject('/metrics')).statusCode).toBe(200)
+    await app.close()
+    return [new WeakRef(app), new WeakRef(config)]
+  }
+
+  it('leaves nothing of itself in memory', async () => {
+    setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('gc') as () => void
+    const closed = await aClosedServer()
+    const isGone = () => {
+      collect()
+      return closed.map((part) => part.deref() === undefined)
+    }
+    await expect.poll(isGone).toEqual([true, true])
+  })
+})
