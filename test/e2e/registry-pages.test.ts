@@ -73,6 +73,13 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
 
   it('opens pages with keys, which a person can list and turn off', async () => {
     const { page } = await anAdmin()
+    const requested: string[] = []
+    page.on('request', (request) => {
+      if (request.isNavigationRequest()) requested.push(new URL(request.url()).pathname)
+    })
+    await page.goto('/explore')
+    // Without g before it, also just after the page was loaded.
+    await page.keyboard.press('t')
     // In a field, the keys are letters.
     await page.keyboard.press('/')
     await page.keyboard.type('gt?')
@@ -80,6 +87,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
       'gt?',
     )
     await page.locator('h1').click()
+    expect(requested).toEqual(['/explore'])
     await pressTogether(page, 'g', 't')
     await page.waitForURL('**/settings/tokens')
     await page.keyboard.press('?')

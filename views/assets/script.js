@@ -11,7 +11,7 @@ Object.assign(places, {
   d: ['/docs', 'Documentation'],
 })
 const keysAreOff = () => localStorage.getItem('keys') === 'off'
-let pressedG = 0
+let pressedG = Number.NEGATIVE_INFINITY
 document.addEventListener('keydown', (event) => {
   const { target, key } = event
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return
@@ -19,7 +19,7 @@ document.addEventListener('keydown', (event) => {
   if (key === '?') return showKeys()
   if (keysAreOff()) return
   const isSecond = event.timeStamp - pressedG < 1500
-  pressedG = key === 'g' ? event.timeStamp : 0
+  pressedG = key === 'g' ? event.timeStamp : Number.NEGATIVE_INFINITY
   if (isSecond && Object.hasOwn(places, key)) location.href = places[key][0]
   const field = key === '/' && document.querySelector('#find')
   if (!field) return
