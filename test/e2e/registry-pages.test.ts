@@ -95,7 +95,8 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await checkAccess(page, 'the list of keys')
     await keys.getByLabel('Use these keys').uncheck()
     await page.keyboard.press('Escape')
-    await keys.waitFor({ state: 'detached' })
+    // Until the browser draws its next frame, the closed dialog is there, and keys go to its field.
+    await page.locator('dialog').waitFor({ state: 'detached' })
     await page.keyboard.type('gh')
     await page.keyboard.press('?')
     expect(await keys.getByLabel('Use these keys').isChecked()).toBe(false)
