@@ -103,6 +103,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   await downloadRoutes(app, { ...context, store })
   await provenancePageRoute(app, context)
   await uploadPageRoutes(app, { ...context, archives: store })
+  // These pages are the last to be added, so the URLs of all pages are known.
   refuseMistaken(app, app.pageUrls)
 }
 
