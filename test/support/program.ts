@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
+import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -139,8 +139,8 @@ export function databaseUrl({ user, password, host = '', database }: pg.PoolConf
 /** Ports below those that systems give to connections and to servers that ask for any port. */
 const portsFrom = 10_000
 const portsUntil = 30_000
-/** Has a file for each port that a process of this or another run has taken. */
-const takenPorts = join(tmpdir(), 'svc-test-ports')
+/** Has a file for each port that a process of this or another run has taken. Another user could not write to it. */
+const takenPorts = join(tmpdir(), `svc-test-ports-${userInfo().uid}`)
 
 /**
  * Returns a loopback port that is free, and that no other process takes until it is used: neither another test nor a
