@@ -15,6 +15,7 @@ import { useDatabase } from '../support/database.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { runSvcWithin4KiB } from '../support/program.ts'
 import { runCommand } from '../support/run-command.ts'
+import { useUnwritableFolder } from '../support/unwritable-folder.ts'
 
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
 
@@ -325,6 +326,7 @@ describe('svc application', () => {
 describe('a database that is rebuilt from the migrations', () => {
   const svc = useCommands()
   const rebuilt = useDatabase()
+  const unwritable = useUnwritableFolder()
 
   it('has the applications in their latest state', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'svc-test-logo-'))
@@ -343,9 +345,9 @@ describe('a database that is rebuilt from the migrations', () => {
   it('is not left behind when the migration cannot be written', async () => {
     const { items } = await svc.json<{ items: { client_id: string }[] }>('application', 'list')
     const [id = ''] = items.map(({ client_id }) => client_id)
-    const folder = { ...svc.environment, MIGRATIONS_DIR: '/proc/self/task' }
-    const { stderr } = await runCommand(['application', 'approve', id], folder)
-    expect(stderr).toMatch(/cannot be (?:written|read) .*--no-migration/)
+    const environment = { ...svc.environment, MIGRATIONS_DIR: unwritable }
+    const { stderr } = await runCommand(['application', 'approve', id], environment)
+    expect(stderr).toMatch(/cannot be written .*--no-migration/)
     expect(await listStoredApplications(svc.db)).toMatchObject([{ status: 'suspended' }])
   })
 })

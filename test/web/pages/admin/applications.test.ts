@@ -19,6 +19,7 @@ import { eventsOf } from '../../../support/event-rows.ts'
 import { anApplication, anAuthorization, pixel } from '../../../support/oauth-actors.ts'
 import { changeRegistration, dateUse, listClientSecrets } from '../../../support/oauth-rows.ts'
 import { countRows } from '../../../support/rows.ts'
+import { useUnwritableFolder } from '../../../support/unwritable-folder.ts'
 
 describe('/admin/applications of an operator who keeps migrations', () => {
   const migrations = mkdtempSync(join(tmpdir(), 'svc-migrations-'))
@@ -417,26 +418,20 @@ describe('/admin/applications of an operator who keeps no migrations', () => {
   })
 })
 
-/** A folder that can be read, but in which nobody, not even root, can create a file. */
-const unwritable = '/proc/self/task'
+describe('/admin/applications with a migrations folder in which no file can be created', () => {
+  const t = useApp({ MIGRATIONS_DIR: useUnwritableFolder() })
 
-describe.skipIf(!existsSync(unwritable))(
-  '/admin/applications with a migrations folder that cannot be written (Linux is needed)',
-  () => {
-    const t = useApp({ MIGRATIONS_DIR: unwritable })
-
-    it('says so and changes nothing, and changes only this database when requested', async () => {
-      const { cookie, csrf_token } = await anAdministrator(t)
-      const { clientId } = await anApplication(t.db)
-      const url = `/admin/applications/${clientId}`
-      const response = await post(t.app, url, cookie, { csrf_token, act: 'suspend' })
-      expect(response.statusCode).toBe(400)
-      expect(response.body).toContain('cannot be written')
-      const status = async () => (await findApplicationByClientId(t.db, clientId))?.status
-      expect(await status()).toBe('approved')
-      const here = await post(t.app, url, cookie, { csrf_token, act: 'suspend', only_here: 'yes' })
-      expect(here.headers.location).toBe(url)
-      expect(await status()).toBe('suspended')
-    })
-  },
-)
+  it('says so and changes nothing, and changes only this database when requested', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const { clientId } = await anApplication(t.db)
+    const url = `/admin/applications/${clientId}`
+    const response = await post(t.app, url, cookie, { csrf_token, act: 'suspend' })
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain('cannot be written')
+    const status = async () => (await findApplicationByClientId(t.db, clientId))?.status
+    expect(await status()).toBe('approved')
+    const here = await post(t.app, url, cookie, { csrf_token, act: 'suspend', only_here: 'yes' })
+    expect(here.headers.location).toBe(url)
+    expect(await status()).toBe('suspended')
+  })
+})
