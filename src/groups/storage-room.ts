@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { type GroupBytes, measureGroup } from '../archives/tables/archives.ts'
 import type { AppContext } from '../context.ts'
 import { findDatabaseBytes } from '../database/installation.ts'
+import { keepUpTo } from '../domain/growing-cache.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { singleFlight } from '../domain/single-flight.ts'
 import { anAdministrator, type Site } from '../domain/site.ts'
@@ -47,7 +48,7 @@ interface MeasuredGroup {
 export function openStorageRoom({ config, db }: AppContext): StorageRoom {
   const { site, storage } = config
   const { groupBytes, databaseBytes } = storage
-  const groups = new LRUCache<string, MeasuredGroup>({ max: maxGroups })
+  const groups = new LRUCache<string, MeasuredGroup>(keepUpTo(maxGroups))
   const measurements = singleFlight<void>()
   let database = { bytes: 0, measuredAt: Number.NEGATIVE_INFINITY }
 

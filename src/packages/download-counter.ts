@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Queryable } from '../database/database.ts'
 import { networkOf } from '../domain/client-ip.ts'
+import { keepUpTo } from '../domain/growing-cache.ts'
 import type { Log } from '../domain/log.ts'
 import { addDownloads, type CountedDownload } from './tables/downloads.ts'
 import { type Downloader, type RecordedDownload, saveDownloads } from './tables/recorded-downloads.ts'
@@ -39,7 +40,7 @@ export interface DownloadCounter {
  * While the database is unavailable, the counts are kept, up to the limit.
  */
 export function openDownloadCounter(db: Queryable, log: Log): DownloadCounter {
-  const perNetwork = new LRUCache<string, { count: number }>({ max: maxNetworks, ttl: 3_600_000 })
+  const perNetwork = new LRUCache<string, { count: number }>({ ...keepUpTo(maxNetworks), ttl: 3_600_000 })
   const counted = gather<CountedDownload>({
     keyOf: ({ repositoryId, packageName, normalized }) => `${repositoryId} ${packageName} ${normalized}`,
     write: (downloads) => addDownloads(db, downloads),

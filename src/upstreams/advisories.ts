@@ -22,6 +22,8 @@ const maxStoredBytes = 4 * 1024 * 1024
 const maxResponseCharacters = 16 * 1024 * 1024
 /** The size of the advisories that a process keeps. Anybody may ask about new names, and upstreams return any size. */
 const maxKeptCharacters = 8 * 1024 * 1024
+/** What a name takes besides its texts. Most names have no advisories. */
+const entryCharacters = 400
 
 /** The advisories of a name at an upstream. */
 interface KnownAdvisories {
@@ -56,10 +58,9 @@ export function openUpstreamAdvisories(
   log: Log,
 ): ListUpstreamAdvisories {
   const cache = new LRUCache<string, KnownAdvisories>({
-    max: 20_000,
     maxSize: maxKeptCharacters,
     sizeCalculation: ({ advisories, failure }, key) =>
-      key.length + sizeOf(advisories ?? []) + (failure?.length ?? 0),
+      key.length + entryCharacters + sizeOf(advisories ?? []) + (failure?.length ?? 0),
   })
 
   async function listOf(

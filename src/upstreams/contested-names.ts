@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
+import { keepUpTo } from '../domain/growing-cache.ts'
 import type { Log } from '../domain/log.ts'
 import { background } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
@@ -49,7 +50,10 @@ export interface EarlierUpstreams {
 
 /** Opens the requests of a process to earlier upstreams. */
 export function openEarlierUpstreams(context: AskContext, log: Log): EarlierUpstreams {
-  const remembered = new LRUCache<string, true>({ max: maxRemembered, ttl: missingSeconds * 1000 })
+  const remembered = new LRUCache<string, true>({
+    ...keepUpTo(maxRemembered),
+    ttl: missingSeconds * 1000,
+  })
   const running = new Set<Promise<void>>()
 
   async function askAll(asked: AskedPackage): Promise<void> {

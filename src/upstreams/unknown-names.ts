@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { limitsFrom } from '../database/failure-limit.ts'
 import { networkOf } from '../domain/client-ip.ts'
+import { keepUpTo } from '../domain/growing-cache.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 
@@ -40,11 +41,15 @@ export interface UnknownNames {
 export function openUnknownNames(perf: { now: () => number } = performance): UnknownNames {
   const clock = { perf, ttlResolution: 0 }
   const remembered = new LRUCache<string, true>({
-    max: maxRemembered,
+    ...keepUpTo(maxRemembered),
     ttl: rememberedMilliseconds,
     ...clock,
   })
-  const used = new LRUCache<string, { count: number }>({ max: maxBudgets, ttl: budgetMilliseconds, ...clock })
+  const used = new LRUCache<string, { count: number }>({
+    ...keepUpTo(maxBudgets),
+    ttl: budgetMilliseconds,
+    ...clock,
+  })
 
   /** Returns the count of a budget. It ends ten minutes after its first use, even when it is used again before. */
   function countOf(key: string): { count: number } {

@@ -7,6 +7,7 @@ import {
   documentOf,
   type StoredDocument,
 } from '../../documents/stored-documents.ts'
+import { keepUpTo } from '../../domain/growing-cache.ts'
 import type { RegistryRequest, WithAccess } from '../../groups/access.ts'
 import { forEachRequest, oneRow, type RequestValues } from '../../groups/for-each-request.ts'
 import {
@@ -70,7 +71,7 @@ export function openDocumentFinder(db: Queryable, terms: MirrorTerms): DocumentF
   )
   const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms), ofWanted)
   /** Paths of repositories that had upstreams at their last request. They only choose between two correct statements. */
-  const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
+  const withUpstreams = new LRUCache<string, true>(keepUpTo(10_000))
 
   return {
     findRoot: shareStatements(
