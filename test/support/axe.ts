@@ -1,54 +1,118 @@
 import { readFile } from 'node:fs/promises'
 import type { BrowserContext, Page } from 'playwright-core'
 import { expect } from 'vitest'
+import { listLooks } from './text-looks.ts'
 
 const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
+/** What the pages of a prepared context have: a function that loads axe, and what `findProblems` needs. */
+const script = `window.loadAxe = () => {${axe}}; window.listLooks = ${listLooks.toString()}`
 
-/** The contexts whose pages have a function that loads axe. */
+/** The contexts whose pages have the script. */
 const prepared = new WeakSet<BrowserContext>()
 
 /**
- * Loads axe into the open page. The first call in a context sends it to the browser for all later pages, which load it
- * when they are checked: sending its half megabyte to each page takes more than loading it.
+ * Runs the script in the open page. The first call in a context sends it to the browser for all later pages: sending its
+ * half megabyte to each page takes more than loading it.
  */
-async function loadAxe(page: Page): Promise<void> {
-  await page.evaluate(axe)
+async function prepare(page: Page): Promise<void> {
+  await page.evaluate(script)
   const context = page.context()
   if (prepared.has(context)) return
   prepared.add(context)
-  await context.addInitScript(`window.loadAxe = () => {${axe}}`)
+  await context.addInitScript(script)
+}
+
+/** The rules that compare the colors of texts and of what is behind them. They take two thirds of the time of axe. */
+const colorRules = ['color-contrast', 'link-in-text-block']
+
+/** What axe finds in a page, and the looks of the texts that have passed the rules for colors. */
+interface Found {
+  problems: string[]
+  passed: string[]
 }
 
 /**
- * Runs axe in the open page. Null if the page has no axe. Each request to the browser takes time of the processor, also
- * of the test: one does it all.
+ * Runs axe in the open page: the rules for colors for the texts whose looks are not known, and with `isAll` the other
+ * rules. Null if the page has no script. Each request to the browser takes time of the processor, also of the test: one
+ * does it all.
  */
-async function findViolations(page: Page, rules: string[] | undefined): Promise<string[] | null> {
-  return await page.evaluate(async (ids) => {
-    const loaded = window as unknown as {
-      loadAxe?: () => void
-      axe?: { run: (options: object) => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> }
-    }
-    if (!loaded.axe) loaded.loadAxe?.()
-    if (!loaded.axe) return null
-    // After a change of the color scheme, Swagger UI fades from one color to the other.
-    for (const animation of document.getAnimations())
-      if (animation instanceof CSSTransition) animation.finish()
-    // Without these options, axe also computes a CSS selector of each element that passes a rule.
-    const fast = { resultTypes: ['violations'], selectors: false }
-    const { violations } = await loaded.axe.run(ids ? { ...fast, runOnly: ids } : fast)
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
-  }, rules)
+async function findProblems(page: Page, known: Set<string>, isAll: boolean): Promise<Found | null> {
+  return await page.evaluate(
+    async ({ known, isAll, colorRules }) => {
+      interface Result {
+        id: string
+        nodes: { html: string; element: Element }[]
+      }
+      type Run = (
+        context: Document | { include: Element[] },
+        options: object,
+      ) => Promise<{ violations: Result[]; passes: Result[] }>
+      const own = window as unknown as {
+        loadAxe?: () => void
+        listLooks: () => Map<string, Element[]>
+        axe?: { run: Run }
+      }
+      if (!own.loadAxe) return null
+      // After a change of the color scheme, Swagger UI fades from one color to the other.
+      for (const animation of document.getAnimations())
+        if (animation instanceof CSSTransition) animation.finish()
+      const fresh = [...own.listLooks()].filter(([look]) => !known.includes(look))
+      const found: Found = { problems: [], passed: [] }
+      if (!own.axe && (isAll || fresh.length > 0)) own.loadAxe()
+      const run: Run = async (context, options) => {
+        // Without this option, axe also computes a CSS selector of each element.
+        const results = await (own.axe as { run: Run }).run(context, { selectors: false, ...options })
+        for (const { id, nodes } of results.violations)
+          found.problems.push(`${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+        return results
+      }
+      if (isAll) {
+        const others = Object.fromEntries(colorRules.map((id) => [id, { enabled: false }]))
+        await run(document, { resultTypes: ['violations'], rules: others })
+      }
+      if (fresh.length > 0) {
+        const options = { resultTypes: ['violations', 'passes'], elementRef: true, runOnly: colorRules }
+        const { passes } = await run({ include: fresh.flatMap(([, elements]) => elements) }, options)
+        const passing = (rule: string) =>
+          new Set(
+            passes
+              .filter(({ id }) => id === rule)
+              .flatMap(({ nodes }) => nodes.map(({ element }) => element)),
+          )
+        const [contrast, links] = colorRules.map(passing)
+        found.passed = fresh
+          .filter(([look, elements]) =>
+            elements.some((one) => contrast?.has(one) && (links?.has(one) || !look.includes('| in text'))),
+          )
+          .map(([look]) => look)
+      }
+      return found
+    },
+    { known: [...known], isAll, colorRules },
+  )
 }
 
-/** Checks the open page with axe, in the color scheme that it has now: with all rules, or only those with these ids. */
-export async function checkAccess(page: Page, what: string, rules?: string[]): Promise<void> {
-  let found = await findViolations(page, rules)
+/**
+ * Checks the open page with axe, in the color scheme that it has now. `known` are the looks of texts that have passed the
+ * rules for colors in other pages: each is checked once. Those that pass are added.
+ */
+export async function checkAccess(page: Page, what: string, known = new Set<string>()): Promise<void> {
+  await check(page, what, known, true)
+}
+
+/** Like `checkAccess`, but only the rules for colors. */
+export async function checkColors(page: Page, what: string, known: Set<string>): Promise<void> {
+  await check(page, what, known, false)
+}
+
+async function check(page: Page, what: string, known: Set<string>, isAll: boolean): Promise<void> {
+  let found = await findProblems(page, known, isAll)
   if (!found) {
-    await loadAxe(page)
-    found = await findViolations(page, rules)
+    await prepare(page)
+    found = await findProblems(page, known, isAll)
   }
-  expect(found, what).toEqual([])
+  expect(found?.problems, what).toEqual([])
+  for (const look of found?.passed ?? []) known.add(look)
 }
 
 /**
