@@ -39,12 +39,25 @@ export function useDatabase(source = template): { readonly db: pg.Pool; readonly
   }
 }
 
+/** The pools of the servers' own databases. A new connection for each statement would take longer than most of them. */
+const ownDatabases = new Map<string, pg.Pool>()
+
+/** Returns the pool of a server's own database, whose one connection this process keeps. */
+function ownDatabaseOf(server: pg.ClientConfig): pg.Pool {
+  const place = `${server.host}:${server.port}`
+  const known = ownDatabases.get(place)
+  if (known) return known
+  const own = { database: 'postgres', max: 1, idleTimeoutMillis: 0, allowExitOnIdle: true }
+  const pool = new pg.Pool({ ...server, ...own })
+  // The server stops before the process ends.
+  pool.on('error', () => {})
+  ownDatabases.set(place, pool)
+  return pool
+}
+
 /** Runs one statement on the server's own database. */
 export async function onServer(server: pg.ClientConfig, statement: string): Promise<void> {
-  const client = new pg.Client({ ...server, database: 'postgres' })
-  await client.connect()
-  await client.query(statement)
-  await client.end()
+  await ownDatabaseOf(server).query(statement)
 }
 
 /**
@@ -52,21 +65,13 @@ export async function onServer(server: pg.ClientConfig, statement: string): Prom
  * PostgreSQL itself waits for them only 5 seconds.
  */
 export async function dropDatabase({ database = '', ...server }: pg.ClientConfig): Promise<void> {
-  const client = new pg.Client({ ...server, database: 'postgres' })
-  await client.connect()
+  const own = ownDatabaseOf(server)
   const listConnections = async () =>
-    (
-      await client.query<{ query: string }>('select query from pg_stat_activity where datname = $1', [
-        database,
-      ])
-    ).rows
-  try {
-    await untilTrue(
-      async () => (await listConnections()).length === 0,
-      async () => `${database} is still in use: ${JSON.stringify(await listConnections())}`,
-    )
-    await client.query(`drop database ${database}`)
-  } finally {
-    await client.end()
-  }
+    (await own.query<{ query: string }>('select query from pg_stat_activity where datname = $1', [database]))
+      .rows
+  await untilTrue(
+    async () => (await listConnections()).length === 0,
+    async () => `${database} is still in use: ${JSON.stringify(await listConnections())}`,
+  )
+  await own.query(`drop database ${database}`)
 }

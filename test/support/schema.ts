@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
 
 /** Describes everything that the schema of a database has, one line each, in the order of the lines. */
@@ -121,18 +122,26 @@ export async function listTextColumns(db: Queryable): Promise<TextColumn[]> {
   return rows
 }
 
-/** Changes each value of a column. A value that the database refuses stays as it was. */
+/**
+ * Changes each value of a column. A value that the database refuses stays as it was. On one connection: a pool closes a
+ * connection after each refusal.
+ */
 export async function changeTexts(
-  db: Queryable,
+  db: pg.Pool,
   { table, column, isJson }: TextColumn,
   change: (value: unknown) => unknown,
 ): Promise<void> {
-  const { rows } = await db.query<{ ctid: string; value: unknown }>(
-    `select ctid, "${column}" as value from "${table}" where "${column}" is not null`,
-  )
-  const update = `update "${table}" set "${column}" = $1 where ctid = $2`
-  for (const { ctid, value } of rows) {
-    const changed = change(value)
-    await db.query(update, [isJson ? JSON.stringify(changed) : changed, ctid]).catch(() => null)
+  const client = await db.connect()
+  try {
+    const { rows } = await client.query<{ ctid: string; value: unknown }>(
+      `select ctid, "${column}" as value from "${table}" where "${column}" is not null`,
+    )
+    const update = `update "${table}" set "${column}" = $1 where ctid = $2`
+    for (const { ctid, value } of rows) {
+      const changed = change(value)
+      await client.query(update, [isJson ? JSON.stringify(changed) : changed, ctid]).catch(() => null)
+    }
+  } finally {
+    client.release()
   }
 }
