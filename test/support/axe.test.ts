@@ -15,7 +15,10 @@ describe.skipIf(!hasBrowser)('the rules for colors (chromium is needed)', () => 
   it.each([
     ['its color', text('color: #888')],
     ['its background', text('background: #aaa')],
-    ['the background of an element that contains it', `<div style="background: #aaa"><b>${text()}</b></div>`],
+    [
+      'the background of an element that contains it',
+      `<div style="background: #aaa"><section>${text()}</section></div>`,
+    ],
     ['an element that shows through', `<div style="opacity: 0.5">${text()}</div>`],
     ['its size', text('color: #888; font-size: 16px')],
     [
@@ -27,7 +30,7 @@ describe.skipIf(!hasBrowser)('the rules for colors (chromium is needed)', () => 
     const known = new Set<string>()
     await show(
       page,
-      `${text()}${text('color: #888; font-size: 40px')}<p><a href="#x" style="color: #444; text-decoration: none">Some words</a></p>`,
+      `${text()}${text('color: #888; font-size: 40px')}<p>Words</p><p><a href="#x" style="color: #444; text-decoration: none">Some words</a></p>`,
     )
     await checkAccess(page, 'the first page', known)
     await checkColors(page, 'the same page', known)
