@@ -1,9 +1,10 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { AwsV4Signer } from 'aws4fetch'
 import { freePort } from './program.ts'
 import { untilTrue } from './until.ts'
@@ -21,31 +22,30 @@ export interface Swift {
 /** Starts Swift with its own memcached. Its files need extended attributes: not tmpfs before Linux 6.6. */
 export async function startSwift(): Promise<Swift> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-swift-'))
-  const ports = { proxy: await freePort(), object: await freePort(), container: await freePort() }
-  const [account, cache] = [await freePort(), await freePort()]
+  const ports = {
+    account: await freePort(),
+    container: await freePort(),
+    object: await freePort(),
+    proxy: await freePort(),
+    cache: await freePort(),
+  }
   await mkdir(join(folder, 'etc'))
   await mkdir(join(folder, 'dev', 'd1'), { recursive: true })
-  const files = configurationFiles(folder, { ...ports, account, cache })
+  const files = configurationFiles(folder, ports)
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, 'etc', name), text)
-  makeRings(join(folder, 'etc'), { object: ports.object, container: ports.container, account })
-  const processes: ChildProcess[] = [
-    start('memcached', ['-u', 'nobody', '-l', '127.0.0.1', '-p', String(cache), '-m', '16'], folder),
-    ...['account', 'container', 'object', 'proxy'].map((server) =>
-      start(`swift-${server}-server`, [join(folder, 'etc', `${server}-server.conf`)], folder),
-    ),
-  ]
+  const servers = runServers(folder, ports)
   const endpoint = `http://127.0.0.1:${ports.proxy}`
   const stop = async () => {
-    await Promise.all(processes.map(end))
+    await servers.end()
     await rm(folder, { recursive: true, force: true, maxRetries: 5 })
   }
   try {
     // The proxy must reach its servers at the first attempt: it avoids a failed server for a minute.
-    await Promise.all([...Object.values(ports), account, cache].map(untilListening))
+    await Promise.all(Object.values(ports).map(untilListening))
     await untilReady(endpoint)
   } catch (error) {
     await stop()
-    throw error
+    throw new Error(`Swift did not start: ${servers.printed()}`, { cause: error })
   }
   return {
     endpoint,
@@ -65,37 +65,26 @@ export async function startSwift(): Promise<Swift> {
   }
 }
 
-/** Makes the rings as `swift-ring-builder` does. It would load Swift for each of nine commands, which takes seconds. */
-function makeRings(folder: string, ports: Record<string, number>): void {
-  const script = `
-import json, sys
-from swift.common.ring import RingBuilder
-for name, port in json.loads(sys.argv[1]).items():
-    builder = RingBuilder(4, 1, 1)
-    builder.add_dev({'region': 1, 'zone': 1, 'weight': 1.0, 'ip': '127.0.0.1', 'port': port, 'device': 'd1',
-                     'replication_ip': '127.0.0.1', 'replication_port': port, 'meta': ''})
-    builder.rebalance()
-    builder.get_ring().save(name + '.ring.gz')
-`
-  const { status, stderr } = spawnSync('/usr/bin/python3', ['-c', script, JSON.stringify(ports)], {
-    cwd: folder,
-    encoding: 'utf8',
+/** Runs the servers. They end with this process, too. */
+function runServers(folder: string, ports: Record<string, number>) {
+  const script = fileURLToPath(new URL('swift-servers.py', import.meta.url))
+  const child = spawn('/usr/bin/python3', [script, folder, JSON.stringify(ports)], {
+    env: { ...process.env, SWIFT_DIR: join(folder, 'etc') },
+    stdio: ['pipe', 'ignore', 'pipe'],
   })
-  if (status !== 0) throw new Error(`The rings of Swift were not made: ${stderr}`)
-}
-
-function start(command: string, words: string[], folder: string): ChildProcess {
-  const env = { ...process.env, SWIFT_DIR: join(folder, 'etc') }
-  const child = spawn(command, words, { env, stdio: 'ignore' })
-  child.on('error', () => {})
-  return child
-}
-
-async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return
-  const exited = once(child, 'exit')
-  child.kill('SIGKILL')
-  await exited
+  let printed = ''
+  child.stderr.on('data', (text: Buffer) => {
+    printed += text.toString()
+  })
+  const ended = once(child, 'exit').catch(() => {})
+  child.stdin.on('error', () => {})
+  return {
+    printed: () => printed,
+    async end() {
+      child.stdin.end()
+      await ended
+    },
+  }
 }
 
 async function untilListening(port: number): Promise<void> {
