@@ -169,7 +169,9 @@ export async function approveAuthorizationRequest(
   return rows[0] ?? null
 }
 
-/** Denies the request. Null when it was decided before, belongs to another account, or has expired. */
+/**
+ * Denies the request. Null when it or its device was decided before, and when it belongs to another account or has expired.
+ */
 export async function denyAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
@@ -186,8 +188,11 @@ export async function denyAuthorizationRequest(
      ), device as (
        update device_request set is_approved = false, account_id = $2
         where device_hash in (select device_hash from denied) and is_approved is null
+    returning device_hash
      )
-     select redirect_uri as "redirectUri", state from denied`,
+     -- Two pages may ask about one device. Only the first decision counts.
+     select redirect_uri as "redirectUri", state from denied
+      where device_hash is null or exists (select from device)`,
     [idHash, accountId],
   )
   return rows[0] ?? null

@@ -141,7 +141,7 @@ export type DevicePoll =
 
 /**
  * Returns what the poll of a device gets (OPENID 224–226). A decision counts before the speed of the polls. An approval
- * counts until its code is exchanged, and only if the account could still give it.
+ * counts until its code is exchanged, and only if the account could still give it. The exchange decides about the code again.
  */
 export async function pollDevice(
   db: Queryable,
@@ -185,7 +185,9 @@ export async function pollDevice(
                     when device.is_expired then 'expired_token'
                     when device.is_too_fast then 'slow_down'
                     else 'authorization_pending'
-                  end as outcome, code.code_hash as "codeHash"
+                  end as outcome,
+                  -- Of the device, not of the code: a poll that waited for an approval does not see the code of it yet.
+                  code_hash_of_device(device.device_hash) as "codeHash"
              from client
              left join device on true
              left join authorization_code code on code.code_hash = code_hash_of_device(device.device_hash)`,

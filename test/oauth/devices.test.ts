@@ -9,6 +9,7 @@ import { useApp } from '../support/app.ts'
 import { hiddenFields, open, submitConsent } from '../support/browse.ts'
 import { ageDevices } from '../support/device-rows.ts'
 import { requireSecondFactor } from '../support/group-rows.ts'
+import { lockTables, openTransaction, untilWaiting } from '../support/locks.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
 import { changeRegistration, liveGrantsOf } from '../support/oauth-rows.ts'
 import { countRows } from '../support/rows.ts'
@@ -33,7 +34,8 @@ describe('a device', () => {
     const cookie = await signIn(t.app, account)
     const { device_code, user_code } = await begin(application)
     const poll = () => askAsPublic(t, application, 'token', { grant_type, device_code })
-    const page = (code = user_code) => open(t, `/device?user_code=${encodeURIComponent(code)}`, cookie)
+    const page = (code = user_code, visitor = cookie) =>
+      open(t, `/device?user_code=${encodeURIComponent(code)}`, visitor)
     const decide = async (decision: string, fields: Record<string, string> = {}) =>
       submitConsent(t, await page(), cookie, decision, fields)
     return { application, account, cookie, device_code, user_code, poll, page, decide }
@@ -213,6 +215,24 @@ describe('a device', () => {
     expect(await liveGrantsOf(t.db, account)).toHaveLength(1)
     const late = decisions.find(({ statusCode }) => statusCode === 400)
     expect(late?.body).toContain('A decision was already made on this request.')
+  })
+
+  it('gets its pair when a poll and another person come while the approval is being stored', async () => {
+    const { page, cookie, poll } = await aDevice()
+    const other = await signIn(t.app, await anAccount(t.db))
+    const [mine, theirs] = [await page(), await page(undefined, other)]
+    const { tx, commit } = await openTransaction(t.db)
+    await lockTables(tx, 'authorization_code', 'exclusive')
+    const approval = submitConsent(t, mine, cookie, 'approve')
+    await untilWaiting(t.db)
+    const decided = Promise.all([poll(), submitConsent(t, theirs, other, 'deny')])
+    await untilWaiting(t.db, 3)
+    await commit()
+    expect((await approval).headers.location).toBe('/device/approved')
+    const [polled, denial] = await decided
+    expect(polled.statusCode).toBe(200)
+    expect([denial.statusCode, denial.headers.location]).toEqual([400, undefined])
+    expect(denial.body).toContain('A decision was already made on this request.')
   })
 
   it('cannot present its code as that of a browser', async () => {
