@@ -23,6 +23,7 @@ import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
 import { deleteAllSessions, endAllSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
+import { lockAccount } from './single-sign-on/identities.ts'
 
 /**
  * Creates an account with a password, and returns its id. Throws the database's error when the username or email is taken
@@ -255,6 +256,8 @@ export async function deleteAccount(
     db,
     async (tx) => {
       await keepAnAdministrator(tx, by, account.id)
+      // The account before its groups, as in a sign-in that changes its memberships.
+      await lockAccount(tx, account.id)
       const groups = await listGroupsOnlyAdministeredBy(tx, account.id)
       const names = groups.map(({ name }) => name)
       if (groups.length > 0 && orphanedGroups === 'refuse') return { outcome: 'refused', groups: names }

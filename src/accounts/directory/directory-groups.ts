@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { type Queryable, transaction } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
-import { syncGroups } from '../single-sign-on/provider-groups.ts'
+import { lockSyncedGroups, syncLockedGroups } from '../single-sign-on/provider-groups.ts'
 import { asId, type PeopleDirectory } from './directory-users.ts'
 
 /** How many members one request adds and removes at most, because each of them is locked until all are changed. */
@@ -244,6 +244,11 @@ async function syncMembers(
       `members: one request changes at most ${maxChangedMembers} members. Send several requests`,
     )
   }
+  await lockSyncedGroups(
+    tx,
+    directory,
+    members.map(({ id }) => id),
+  )
   for (const member of members) {
     const { rows } = await tx.query<{ name: string }>(
       `select g.display_name as name from directory_group_member m join directory_group g on g.id = m.group_id
@@ -251,7 +256,7 @@ async function syncMembers(
       [member.id],
     )
     const names = rows.map(({ name }) => name)
-    await syncGroups(tx, by, member, directory, names)
+    await syncLockedGroups(tx, by, member, directory, names)
   }
 }
 

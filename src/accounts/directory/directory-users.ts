@@ -143,14 +143,18 @@ async function provisionWithin(
       ...person,
       isEmailVerified: email !== null && !(await isEntered(tx, email, null)),
     }))
-  await tx.query(
-    `insert into directory_user (account_id, issuer, user_name, external_id, given_name, family_name, is_active)
+  // A request that waited for the owner's account still sees the owner as free. Its row says what came first.
+  const { rowCount } = await tx.query(
+    `insert into directory_user as d (account_id, issuer, user_name, external_id, given_name, family_name, is_active)
      values ($1, $2, $3, $4, $5, $6, $7)
      on conflict (account_id) do update
         set user_name = $3, external_id = $4, given_name = $5, family_name = $6, is_active = $7, changed_at = now(),
-            removed_at = null`,
+            removed_at = null
+      where d.issuer = $2 and d.removed_at is not null`,
     [id, issuer, userName, person.externalId, person.givenName, person.familyName, isActive],
   )
+  if (rowCount !== 1)
+    throw new Refusal(errcode.alreadyExists, 'a directory manages the account of this person already')
   await insertEvent(tx, by, {
     action: 'account-provisioned',
     accountId: id,

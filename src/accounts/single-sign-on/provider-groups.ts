@@ -33,6 +33,41 @@ export async function syncGroups(
 ): Promise<string[]> {
   const wanted = wantedRoles(source, providerGroups)
   const memberships = await listMemberships(tx, account.id, source.issuer, [...wanted.keys()])
+  // Most sign-ins change nothing, and lock nothing.
+  if (memberships.every((membership) => !isToChange(membership, wanted)))
+    return missingOf(wanted, memberships)
+  await lockSyncedGroups(tx, source, [account.id])
+  return syncLockedGroups(tx, by, account, source, providerGroups)
+}
+
+/**
+ * Locks the groups in which a provider may change something for these accounts, in one order. Afterwards people change no
+ * member of them, and nobody deletes one, until the transaction ends.
+ */
+export async function lockSyncedGroups(
+  tx: pg.PoolClient,
+  { issuer, groupMap }: GroupSource,
+  accountIds: readonly string[],
+): Promise<void> {
+  await tx.query(
+    `select from repository_group
+      where name = any($1)
+         or id in (select group_id from provider_membership where account_id = any($2) and issuer = $3)
+      order by id for no key update`,
+    [groupMap.map(({ group }) => group), accountIds, issuer],
+  )
+}
+
+/** Does what `syncGroups` does, after `lockSyncedGroups`. */
+export async function syncLockedGroups(
+  tx: pg.PoolClient,
+  by: Principal,
+  account: { id: string; username: string },
+  source: GroupSource,
+  providerGroups: readonly string[],
+): Promise<string[]> {
+  const wanted = wantedRoles(source, providerGroups)
+  const memberships = await listMemberships(tx, account.id, source.issuer, [...wanted.keys()])
   const added: string[] = []
   const removed: string[] = []
   // The provider decides, not the person who signs in.
@@ -40,12 +75,12 @@ export async function syncGroups(
   for (const membership of memberships) {
     const { groupId, name, role, givenRole } = membership
     const wantedRole = wanted.get(name) ?? null
+    if (!isToChange(membership, wanted)) continue
     if (givenRole !== null && givenRole !== role) {
       // A person has changed the role, so the provider no longer changes it.
       await deleteMark(tx, account.id, groupId)
       continue
     }
-    if (wantedRole === role || (role !== null && givenRole === null)) continue
     const details = {
       username: account.username,
       provider: source.name,
@@ -74,6 +109,16 @@ export async function syncGroups(
       details: { provider: source.name, added, removed },
     })
   }
+  return missingOf(wanted, memberships)
+}
+
+/** Returns whether the role or the mark of a membership changes. Those that people made stay. */
+function isToChange({ name, role, givenRole }: Membership, wanted: ReadonlyMap<string, Role>): boolean {
+  if (givenRole === null) return role === null && wanted.has(name)
+  return givenRole !== role || wanted.get(name) !== role
+}
+
+function missingOf(wanted: ReadonlyMap<string, Role>, memberships: readonly Membership[]): string[] {
   const found = new Set(memberships.map(({ name }) => name))
   return [...wanted.keys()].filter((name) => !found.has(name))
 }

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { disableAccount, updateAccount } from '../../../src/accounts/account-lifecycle.ts'
+import { deleteAccount, disableAccount, updateAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../../src/domain/principal.ts'
+import { findGroup } from '../../../src/groups/groups.ts'
+import { setGroupMember } from '../../../src/groups/members.ts'
 import { setAdministrator, storedAccount, verifyEmail } from '../../support/account-rows.ts'
 import {
   aGroup,
@@ -17,6 +19,7 @@ import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
 import { groupRolesOf } from '../../support/group-rows.ts'
 import { openSignUp, useIdentityProvider, Walker } from '../../support/identity-provider.ts'
+import { lockRow, openTransaction, untilWaiting } from '../../support/locks.ts'
 import { freePort } from '../../support/program.ts'
 
 const red = aName('red')
@@ -247,6 +250,31 @@ describe('users of a directory', () => {
     })
   })
 
+  it('get the account that they had, or that has their verified email, in one of many requests', async () => {
+    const former = await aUser()
+    await send('DELETE', `Users/${former.id}`)
+    const email = `${aName('adopted')}@example.com`
+    const known = await anAccount(t.db, { email })
+    await verifyEmail(t.db, known)
+    for (const [account, mail, more] of [
+      [former, former.userName, { externalId: former.externalId }],
+      [known, email, {}],
+    ] as const) {
+      // Waiting for the account, each of them has found it free.
+      const { tx, commit } = await openTransaction(t.db)
+      await lockRow(tx, 'account', account)
+      const bodies = [1, 2, 3].map(() => oktaUser(mail, { userName: aName('again'), ...more }))
+      const requests = Promise.all(bodies.map((body) => send('POST', 'Users', body)))
+      await untilWaiting(t.db, 3)
+      await commit()
+      const responses = await requests
+      const statuses = responses.map(({ statusCode }) => statusCode)
+      expect(statuses.toSorted((one, other) => one - other)).toEqual([201, 409, 409])
+      expect(responses.find(({ statusCode }) => statusCode === 201)?.json().id).toBe(account.id)
+      await send('DELETE', `Users/${account.id}`)
+    }
+  })
+
   it('take over an account with their verified email, but none that only has their name', async () => {
     const email = `${aName('known')}@example.com`
     const known = await anAccount(t.db, { email })
@@ -424,8 +452,11 @@ describe('a directory', () => {
 })
 
 describe('groups of a directory', () => {
+  /** The group that the group map names. */
+  const theGroup = async () => (await findGroup(t.db, red)) ?? (await aGroup(t.db, red))
+
   it('give the roles of the group map, as members come and go in both forms', async () => {
-    const group = await aGroup(t.db, red)
+    const group = await theGroup()
     const [ada, bob] = [await aUser(), await aUser()]
     const roles = async (user: { id: string }) => {
       const { username } = await accountOf(user)
@@ -478,6 +509,38 @@ describe('groups of a directory', () => {
       send('PATCH', `Groups/${id}`, entraPatch({ op: 'remove', path: 'members' })),
     ])
     expect(responses.map(({ statusCode }) => statusCode).filter((status) => status >= 500)).toEqual([])
+  })
+
+  it('leave a role that a person changes at the same time', async () => {
+    const group = await theGroup()
+    const user = await aUser()
+    const { username } = await accountOf(user)
+    const members = [{ value: user.id }]
+    const made = (await send('POST', 'Groups', { displayName: 'developers', members })).json<{ id: string }>()
+    const { tx, commit } = await openTransaction(t.db)
+    await setGroupMember(tx, group.id, user.id, 'admin')
+    const removal = send('DELETE', `Groups/${made.id}`)
+    await untilWaiting(t.db)
+    await commit()
+    expect((await removal).statusCode).toBe(204)
+    expect(await groupRolesOf(t.db, username)).toEqual({ [red]: 'admin' })
+  })
+
+  it('lose a user whose account somebody deletes at the same time', async () => {
+    const group = await theGroup()
+    const user = await aUser()
+    const members = [{ value: user.id }]
+    const made = (await send('POST', 'Groups', { displayName: 'admins', members })).json<{ id: string }>()
+    const { tx, commit } = await openTransaction(t.db)
+    await lockRow(tx, 'repository_group', group)
+    const deletion = deleteAccount(t.db, operator, await accountOf(user), 'leave')
+    await untilWaiting(t.db)
+    const removal = send('DELETE', `Users/${user.id}`)
+    await untilWaiting(t.db, 2)
+    await commit()
+    expect((await deletion).outcome).toBe('deleted')
+    expect((await removal).statusCode).toBe(404)
+    await send('DELETE', `Groups/${made.id}`)
   })
 
   it('are changed with thousands of members in moments', async () => {
