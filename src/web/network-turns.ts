@@ -51,12 +51,11 @@ export function openNetworkTurns(app: FastifyInstance): void {
 export function handleInTurn(scope: FastifyInstance): void {
   scope.addHook('onRoute', (route) => {
     const { handler } = route
-    // For a GET route, Fastify adds a HEAD route with the handler that is already changed.
     if (exempt.has(handler)) return
     const changed: RouteHandlerMethod = function (request, reply) {
       return scope.inTurn(networkOf(request.ip), async () => handler.call(this, request, reply))
     }
-    route.handler = withoutTurn(changed)
+    route.handler = changed
   })
 }
 

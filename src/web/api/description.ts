@@ -113,6 +113,8 @@ function describeScope(scope: string): string {
 function complete(document: Node): Node {
   const paths = document['paths'] as Record<string, Record<string, Node>>
   for (const operations of Object.values(paths)) {
+    // Each GET endpoint has it.
+    delete operations['head']
     for (const operation of Object.values(operations)) {
       const isPaged = (operation['parameters'] as Node[] | undefined)?.some(({ name }) => name === 'cursor')
       const ok = (operation['responses'] as Record<string, Node>)['200']

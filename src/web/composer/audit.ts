@@ -3,7 +3,7 @@ import { isPackageName, toLowerAscii } from '../../composer/package-name.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { composerAdvisory } from '../../packages/documents/warnings.ts'
 import { findAdvisories } from '../../packages/tables/package-warnings.ts'
-import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryText } from './http.ts'
+import { type RegistryContext, readRegistryRequest, sendRegistryText } from './http.ts'
 
 /** The maximum number of names in one request. Packagist has the same limit. */
 const maxNames = 1000
@@ -17,7 +17,6 @@ export async function auditRoute(
   app: FastifyInstance,
   { pools, requireAccess, upstreamQueries }: RegistryContext,
 ) {
-  acceptText(app)
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
     const names = readNames(request.body)

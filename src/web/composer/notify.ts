@@ -3,7 +3,7 @@ import { toLowerAscii } from '../../composer/package-name.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { findAccess } from '../../groups/access.ts'
 import type { ReportedDownload } from '../../packages/download-counter.ts'
-import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
+import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 const maxInstallations = 1000
 
@@ -22,7 +22,6 @@ export async function notifyRoutes(
   app: FastifyInstance,
   { pools, requireAccess, downloads }: RegistryContext,
 ) {
-  acceptText(app)
   app.post('/downloads', async (request, reply) => {
     const target = readRegistryRequest(request)
     const { repositoryId } = requireAccess(target, await findAccess(pools.pull, target), 'pull')

@@ -13,7 +13,14 @@ import { refuseAllOthers, refuseOtherMethods } from '../unmatched-requests.ts'
 import { auditRoute } from './audit.ts'
 import { changesRoute } from './change-feed.ts'
 import { distRoute } from './dist.ts'
-import { methodNotAllowed, param, type RegistryContext, registryNotFound, sendRegistryError } from './http.ts'
+import {
+  acceptText,
+  methodNotAllowed,
+  param,
+  type RegistryContext,
+  registryNotFound,
+  sendRegistryError,
+} from './http.ts'
 import { metadataRoutes } from './metadata.ts'
 import { notifyRoutes } from './notify.ts'
 import { policyRoute } from './policy.ts'
@@ -22,17 +29,8 @@ import { feedRoutes } from './release-feed.ts'
 import { searchRoutes } from './search.ts'
 import { uploadRoutes } from './upload.ts'
 
-const everyRoute = [
-  metadataRoutes,
-  distRoute,
-  notifyRoutes,
-  searchRoutes,
-  changesRoute,
-  auditRoute,
-  policyRoute,
-  provenanceRoute,
-  uploadRoutes,
-]
+const everyRead = [metadataRoutes, distRoute, searchRoutes, changesRoute, provenanceRoute]
+const everyTextRoute = [notifyRoutes, auditRoute, policyRoute]
 
 /**
  * Serves the Composer registries of all repositories. This is everything below {registry_url}, with one error format
@@ -54,9 +52,12 @@ export async function registry(
   }
 
   async function addRoutes(registries: FastifyInstance): Promise<void> {
-    for (const routes of everyRoute) {
-      await registries.register(routes, context)
-    }
+    for (const routes of everyRead) await routes(registries, context)
+    await registries.register(async (texts) => {
+      acceptText(texts)
+      for (const routes of everyTextRoute) await routes(texts, context)
+    })
+    await registries.register(uploadRoutes, context)
     const pageOf = (request: FastifyRequest) =>
       `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`
     // The registry URL without its slash leads to the registry.

@@ -6,7 +6,6 @@ import { makePause } from '../../domain/time-slices.ts'
 import { findPolicy, policyLists } from '../../projects/find-policy.ts'
 import { type LicensedVersion, readPolicy } from '../../projects/policy.ts'
 import {
-  acceptText,
   param,
   type RegistryContext,
   readRegistryRequest,
@@ -28,7 +27,6 @@ interface Route {
  * Composer sends names of all repositories, and no versions.
  */
 export async function policyRoute(app: FastifyInstance, { config, pools, requireAccess }: RegistryContext) {
-  acceptText(app)
   app.post<Route>('/policy/:list', (request, reply) =>
     // A response takes more memory and time than a pull, so it waits beside pages, and not beside pulls.
     app.inTurn(networkOf(request.ip), () => respond(request, reply)),

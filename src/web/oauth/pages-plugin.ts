@@ -37,7 +37,7 @@ export async function oauthPages(app: FastifyInstance, context: AuthorizeContext
     scope.pageUrls.note(scope)
     await authorizationsPage(scope, context)
   })
-  await app.register(logoRoute, context)
+  await logoRoute(app, context)
 }
 
 /** Sends an error to the application if its redirect URI was checked. Otherwise shows it on a page (OAUTH 8, 28). */

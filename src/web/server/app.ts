@@ -86,6 +86,7 @@ export async function buildApp(
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
     routerOptions: { maxParamLength },
+    exposeHeadRoutes: false,
     // Headers must arrive within 10 s (Node's default is 60 s), because of slow clients. Idle connections are closed
     // after 72 s, which is longer than the 60 s of common proxies.
     keepAliveTimeout: 72_000,
@@ -108,6 +109,7 @@ export async function buildApp(
     returnRequestId(request, reply)
     done()
   })
+  serveHeadWithGet(app)
   admitRequests(app)
   warnOfUntrustedProxies(app)
   const stageWatch = openStageWatch(context.db, (err) =>
@@ -136,16 +138,16 @@ export async function buildApp(
     scope.addHook('onRequest', sendUnmatched)
     scope.setNotFoundHandler(sendUnmatched)
   })
-  await app.register(healthRoutes, context)
-  await app.register(pictureRoutes)
-  await app.register(hookRoutes, context)
+  await healthRoutes(app, context)
+  await pictureRoutes(app)
+  await hookRoutes(app, context)
   app.addHook('onClose', outbound.close)
-  await app.register(accounts, { ...context, outbound })
+  await accounts(app, { ...context, outbound })
   const documents = openDocumentReader(context.db, context.config, outbound)
-  await app.register(oauthPages, { ...context, documents })
+  await oauthPages(app, { ...context, documents })
   const issuerKeys = openIssuerKeys(outbound, log)
   const tokenExchange = openTokenExchange({ ...context, issuerKeys })
-  await app.register(oauth, { ...context, db: pools.pull, lastUse, tokenExchange })
+  await oauth(app, { ...context, db: pools.pull, lastUse, tokenExchange })
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
   const authFileEvents: AuthFileEvents = {
@@ -193,8 +195,8 @@ export async function buildApp(
     outbound,
     upstreamQueries,
   }
-  await app.register(api, forTokens)
-  await app.register(scim, forTokens)
+  await api(app, forTokens)
+  await scim(app, forTokens)
   await app.register(administration, { ...context, outbound })
   await app.register(peoplesPages, {
     ...context,
@@ -216,7 +218,7 @@ export async function buildApp(
   const trustedRoots = openTrustedRoots(context.config.trustedRootFile, (error) =>
     log.error({ err: error }, 'the trusted roots of Sigstore cannot be read'),
   )
-  await app.register(registry, {
+  await registry(app, {
     ...context,
     trustedRoots,
     pools,
@@ -279,6 +281,16 @@ function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: F
 /** Names the request, so that people can report it and proxies can find it. */
 function returnRequestId({ id }: FastifyRequest, reply: FastifyReply): void {
   reply.header('x-request-id', id)
+}
+
+/**
+ * Makes each route for GET one for HEAD, too: Node sends no body then. A second route for HEAD, as Fastify would add it,
+ * takes a fifth of the time in which an app is built. A route with `exposeHeadRoute: false` stays for GET alone.
+ */
+function serveHeadWithGet(app: FastifyInstance): void {
+  app.addHook('onRoute', (route) => {
+    if (route.method === 'GET' && route.exposeHeadRoute !== false) route.method = ['GET', 'HEAD']
+  })
 }
 
 /** Returns a request's path and query, also for the absolute form `GET http://host/path` (RFC 9112 §3.2.2). */
