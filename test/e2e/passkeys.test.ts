@@ -1,19 +1,17 @@
 import { readFile } from 'node:fs/promises'
-import { connect, createServer } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { pipeline } from 'node:stream'
 import type { Page } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-codes.ts'
-import { transaction } from '../../src/database/database.ts'
-import { operator } from '../../src/domain/principal.ts'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listEvents } from '../../src/events/event-list.ts'
 import { forgetPasskeyKind, removePassword, setProofAge } from '../support/account-rows.ts'
-import { type AccountActor, anAccount, password } from '../support/actors.ts'
+import { type AccountActor, anAccount, password, signIn } from '../support/actors.ts'
 import { authorizeLink } from '../support/browse.ts'
-import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { giveCookies, hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { readIdToken } from '../support/openid-actors.ts'
+import { connectDevice, type DeviceAbilities, storePasskey } from '../support/passkey-devices.ts'
 import { freePort } from '../support/program.ts'
 import { countRows } from '../support/rows.ts'
 import { listStoredPasskeys, setProofAges, setSignCount } from '../support/session-rows.ts'
@@ -30,34 +28,27 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   const t = useListeningApp(port, { BASE_URL: baseURL, AUTH_URL: authURL })
   const browser = useBrowser()
   const application = useThirdPartyApp(appPort, authURL)
-  const pages: Page[] = []
   // Cookies know no ports, so a session of AUTH_URL is one of BASE_URL.
+  const forwarded = new Set<Socket>()
   const forwarder = createServer((socket) => {
+    forwarded.add(socket)
     const onwards = connect(port, '127.0.0.1')
-    pipeline(socket, onwards, socket, () => {})
+    pipeline(socket, onwards, socket, () => forwarded.delete(socket))
   })
   beforeAll(() => new Promise<void>((resolve) => forwarder.listen(authPort, '127.0.0.1', resolve)))
-  afterAll(() => new Promise((resolve) => forwarder.close(resolve)))
-  afterEach(async () => {
-    for (const page of pages.splice(0)) await page.context().close()
+  afterAll(async () => {
+    const closed = new Promise((resolve) => forwarder.close(resolve))
+    // The browser and the application keep their connections for a minute.
+    for (const socket of forwarded) socket.destroy()
+    await closed
   })
 
-  /** A browser with an authenticator. Its device has verified the person, unless `isUserVerified` is false. */
-  async function aDevice({ isUserVerified = true, hasResidentKey = true, hasUserVerification = true } = {}) {
+  /** A browser with a device that has passkeys. */
+  async function aDevice(abilities: DeviceAbilities = {}) {
     const page = await browser.newPage({ baseURL })
-    pages.push(page)
     const cdp = await page.context().newCDPSession(page)
     await cdp.send('WebAuthn.enable')
-    const { authenticatorId } = await cdp.send('WebAuthn.addVirtualAuthenticator', {
-      options: {
-        protocol: 'ctap2',
-        transport: 'internal',
-        hasResidentKey,
-        hasUserVerification,
-        isUserVerified,
-        automaticPresenceSimulation: true,
-      },
-    })
+    const authenticatorId = await connectDevice(cdp, abilities)
     /** Makes the device wait, like a person who has not touched it, until it is called with false. */
     const wait = async (isWaiting: boolean) =>
       cdp.send('WebAuthn.setAutomaticPresenceSimulation', { authenticatorId, enabled: !isWaiting })
@@ -66,42 +57,48 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
 
   const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click()
 
-  const menuOf = (page: Page) => page.locator('summary', { hasText: 'Menu of' })
+  /** Waits for a page that is shown to this person. */
+  const isSignedIn = (page: Page, { username }: AccountActor) =>
+    page.locator('summary', { hasText: `Menu of ${username}` }).waitFor()
 
-  async function givePassword(page: Page, { username }: AccountActor, url = '/login') {
-    await page.goto(url)
+  async function givePassword(page: Page, { username }: AccountActor) {
+    await page.goto('/login')
     await page.getByLabel('Username or email').fill(username)
     await page.getByLabel('Password').fill(password)
     await press(page, 'Sign in')
   }
 
-  /** A person who has added a passkey in this browser, and signed out. */
-  async function aPersonWithPasskey(page: Page) {
+  /** A person who has signed in with this browser. */
+  async function aSignedInPerson(page: Page) {
     const account = await anAccount(t.db)
-    await givePassword(page, account)
-    await page.goto('/settings/second-factor/passkeys/new')
-    await page.getByLabel('Name').fill('Laptop')
-    await press(page, 'Add a passkey')
-    await page.getByRole('heading', { name: 'Your recovery codes' }).waitFor()
-    const [download] = await Promise.all([
-      page.waitForEvent('download'),
-      page.getByRole('link', { name: 'Download' }).click(),
-    ])
-    expect(download.suggestedFilename()).toBe('svc-recovery-codes.txt')
-    const shown = await page.getByLabel('The recovery codes').textContent()
-    expect(await readFile(await download.path(), 'utf8')).toContain(`\n${shown?.trim()}\n`)
-    await page.getByRole('link', { name: 'Done, I have copied them' }).click()
-    await page.getByRole('rowheader', { name: 'Laptop' }).waitFor()
-    await menuOf(page).click()
-    await press(page, 'Sign out')
-    await page.getByRole('link', { name: 'Sign in' }).waitFor()
+    await giveCookies(page.context(), baseURL, await signIn(t.app, account))
     return account
   }
 
-  const username = async (page: Page) => {
-    await page.goto('/settings/account/sign-in')
-    return page.getByLabel('Username', { exact: true }).inputValue()
+  async function addPasskey(page: Page, name: string) {
+    await page.goto('/settings/second-factor/passkeys/new')
+    await page.getByLabel('Name').fill(name)
+    await press(page, 'Add a passkey')
   }
+
+  /** A browser with a device, and a person with a passkey on it who is not signed in. */
+  async function aPersonWithPasskey(abilities: DeviceAbilities = {}) {
+    const device = await aDevice(abilities)
+    const account = await anAccount(t.db)
+    await storePasskey(t, device, account, abilities.isUserVerified ?? true)
+    return { ...device, account }
+  }
+
+  /** Like `aPersonWithPasskey`, but with a passkey that they have added on the pages. */
+  async function aPersonWhoAddedOne(abilities: DeviceAbilities = {}) {
+    const device = await aDevice(abilities)
+    const account = await aSignedInPerson(device.page)
+    await addPasskey(device.page, 'Laptop')
+    await device.page.getByRole('heading', { name: 'Your recovery codes' }).waitFor()
+    await device.page.context().clearCookies()
+    return { ...device, account }
+  }
+
   const actionsOf = async (accountId: string) =>
     (await listEvents(t.db, { subjectId: accountId }, { after: null, limit: 50 })).map(({ action }) => action)
 
@@ -116,8 +113,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   }
 
   it('sign in without a password, and on to the application', async () => {
-    const { page, wait } = await aDevice()
-    const account = await aPersonWithPasskey(page)
+    const { page, wait, account } = await aPersonWhoAddedOne()
     const { clientId } = await anApplication(t.db)
     await wait(true)
     await page.goto(authorizeLink({ clientId }, { state: 'x'.repeat(3000) }))
@@ -127,7 +123,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await press(page, 'Use a passkey')
     await page.waitForURL('**/oauth2/auth?**')
     await page.getByRole('button', { name: 'Authorize' }).waitFor()
-    expect(await username(page)).toBe(account.username)
+    expect(await page.getByText('Signed in as').textContent()).toContain(account.username)
     const [passkey] = await listStoredPasskeys(t.db, account)
     expect(passkey?.signCount).toBeGreaterThan(0)
     expect(passkey?.lastUsedAt).toBeInstanceOf(Date)
@@ -154,8 +150,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   }
 
   it('tell an application in its ID token that nobody can phish the sign-in (OPENID 251)', async () => {
-    const { page, wait } = await aDevice()
-    const account = await aPersonWithPasskey(page)
+    const { page, wait, account } = await aPersonWithPasskey()
     const { open, read } = await aRelyingApplication(page, account)
     // The browser of this test chooses the only passkey as soon as the page offers it.
     await open({ acr_values: 'phr' })
@@ -168,7 +163,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByRole('link', { name: 'Use a passkey' }).click()
     await wait(false)
     await press(page, 'Use a passkey')
-    await menuOf(page).waitFor()
+    await isSignedIn(page, account)
     await open()
     expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pwd', 'pop', 'mfa']) })
 
@@ -179,13 +174,12 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   it('are one factor in the ID token when their device did not check the person (OPENID 251)', async () => {
-    const { page } = await aDevice({ hasUserVerification: false, isUserVerified: false })
-    const account = await aPersonWithPasskey(page)
+    const { page, account } = await aPersonWithPasskey({ hasUserVerification: false, isUserVerified: false })
     const { open, read } = await aRelyingApplication(page, account)
     await givePassword(page, account)
     await page.getByRole('link', { name: 'Use a passkey' }).click()
     await press(page, 'Use a passkey')
-    await menuOf(page).waitFor()
+    await isSignedIn(page, account)
     await open()
     await press(page, 'Authorize')
     expect(await read()).toEqual({ acr: 'phr', amr: new Set(['pwd', 'pop', 'mfa']) })
@@ -200,8 +194,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     ['BASE_URL', baseURL],
     ['AUTH_URL, which has another port', authURL],
   ])('are offered in the field of the username at %s, and sign in when chosen there', async (_where, url) => {
-    const { page } = await aDevice()
-    const account = await aPersonWithPasskey(page)
+    const { page, account } = await aPersonWithPasskey()
     const violations: string[] = []
     page.on('console', (message) => {
       if (/Content Security Policy/.test(message.text())) violations.push(message.text())
@@ -209,36 +202,44 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     // The browser of this test chooses the only passkey as soon as the page offers it.
     await page.goto(`${url}/login`)
     await page.waitForURL(`${url}/`)
-    expect(await username(page)).toBe(account.username)
+    await isSignedIn(page, account)
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
     expect(violations).toEqual([])
   })
 
-  it('are added with a notice, or with the recovery codes that are shown once', async () => {
-    const { page } = await aDevice()
-    const account = await anAccount(t.db)
-    await transaction(t.db, (tx) => renewRecoveryCodes(tx, operator, account.id), operator)
-    await givePassword(page, account)
-    await page.goto('/settings/second-factor/passkeys/new')
-    await page.getByLabel('Name').fill('Laptop')
-    await press(page, 'Add a passkey')
-    await page.getByRole('status').filter({ hasText: 'The passkey “Laptop” was added.' }).waitFor()
-    await page.reload()
+  it('are added with the recovery codes, which are shown once, and later with a notice', async () => {
+    const { page, cdp, authenticatorId } = await aDevice()
+    await aSignedInPerson(page)
+    await addPasskey(page, 'Laptop')
+    await page.getByRole('heading', { name: 'Your recovery codes' }).waitFor()
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('link', { name: 'Download' }).click(),
+    ])
+    expect(download.suggestedFilename()).toBe('svc-recovery-codes.txt')
+    const shown = await page.getByLabel('The recovery codes').textContent()
+    expect(await readFile(await download.path(), 'utf8')).toContain(`\n${shown?.trim()}\n`)
+    await page.getByRole('link', { name: 'Done, I have copied them' }).click()
     await page.getByRole('rowheader', { name: 'Laptop' }).waitFor()
+
+    await cdp.send('WebAuthn.removeVirtualAuthenticator', { authenticatorId })
+    await connectDevice(cdp)
+    await addPasskey(page, 'Tablet')
+    await page.getByRole('status').filter({ hasText: 'The passkey “Tablet” was added.' }).waitFor()
+    await page.reload()
+    await page.getByRole('rowheader', { name: 'Tablet' }).waitFor()
     expect(await page.getByRole('status').count()).toBe(0)
   })
 
   it('are the second step after a password, and confirm a sensitive act', async () => {
-    const { page, wait } = await aDevice({ isUserVerified: true })
-    const account = await aPersonWithPasskey(page)
+    const { page, wait, account } = await aPersonWithPasskey()
     await wait(true)
     await givePassword(page, account)
     await page.getByRole('link', { name: 'Use a passkey' }).click()
     await wait(false)
     await page.getByText(`Signing in as ${account.username}, with a passkey`).waitFor()
     await press(page, 'Use a passkey')
-    await menuOf(page).waitFor()
-    expect(await username(page)).toBe(account.username)
+    await isSignedIn(page, account)
     expect(await lastProof(account.id)).toEqual({ method: 'password', second: 'passkey' })
 
     await setProofAge(t.db, account, '1 hour')
@@ -260,8 +261,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     ['keeps no account', { hasResidentKey: false }],
     ['does not verify the person', { hasUserVerification: false, isUserVerified: false }],
   ])('are only a second factor on a device that %s', async (_what, device) => {
-    const { page } = await aDevice(device)
-    const account = await aPersonWithPasskey(page)
+    const { page, account } = await aPersonWhoAddedOne(device)
     expect(await canSignIn(account.id)).toEqual([false])
     await page.goto('/login/passkey')
     await press(page, 'Use a passkey')
@@ -269,7 +269,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await givePassword(page, account)
     await page.getByRole('link', { name: 'Use a passkey' }).click()
     await press(page, 'Use a passkey')
-    await menuOf(page).waitFor()
+    await isSignedIn(page, account)
     expect(await canSignIn(account.id)).toEqual([false])
     await page.goto('/settings/second-factor')
     await page.getByText('Only a second factor: it cannot replace the password.').waitFor()
@@ -282,15 +282,14 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   it('stay as the only way to sign in, also those of which this is known only after a sign-in', async () => {
-    const { page } = await aDevice()
-    const account = await aPersonWithPasskey(page)
+    const { page, account } = await aPersonWhoAddedOne()
     expect(await canSignIn(account.id)).toEqual([true])
     // A passkey that an older release added.
     for (const { id } of await listStoredPasskeys(t.db, account)) await forgetPasskeyKind(t.db, id)
     await removePassword(t.db, account)
     await page.goto('/login/passkey')
     await press(page, 'Use a passkey')
-    await menuOf(page).waitFor()
+    await isSignedIn(page, account)
     expect(await canSignIn(account.id)).toEqual([true])
     await page.goto('/settings/second-factor')
     await page.getByLabel('Actions for Laptop').click()
@@ -300,8 +299,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   it('do not replace the password when the device did not check the person', async () => {
-    const { page, cdp, authenticatorId } = await aDevice()
-    await aPersonWithPasskey(page)
+    const { page, cdp, authenticatorId } = await aPersonWithPasskey()
     // The browser itself refuses, and the page shows this.
     await cdp.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: false })
     await page.goto('/login/passkey')
@@ -314,8 +312,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   it('are refused when their counter does not grow: a copy, or a response that is sent again', async () => {
-    const { page } = await aDevice()
-    const account = await aPersonWithPasskey(page)
+    const { page, account } = await aPersonWithPasskey()
     await setSignCount(t.db, account, 1000)
     await page.goto('/login/passkey')
     await press(page, 'Use a passkey')
@@ -323,8 +320,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   })
 
   it('sign a challenge that works once, in one browser', async () => {
-    const { page } = await aDevice()
-    await aPersonWithPasskey(page)
+    const { page } = await aPersonWithPasskey()
     const use = async () => {
       await page.goto('/login/passkey')
       return holdBack(page)

@@ -89,3 +89,9 @@ export function useBrowser(): Pick<Browser, 'newContext'> & {
     },
   }
 }
+
+/** Gives a browser the cookies of a Cookie header, such as that of a session, at this URL. */
+export async function giveCookies(context: BrowserContext, url: string, cookie: string): Promise<void> {
+  const pairs = cookie.split('; ').map((pair) => pair.split('='))
+  await context.addCookies(pairs.map(([name = '', value = '']) => ({ name, value, url })))
+}
