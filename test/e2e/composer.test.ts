@@ -56,6 +56,20 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     return output
   }
 
+  /** Lets a project require packages. */
+  async function requireAll(project: ComposerProject, names: string[], constraint: string): Promise<void> {
+    const require = Object.fromEntries(names.map((name) => [name, constraint]))
+    await project.write('composer.json', { ...JSON.parse(await project.read('composer.json')), require })
+  }
+
+  /** Returns the versions in the lock file, by package. */
+  async function lockedVersions(project: ComposerProject): Promise<Record<string, string>> {
+    const { packages } = JSON.parse(await project.read('composer.lock')) as {
+      packages: { name: string; version: string }[]
+    }
+    return Object.fromEntries(packages.map(({ name, version }) => [name, version]))
+  }
+
   it('installs a staged version with the token of a developer, and from the same lock file after its release', async () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0')
@@ -155,16 +169,12 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
       if (response.statusCode === 201) accepted.push(packageName)
     }
     expect(accepted.length).toBeGreaterThan(10)
+    // One of the values requires this package.
+    await publisher.push('1.0.0', { name: 'acme/lib' })
     const project = await aProject(publisher)
-    for (const name of accepted) {
-      await project.write('composer.json', {
-        ...JSON.parse(await project.read('composer.json')),
-        require: { [name]: '*' },
-      })
-      const { code, output } = await project.composer('update', '--no-install', '--ignore-platform-reqs')
-      const isHarmed = code !== 0 && !/could not be found in any version|requires .* -> /.test(output)
-      expect(isHarmed, `${name}: ${output}`).toBe(false)
-    }
+    await requireAll(project, accepted, '*')
+    await run(project, 'update', '--no-install', '--ignore-platform-reqs')
+    expect(Object.keys(await lockedVersions(project))).toEqual([...accepted, 'acme/lib'].toSorted())
   })
 
   it('unpacks an archive with everything in one folder, as the push plugin makes it (COMPOSER G6)', async () => {
@@ -232,28 +242,27 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     expect([...new Set(requests)]).toEqual(['200 packages.json'])
   })
 
-  it('updates sixty packages of ten versions cold, warm and from the lock', async () => {
+  it('updates thirty packages of three versions cold, warm and from the lock', async () => {
     const publisher = await aPublisher(t)
-    const names = Array.from({ length: 60 }, (_, i) => `acme/p${i}`)
+    // Composer opens twelve connections at the same time.
+    const names = Array.from({ length: 30 }, (_, i) => `acme/p${i}`)
     for (const name of names) {
       await Promise.all(
-        Array.from({ length: 10 }, (_, i) =>
-          publisher.push(`1.${i}.0`, { name, manifest: { type: `t${i}` } }),
+        ['1.2.0', '1.9.0', '1.10.0'].map((version, i) =>
+          publisher.push(version, { name, manifest: { type: `t${i}` } }),
         ),
       )
     }
     const project = await aProject(publisher)
-    const require = Object.fromEntries(names.map((name) => [name, '^1.0']))
-    await project.write('composer.json', { ...JSON.parse(await project.read('composer.json')), require })
+    await requireAll(project, names, '^1.0')
     const cold = await asked(publisher, () => run(project, 'update', '--no-install'))
     expect(cold).toEqual(['200 packages.json', ...names.map((name) => `200 p2/${name}.json`)].toSorted())
-    const locked = JSON.parse(await project.read('composer.lock')) as { packages: { version: string }[] }
-    expect(locked.packages.map(({ version }) => version)).toEqual(names.map(() => '1.9.0'))
+    expect(await lockedVersions(project)).toEqual(Object.fromEntries(names.map((name) => [name, '1.10.0'])))
     const warm = await asked(publisher, () => run(project, 'update', '--no-install'))
     expect(warm.every((request) => request.startsWith('304 '))).toBe(true)
-    expect(warm).toHaveLength(61)
+    expect(warm).toHaveLength(31)
     const installed = await asked(publisher, () => run(project, 'install'))
-    expect(installed.filter((request) => request.startsWith('200 dist/'))).toHaveLength(60)
-    expect(installed).toHaveLength(61)
+    expect(installed.filter((request) => request.startsWith('200 dist/'))).toHaveLength(30)
+    expect(installed).toHaveLength(31)
   })
 })

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { quickPhp } from '../support/php.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { freePort, paste, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
 import { has } from '../support/requires.ts'
@@ -54,7 +55,7 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
       .replaceAll(/(?<=:|%3A|listen\()8123/g, port)
     const [link = ''] = /http:\S*\/oauth2\/auth\S*/.exec(walk) ?? []
     const [, password = ''] = /password {2}(\S+)/.exec(walk) ?? []
-    const pasted = paste(walk, home)
+    const pasted = paste(walk, home, quickPhp())
 
     const page = await browser.newPage()
     await page.goto(link)
@@ -95,6 +96,7 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
         'composer audit',
       ].join('\n'),
       home,
+      quickPhp(),
     )
     expect(stderr).toMatch(/Installing example\/log \(3\.1\.0\)/)
     expect(stderr).toContain('No security vulnerability advisories found')

@@ -10,6 +10,7 @@ import { authorizeLink, open, responseOf, submitConsent } from '../support/brows
 import { exportsOf } from '../support/document-commands.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { quickPhp } from '../support/php.ts'
 import { freePort, paste } from '../support/program.ts'
 import { has } from '../support/requires.ts'
 
@@ -135,6 +136,7 @@ describe.skipIf(!has('composer', 'php', 'unzip', 'curl', 'bash'))(
       await aGroupMember(t.db, ann, group, 'developer')
       const { path } = await aRepository(t.db, { group })
       const variables = exportsOf({
+        ...quickPhp(),
         REGISTRY: `http://127.0.0.1:${port}/${path}/-/packages/`,
         REGISTRY_HOST: `127.0.0.1:${port}`,
         SVC_TOKEN: await aPersonalToken(t.db, ann),

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useDatabase } from '../support/database.ts'
 import { pixel } from '../support/oauth-actors.ts'
+import { quickPhp } from '../support/php.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
 import {
   databaseUrl,
@@ -112,6 +113,7 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
        curl --silent -u svc:svcp_wrong -T package.zip ${registry}upload/acme/greeter/1.1.0
        curl --silent --netrc -T package.zip ${registry}upload/acme/greeter/1.0`,
       home,
+      quickPhp(),
     )
     expect(code).toBe(0)
     expect(stdout).not.toContain('auth.json')
@@ -132,6 +134,7 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
        composer require acme/greeter:^1.0
        ${run}`,
       home,
+      quickPhp(),
     )
     expect([code, stdout]).toEqual([0, 'Good morning\n'])
   })
@@ -143,6 +146,7 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
        composer install
        ${run}`,
       home,
+      quickPhp(),
     )
     expect(code).toBe(0)
     expect(stdout).toMatch(/Good morning\n$/)

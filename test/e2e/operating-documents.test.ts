@@ -15,6 +15,7 @@ import {
   startLine,
 } from '../support/document-commands.ts'
 import { pixel } from '../support/oauth-actors.ts'
+import { quickPhp } from '../support/php.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { databaseUrl, type Environment, freePort, type Outcome, paste } from '../support/program.ts'
 import { has } from '../support/requires.ts'
@@ -177,6 +178,7 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     substitutions().reduce((result, [from, to]) => result.replaceAll(from, () => to), text)
   const environment = (): Environment => ({
     ...upstreamsHere,
+    ...quickPhp(),
     DATABASE_URL: databaseUrl(database.connection),
     DATA_DIR: dataDir,
     LOG_LEVEL: 'error',

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { registryUrl } from '../../src/groups/repositories.ts'
+import { quickPhp } from './php.ts'
 import { has } from './requires.ts'
 
 /** Whether the real Composer can run here. */
@@ -21,6 +22,8 @@ export interface ComposerProject {
   composer: (...words: string[]) => Promise<CommandOutcome>
   php: (code: string) => Promise<string>
   write: (name: string, content: string | object) => Promise<void>
+  /** Writes a file of the user, such as `auth.json`. */
+  writeHome: (name: string, content: object) => Promise<void>
   read: (name: string) => Promise<string>
   /** Deletes what Composer has downloaded, or the installed packages. */
   forget: (...what: ('cache' | 'vendor')[]) => Promise<void>
@@ -31,15 +34,22 @@ export interface ComposerProject {
 export async function aComposerProject(): Promise<ComposerProject> {
   const root = await mkdtemp(join(tmpdir(), 'svc-test-composer-'))
   const folder = join(root, 'project')
+  const home = join(root, 'home')
   await mkdir(folder)
+  await mkdir(home)
   const env = {
+    ...quickPhp(),
     PATH: process.env['PATH'],
     HOME: root,
-    COMPOSER_HOME: join(root, 'home'),
+    COMPOSER_HOME: home,
     COMPOSER_CACHE_DIR: join(root, 'cache'),
     COMPOSER_ALLOW_SUPERUSER: '1',
     COMPOSER_NO_INTERACTION: '1',
     NO_COLOR: '1',
+    // Otherwise each run starts ten programs, to find out the version of the project and the size of the terminal.
+    COMPOSER_ROOT_VERSION: '1.0.0',
+    COLUMNS: '80',
+    LINES: '50',
   }
 
   async function run(program: string, words: string[]): Promise<CommandOutcome> {
@@ -55,6 +65,7 @@ export async function aComposerProject(): Promise<ComposerProject> {
     php: async (code) => (await run('php', ['-r', code])).output,
     write: (name, content) =>
       writeFile(join(folder, name), typeof content === 'string' ? content : JSON.stringify(content)),
+    writeHome: (name, content) => writeFile(join(home, name), JSON.stringify(content)),
     read: (name) => readFile(join(folder, name), 'utf8'),
     forget: async (...what) => {
       const folders = { cache: join(root, 'cache'), vendor: join(folder, 'vendor') }
@@ -64,19 +75,25 @@ export async function aComposerProject(): Promise<ComposerProject> {
   }
 }
 
-/** Sets a project up as in SPEC 4.5: without the public source, with the registries and one token for the host. */
+/**
+ * Sets a project up as in SPEC 4.5: without the public source, with the registries and one token for the host. Writes what the
+ * commands would write. The tests of the documents and of the main job run these commands.
+ */
 export async function useRegistries(
-  { composer, write }: ComposerProject,
+  { write, writeHome }: ComposerProject,
   baseUrl: string,
   token: string,
   ...paths: string[]
 ): Promise<void> {
-  await write('composer.json', { name: 'my/project', config: { 'secure-http': false } })
-  await composer('config', '-g', 'repositories.packagist.org', 'false')
-  for (const [i, path] of paths.entries()) {
-    await composer('config', `repositories.svc${i}`, 'composer', registryUrl(baseUrl, path))
-  }
-  await composer('config', '-g', `http-basic.${new URL(baseUrl).host}`, 'svc', token)
+  // Each command puts its registry before the others.
+  const registries = paths
+    .map((path, i) => [`svc${i}`, { type: 'composer', url: registryUrl(baseUrl, path) }] as const)
+    .reverse()
+  const repositories = Object.fromEntries(registries)
+  await write('composer.json', { name: 'my/project', config: { 'secure-http': false }, repositories })
+  await writeHome('config.json', { repositories: { 'packagist.org': false } })
+  const login = { username: 'svc', password: token }
+  await writeHome('auth.json', { 'http-basic': { [new URL(baseUrl).host]: login } })
 }
 
 /**

@@ -66,8 +66,9 @@ export async function runNode(words: string[], environment: Environment = {}): P
 }
 
 /** Pastes lines into a shell of a user whose home folder is `home`. */
-export async function paste(lines: string, home: string): Promise<Outcome> {
-  const child = spawn('bash', ['-e'], { cwd: home, env: environmentOf({ HOME: home, NO_COLOR: '1' }) })
+export async function paste(lines: string, home: string, environment: Environment = {}): Promise<Outcome> {
+  const env = environmentOf({ HOME: home, NO_COLOR: '1', ...environment })
+  const child = spawn('bash', ['-e'], { cwd: home, env })
   child.stdin.end(lines)
   return outcomeOf(child)
 }
