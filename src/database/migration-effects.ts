@@ -55,8 +55,17 @@ const lockingLists: [LockMode, RegExp][] = [
   ]),
 ]
 
+/** The effects of migrations. An upgrade asks for those of all that are left before each of its steps. */
+const knownEffects = new WeakMap<Pick<SqlFile, 'sql'>, MigrationEffects>()
+
 /** Reads what a migration does from its text. A test compares the locks with those that PostgreSQL reports. */
-export function readEffects({ sql }: Pick<SqlFile, 'sql'>): MigrationEffects {
+export function readEffects(file: Pick<SqlFile, 'sql'>): MigrationEffects {
+  const effects = knownEffects.get(file) ?? effectsOfText(file.sql)
+  knownEffects.set(file, effects)
+  return effects
+}
+
+function effectsOfText(sql: string): MigrationEffects {
   const text = withoutTexts(sql).replace(/\s+/g, ' ').toLowerCase()
   const names = (pattern: RegExp) => Array.from(text.matchAll(pattern), ([, name = '']) => name)
   const locks = new Map<string, LockMode>()

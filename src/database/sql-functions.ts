@@ -45,9 +45,16 @@ function inDependencyOrder(files: SqlFile[]): SqlFile[] {
   return [...ordered]
 }
 
+/** The words of files. An upgrade asks for the same ones before each of its steps. */
+const knownWords = new WeakMap<SqlFile, ReadonlySet<string>>()
+
 /** Returns the words of a file without its comments. */
-export function wordsOf({ sql }: SqlFile): Set<string> {
-  return new Set(sql.replace(/--.*/g, '').match(/\w+/g))
+export function wordsOf(file: SqlFile): ReadonlySet<string> {
+  const known = knownWords.get(file)
+  if (known !== undefined) return known
+  const words = new Set(file.sql.replace(/--.*/g, '').match(/\w+/g))
+  knownWords.set(file, words)
+  return words
 }
 
 /** Returns the name of the function or view that a file defines. */
