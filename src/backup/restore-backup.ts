@@ -24,7 +24,14 @@ import {
 import { writeNewFile } from '../database/new-file.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import type { SqlFile } from '../database/sql-file.ts'
-import { copyIn, isEmptyDatabase, listTables, prepareLoad, setSequence } from '../database/table-copy.ts'
+import {
+  analyzeTables,
+  copyIn,
+  isEmptyDatabase,
+  listTables,
+  prepareLoad,
+  setSequences,
+} from '../database/table-copy.ts'
 import {
   BackupEnding,
   BackupManifest,
@@ -97,7 +104,7 @@ export async function restoreBackup(
     }
   })
   await migrate(db, await findMigrationsDir(config), builtInDir)
-  await db.query('analyze')
+  await analyzeTables(db)
   const store = await openOwnStore(db, config)
   const isClaimed = await settleRestoredClaim(db, store, { isUsed })
   return { ending, isClaimed, verification: await verifyArchives(db, store) }
@@ -247,7 +254,7 @@ async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Sc
         }
       }
       await finishLoad()
-      for (const sequence of sequences) await setSequence(client, sequence)
+      await setSequences(client, sequences)
     },
   }
 }

@@ -60,9 +60,8 @@ export async function openSnapshot(client: pg.Client): Promise<CopiedTable[]> {
 
 /** Removes the time limits of a transaction. */
 export async function withoutTimeouts(client: pg.Client): Promise<void> {
-  for (const timeout of ['statement_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout']) {
-    await client.query(`set local ${timeout} = 0`)
-  }
+  const timeouts = ['statement_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout']
+  await client.query(timeouts.map((timeout) => `set local ${timeout} = 0`).join('; '))
 }
 
 /** Streams the rows of a table in PostgreSQL's text format, which every major version reads. */
@@ -81,45 +80,69 @@ export async function listSequences(db: Queryable): Promise<SequencePosition[]> 
     `select c.relname as name from pg_class c
       where c.relnamespace = 'public'::regnamespace and c.relkind = 'S' and ${isOwn} order by c.relname`,
   )
-  const positions: SequencePosition[] = []
-  for (const { name } of rows) {
-    const { rows: found } = await db.query<{ value: string; isCalled: boolean }>(
-      `select last_value::text as value, is_called as "isCalled" from ${quote(name)}`,
-    )
-    for (const position of found) positions.push({ name, ...position })
-  }
-  return positions
+  if (rows.length === 0) return []
+  const positions = rows.map(
+    ({ name }) =>
+      `select ${pg.escapeLiteral(name)}::name as name, last_value::text as value, is_called as "isCalled" from ${quote(name)}`,
+  )
+  return (await db.query<SequencePosition>(`${positions.join(' union all ')} order by name`)).rows
 }
 
-/** Sets a sequence to its position. */
-export async function setSequence(db: Queryable, { name, value, isCalled }: SequencePosition): Promise<void> {
-  await db.query('select setval(to_regclass($1), $2::bigint, $3)', [quote(name), value, isCalled])
+/** Sets sequences to their positions. */
+export async function setSequences(db: Queryable, positions: readonly SequencePosition[]): Promise<void> {
+  await db.query(
+    `select setval(to_regclass(quote_ident(name)), value, "isCalled")
+       from json_to_recordset($1) as position(name text, value bigint, "isCalled" boolean)`,
+    [JSON.stringify(positions)],
+  )
 }
 
 /**
  * Empties all tables, and removes foreign keys, checks that older rows need not pass, and triggers, so that rows can be
  * loaded in any order. The loaded rows already contain the effects of the triggers. The returned function restores them.
- * Adding the foreign keys checks the rows.
+ * Adding the foreign keys checks the rows. Each table changes in one statement, because PostgreSQL reads its definition
+ * again after each.
  */
 export async function prepareLoad(
   client: pg.Client,
   tables: readonly CopiedTable[],
 ): Promise<() => Promise<void>> {
-  const { rows: keys } = await client.query<{ table: string; name: string; definition: string }>(
-    `select c.conrelid::regclass::text as "table", c.conname as name, pg_get_constraintdef(c.oid) as definition
+  const { rows: changes } = await client.query<{ before: string; after: string }>(
+    `select format('alter table %s %s', c.conrelid::regclass,
+                   string_agg(format('drop constraint %I', c.conname), ', ')) as before,
+            format('alter table %s %s', c.conrelid::regclass,
+                   string_agg(format('add constraint %I %s', c.conname, pg_get_constraintdef(c.oid)), ', ')) as after
        from pg_constraint c
       where (c.contype = 'f' or c.contype = 'c' and not c.convalidated)
-        and c.conrelid <> 0 and c.connamespace = 'public'::regnamespace and c.conparentid = 0`,
+        and c.conrelid <> 0 and c.connamespace = 'public'::regnamespace and c.conparentid = 0
+      group by c.conrelid
+      union all
+     select format('alter table %I disable trigger user', c.relname), format('alter table %I enable trigger user', c.relname)
+       from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+        and exists (select from pg_trigger t where t.tgrelid = c.oid and not t.tgisinternal)`,
+    [tables.map(({ name }) => name)],
   )
-  const names = tables.map(({ name }) => quote(name))
-  for (const name of names) await client.query(`alter table ${name} disable trigger user`)
-  for (const { table, name } of keys)
-    await client.query(`alter table ${table} drop constraint ${quote(name)}`)
-  await client.query(`truncate ${names.join(', ')}`)
+  await client.query(changes.map(({ before }) => before).join('; '))
+  await emptyTables(client, tables)
   return async () => {
-    for (const { table, name, definition } of keys) {
-      await client.query(`alter table ${table} add constraint ${quote(name)} ${definition}`)
-    }
-    for (const name of names) await client.query(`alter table ${name} enable trigger user`)
+    await client.query(changes.map(({ after }) => after).join('; '))
   }
+}
+
+/** Truncates those of the tables that may have rows. PostgreSQL would build the indexes of the others again, too. */
+async function emptyTables(client: pg.Client, tables: readonly CopiedTable[]): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    `select c.relname as name from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+        and (c.relkind = 'p' or pg_relation_size(c.oid) > 0)`,
+    [tables.map(({ name }) => name)],
+  )
+  if (rows.length > 0) await client.query(`truncate ${rows.map(({ name }) => quote(name)).join(', ')}`)
+}
+
+/** Updates the statistics of all tables, but not those of PostgreSQL itself: only a superuser may, and it takes longer. */
+export async function analyzeTables(db: Queryable): Promise<void> {
+  const tables = await listTables(db)
+  await db.query(`analyze ${tables.map(({ name }) => quote(name)).join(', ')}`)
 }
