@@ -19,17 +19,17 @@ const patientMilliseconds = 120_000
  */
 export function useDatabase(source = template): { readonly db: pg.Pool; readonly connection: pg.PoolConfig } {
   const server = inject('postgres')
-  const connection: pg.PoolConfig = { ...server, database: `test_${randomBytes(6).toString('hex')}`, max: 40 }
+  const database = `test_${randomBytes(6).toString('hex')}`
+  const connection: pg.PoolConfig = { ...server, database, max: 40 }
   let db: pg.Pool
   beforeAll(async () => {
-    // The other strategy writes each page to the log, too, which takes more than twice the time.
-    await onServer(server, `create database ${connection.database} template ${source} strategy file_copy`)
+    await copyDatabase(server, source, database)
     // Like those of the server (`openDatabase`), its connections send statements without waiting.
     db = new pg.Pool({ ...connection, pipeline: true, lock_timeout: patientMilliseconds })
   })
   afterAll(async () => {
     await db.end()
-    await dropDatabase({ ...server, database: connection.database })
+    await dropDatabase({ ...server, database })
   })
   return {
     connection,
@@ -60,11 +60,24 @@ export async function onServer(server: pg.ClientConfig, statement: string): Prom
   await ownDatabaseOf(server).query(statement)
 }
 
-/**
- * Drops a database when its last connection has ended. Those of a pool and of killed processes end some time later, and
- * PostgreSQL itself waits for them only 5 seconds.
- */
+/** Creates a database: a copy of another one, when the last connection of that has ended. */
+export async function copyDatabase(server: pg.ClientConfig, source: string, database: string): Promise<void> {
+  await untilUnused(server, source)
+  // The other strategy writes each page to the log, too, which takes more than twice the time.
+  await onServer(server, `create database ${database} template ${source} strategy file_copy`)
+}
+
+/** Drops a database when its last connection has ended. */
 export async function dropDatabase({ database = '', ...server }: pg.ClientConfig): Promise<void> {
+  await untilUnused(server, database)
+  await onServer(server, `drop database ${database}`)
+}
+
+/**
+ * Waits until a database has no connection. Those of a pool and of killed processes end some time later, and PostgreSQL
+ * itself waits for them only 5 seconds.
+ */
+async function untilUnused(server: pg.ClientConfig, database: string): Promise<void> {
   const own = ownDatabaseOf(server)
   const listConnections = async () =>
     (await own.query<{ query: string }>('select query from pg_stat_activity where datname = $1', [database]))
@@ -73,5 +86,4 @@ export async function dropDatabase({ database = '', ...server }: pg.ClientConfig
     async () => (await listConnections()).length === 0,
     async () => `${database} is still in use: ${JSON.stringify(await listConnections())}`,
   )
-  await own.query(`drop database ${database}`)
 }

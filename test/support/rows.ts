@@ -63,6 +63,18 @@ export async function textOf(db: Queryable, table: string, where: Values = {}): 
   return rows[0]?.text ?? ''
 }
 
+/** Returns all rows of tables as text: the rows of each, in the order of the text. */
+export async function textsOf(db: Queryable, tables: readonly string[]): Promise<Record<string, string[]>> {
+  if (tables.length === 0) return {}
+  // One statement: there are more than a hundred tables.
+  const texts = tables.map(
+    (table) =>
+      `select '${identifierOf(table)}' as name, array(select t::text from ${identifierOf(table)} t) as rows`,
+  )
+  const { rows } = await db.query<{ name: string; rows: string[] }>(texts.join(' union all '))
+  return Object.fromEntries(rows.map(({ name, rows }) => [name, rows.toSorted()]))
+}
+
 /** Returns the SQL condition for values, with parameters from $1. */
 export function conditionOf(where: Values): { condition: string; values: unknown[] } {
   const columns = Object.keys(where)

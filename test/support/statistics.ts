@@ -24,6 +24,15 @@ export async function analyze(db: Queryable): Promise<void> {
   await db.query('analyze')
 }
 
+/** Returns the tables for which the planner has no statistics. */
+export async function listUnknownTables(db: Queryable): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select relname as name from pg_class
+      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and reltuples < 0 order by relname`,
+  )
+  return rows.map(({ name }) => name)
+}
+
 /** A database that runs no statement: it finds no rows, and adds the lines of each statement's plan to `plan`. */
 export function explaining(db: Queryable, plan: string[]): Queryable {
   const query = async ({ text, values }: pg.QueryConfig) => {
