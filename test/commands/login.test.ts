@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { discover } from '../../src/commands/server-login.ts'
 import { useListeningApp } from '../support/listening.ts'
-import { freePort, runSvc } from '../support/program.ts'
+import { freePort } from '../support/program.ts'
+import { runCommand } from '../support/run-command.ts'
 
 /** What a server returns by path: an object as JSON, or a URL to which it redirects. */
 type Answers = Record<string, object | string>
@@ -64,7 +65,7 @@ describe('svc login at a server that is not trusted', async () => {
     asked = []
     const given = honest()
     answers = { ...given, ...changes(given) }
-    return runSvc(['login', url], { HOME: home, DATA_DIR: join(home, 'none') })
+    return runCommand(['login', url], { XDG_CONFIG_HOME: home, DATA_DIR: join(home, 'none') })
   }
 
   it('signs in to a server whose endpoints are all its own', async () => {

@@ -17,6 +17,7 @@ import { liveGrantsOf } from '../support/oauth-rows.ts'
 import { type Environment, freePort, paste, plainFolder, program, runSvc } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
+import { runCommand } from '../support/run-command.ts'
 import { works } from '../support/token-client.ts'
 
 interface StoredLogin {
@@ -40,7 +41,10 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
   afterAll(() => rm(home, { recursive: true }))
 
   const file = () => join(home, '.config/svc/login.json')
-  const svc = (...words: string[]) => runSvc(words, env)
+  // A command in this process does not see another HOME.
+  const svc = (...words: string[]) =>
+    runCommand(words, { XDG_CONFIG_HOME: join(home, '.config'), DATA_DIR: join(home, 'none') })
+  const svcProgram = (...words: string[]) => runSvc(words, env)
   const stored = async () =>
     JSON.parse(await readFile(file(), 'utf8')) as { latest: string; servers: Record<string, StoredLogin> }
   const login = async () => (await stored()).servers[server] ?? expect.fail()
@@ -109,7 +113,7 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
     const old = await login()
     before.servers[server] = { ...old, expiresAt: 0 }
     await writeFile(file(), JSON.stringify(before))
-    const both = await Promise.all([svc('whoami'), svc('group', 'list')])
+    const both = await Promise.all([svcProgram('whoami'), svcProgram('group', 'list')])
     expect(both.map(({ code, stderr }) => [code, stderr])).toEqual([
       [0, ''],
       [0, ''],
@@ -125,17 +129,17 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
       project,
       JSON.stringify({ 'http-basic': { 'other.example.com': { username: 'a', password: 'b' } } }),
     )
-    expect((await svc('composer-auth', '--file', project)).stdout).toContain('It lasts 8 hours')
+    expect((await svcProgram('composer-auth', '--file', project)).stdout).toContain('It lasts 8 hours')
     expect(JSON.parse(await readFile(project, 'utf8'))['http-basic']).toMatchObject({
       'other.example.com': { username: 'a', password: 'b' },
       [`127.0.0.1:${port}`]: { username: 'svc', password: (await login()).accessToken },
     })
     expect((await stat(project)).mode & 0o777).toBe(0o600)
     await writeFile(join(home, 'broken.json'), '{')
-    expect((await svc('composer-auth', '--file', join(home, 'broken.json'))).stderr).toContain(
+    expect((await svcProgram('composer-auth', '--file', join(home, 'broken.json'))).stderr).toContain(
       'Nothing was changed',
     )
-    const written = JSON.parse((await svc('composer-auth', '--json')).stdout) as { file: string }
+    const written = JSON.parse((await svcProgram('composer-auth', '--json')).stdout) as { file: string }
     expect([auth, join(home, '.composer/auth.json')]).toContain(written.file)
     const url = `${server}/${repository.path}/-/packages/`
     const installed = await paste(
@@ -213,7 +217,7 @@ describe.skipIf(!has('composer', 'php', 'unzip'))('svc login (needs composer, ph
     const tokenEndpoint = `http://127.0.0.1:${(counter.address() as AddressInfo).port}/`
     before.servers[server] = { ...old, tokenEndpoint, expiresAt: 0 }
     await writeFile(file(), JSON.stringify(before))
-    const both = await Promise.all([svc('whoami'), svc('group', 'list')])
+    const both = await Promise.all([svcProgram('whoami'), svcProgram('group', 'list')])
     counter.close()
     expect(both.map(({ code, stderr }) => [code, stderr])).toEqual([
       [0, ''],
