@@ -2,8 +2,8 @@ import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { allScopes } from '../../src/domain/scopes.ts'
 import { setProofAge } from '../support/account-rows.ts'
-import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
-import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { aMember, anAccount, aRepository, password, signIn } from '../support/actors.ts'
+import { giveCookies, hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
@@ -18,17 +18,14 @@ describe.skipIf(!hasBrowser)(
     const t = useListeningApp(port)
     const browser = useBrowser()
 
-    /** A person who has just signed in on a phone. */
-    async function aVisitor() {
+    /** A person who has just signed in on a phone. Without scripts, unless `hasScripts`. */
+    async function aVisitor(hasScripts = false) {
       const account = await anAccount(t.db)
       const repository = await aRepository(t.db)
       await aMember(t.db, account, repository, 'developer')
       const viewport = { width: 360, height: 740 }
-      const page = await browser.newPage({ baseURL, viewport, javaScriptEnabled: false })
-      await page.goto('/settings/tokens')
-      await page.getByLabel('Username or email').fill(account.username)
-      await page.getByLabel('Password').fill(password)
-      await press(page, 'Sign in')
+      const page = await browser.newPage({ baseURL, viewport, javaScriptEnabled: hasScripts })
+      await giveCookies(page.context(), baseURL, await signIn(t.app, account))
       return { account, repository, page }
     }
 
@@ -51,6 +48,7 @@ describe.skipIf(!hasBrowser)(
 
     it('makes a token for a task, which works, and revokes it', async () => {
       const { repository, page } = await aVisitor()
+      await page.goto('/settings/tokens')
       await page.getByRole('link', { name: 'New token' }).click()
       await page.getByLabel('Name', { exact: true }).fill('build server')
       await page.getByRole('radio', { name: 'Publish packages' }).check()
@@ -73,14 +71,8 @@ describe.skipIf(!hasBrowser)(
     it.each([true, false])(
       'goes on with a form after the confirmation, with scripts: %s',
       async (hasScripts) => {
-        const { account, page: signedIn } = await aVisitor()
-        const context = await browser.newContext({
-          baseURL,
-          javaScriptEnabled: hasScripts,
-          storageState: await signedIn.context().storageState(),
-          viewport: { width: 375, height: 740 },
-        })
-        const page = await context.newPage()
+        const { account, page } = await aVisitor(hasScripts)
+        await page.setViewportSize({ width: 375, height: 740 })
         await page.goto('/settings/tokens/new')
         await page.getByLabel('Name', { exact: true }).fill('after a while')
         await setProofAge(t.db, account, '16 minutes')
@@ -100,6 +92,7 @@ describe.skipIf(!hasBrowser)(
 
     it('changes the password and stays signed in', async () => {
       const { page } = await aVisitor()
+      await page.goto('/settings/tokens')
       await page.getByRole('navigation', { name: 'Settings' }).getByRole('link', { name: 'Account' }).click()
       await page.getByRole('link', { name: 'Change password' }).click()
       await page.getByLabel('Current password').fill(password)
@@ -144,10 +137,10 @@ describe.skipIf(!hasBrowser)(
         `/${repository.path}/packages/acme/lib?version=${encodeURIComponent(long)}`,
         `/oauth2/auth?${ask}`,
       ]
-      for (const width of [320, 375, 1280]) {
-        await page.setViewportSize({ width, height: 740 })
-        for (const path of paths) {
-          await page.goto(path)
+      for (const path of paths) {
+        await page.goto(path)
+        for (const width of [320, 375, 1280]) {
+          await page.setViewportSize({ width, height: 740 })
           expect(await overflowing(page), `${path} at ${width} px`).toEqual([])
         }
       }

@@ -1,34 +1,42 @@
-import type { Page } from 'playwright-core'
+import type { BrowserContextOptions, Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
-import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { aMember, anAccount, aRepository, password, signIn } from '../support/actors.ts'
+import { giveCookies, hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
 import { useThirdPartyApp } from '../support/third-party-app.ts'
 
 const [port, applicationPort] = [await freePort(), await freePort()]
+const baseURL = `http://127.0.0.1:${port}`
 
 describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium is needed)', () => {
   const t = useListeningApp(port)
   const browser = useBrowser()
-  const thirdParty = useThirdPartyApp(applicationPort, `http://127.0.0.1:${port}`)
+  const thirdParty = useThirdPartyApp(applicationPort, baseURL)
 
-  /** A person with an account and a browser, whom an application has sent to svc. */
+  /** A person with an account and a browser, whom an application sends to svc. They sign in there. */
   async function aVisit(
     differences: Parameters<typeof anApplication>[1] = {},
-    options: { javaScriptEnabled?: boolean } = {},
+    options: BrowserContextOptions = {},
   ) {
     const account = await anAccount(t.db, { displayName: 'Ann Example' })
     const application = await anApplication(t.db, { redirectUri: thirdParty.redirectUri, ...differences })
-    const page = await browser.newPage({ baseURL: `http://127.0.0.1:${port}`, ...options })
+    const page = await browser.newPage({ baseURL, ...options })
     const visit = async (parameters: Record<string, string> = {}) =>
       void (await page.goto(await thirdParty.begin(application.clientId, parameters)))
     const { clientId, clientSecret } = application
     return { account, application, page, visit, keys: [clientId, clientSecret] as const }
   }
 
-  async function signIn(page: Page, { username }: { username: string }) {
+  /** Like `aVisit`, but the browser is signed in already. */
+  async function aSignedInVisit(...about: Parameters<typeof aVisit>) {
+    const visit = await aVisit(...about)
+    await giveCookies(visit.page.context(), baseURL, await signIn(t.app, visit.account))
+    return visit
+  }
+
+  async function sendPassword(page: Page, { username }: { username: string }) {
     await page.getByLabel('Username or email').fill(username)
     await page.getByLabel('Password').fill(password)
     await page.getByRole('button', { name: 'Sign in' }).click()
@@ -39,13 +47,13 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
 
   async function works(accessToken: string): Promise<boolean> {
     const headers = { authorization: `Bearer ${accessToken}` }
-    return (await fetch(`http://127.0.0.1:${port}/api/user`, { headers })).status === 200
+    return (await fetch(`${baseURL}/api/user`, { headers })).status === 200
   }
 
   it('signs in, approves, and the application exchanges, refreshes and revokes', async () => {
     const { account, page, visit, keys } = await aVisit()
     await visit()
-    await signIn(page, account)
+    await sendPassword(page, account)
     await page.getByRole('heading', { name: 'Authorize Package Mirror?' }).waitFor()
     expect(await page.getByText('Signed in as').textContent()).toContain(account.username)
     await press(page, 'Authorize')
@@ -63,9 +71,8 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   for (const javaScriptEnabled of [true, false]) {
     it(`shows invisible characters in the name of an application, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
       const hidden = { name: 'Mir\u200bror', description: 'Reads\u2060 packages' }
-      const { account, page, visit } = await aVisit(hidden, { javaScriptEnabled })
+      const { page, visit } = await aSignedInVisit(hidden, { javaScriptEnabled })
       await visit()
-      await signIn(page, account)
       await page.getByRole('heading', { name: 'Authorize Mir[U+200B]ror?' }).waitFor()
       await page.getByText('Reads[U+2060] packages').waitFor()
       expect(await page.title()).toBe('Authorize Mir[U+200B]ror · svc')
@@ -82,20 +89,18 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   }
 
   it('denies, and the application gets the error', async () => {
-    const { account, page, visit, keys } = await aVisit()
+    const { page, visit, keys } = await aSignedInVisit()
     await visit()
-    await signIn(page, account)
     await press(page, 'Deny')
     await arrive(page)
     await expect(thirdParty.finish(...keys)).rejects.toMatchObject({ error: 'access_denied' })
   })
 
   it('chooses repositories, with a search that keeps the ticked ones', async () => {
-    const { account, page, visit, keys } = await aVisit({ resourceScope: 'specified' })
+    const { account, page, visit, keys } = await aSignedInVisit({ resourceScope: 'specified' })
     const [one, two] = [await aRepository(t.db), await aRepository(t.db)]
     for (const repository of [one, two]) await aMember(t.db, account, repository, 'developer')
     await visit()
-    await signIn(page, account)
     await press(page, 'Authorize')
     expect(await page.getByRole('alert').textContent()).toContain('Choose at least one repository.')
     await page.getByRole('checkbox', { name: one.path }).check()
@@ -114,9 +119,8 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   })
 
   it('withdraws, and the tokens stop working', async () => {
-    const { account, page, visit, keys } = await aVisit()
+    const { page, visit, keys } = await aSignedInVisit()
     await visit()
-    await signIn(page, account)
     await press(page, 'Authorize')
     await arrive(page)
     const { access_token, refresh_token } = await thirdParty.finish(...keys)
@@ -131,10 +135,9 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   })
 
   it('does not ask twice, but lets someone else sign in when the application asks again', async () => {
-    const { account, page, visit, keys } = await aVisit()
+    const { page, visit, keys } = await aSignedInVisit()
     const other = await anAccount(t.db)
     await visit()
-    await signIn(page, account)
     await press(page, 'Authorize')
     await arrive(page)
     await thirdParty.finish(...keys)
@@ -144,7 +147,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
 
     await visit({ prompt: 'consent' })
     await press(page, 'Not you?')
-    await signIn(page, other)
+    await sendPassword(page, other)
     expect(await page.getByText('Signed in as').textContent()).toContain(other.username)
   })
 
@@ -156,7 +159,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
       page.waitForEvent('popup'),
       page.evaluate((url) => void open(url), link),
     ])
-    await signIn(popup, account)
+    await sendPassword(popup, account)
     await press(popup, 'Authorize')
     await arrive(popup)
     expect(await popup.evaluate(() => opener !== null)).toBe(true)
@@ -164,9 +167,9 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   })
 
   it('works with the keyboard alone, at a phone’s width and without JavaScript', async () => {
-    const { account, application, keys } = await aVisit()
-    const page = await browser.newPage({ viewport: { width: 360, height: 640 }, javaScriptEnabled: false })
-    await page.goto(await thirdParty.begin(application.clientId))
+    const options = { viewport: { width: 360, height: 640 }, javaScriptEnabled: false }
+    const { account, page, visit, keys } = await aVisit({}, options)
+    await visit()
     await page.locator('#username:focus').waitFor()
     await page.keyboard.type(account.username)
     await page.keyboard.press('Tab')

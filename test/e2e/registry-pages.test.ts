@@ -1,8 +1,16 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { aGroupMember, aMember, anAccount, aPersonalToken, aRepository, password } from '../support/actors.ts'
+import {
+  aGroupMember,
+  aMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  password,
+  signIn,
+} from '../support/actors.ts'
 import { checkAccess } from '../support/axe.ts'
-import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { giveCookies, hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 import { aPackageZip, aPublisher, basic } from '../support/registry-actors.ts'
@@ -24,15 +32,8 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const { push } = await aPublisher(t, { repository })
     await push('1.0.0', { payload: aFullPackage() })
     const page = await browser.newPage({ baseURL, viewport: { width: 1280, height: 800 }, ...options })
-    await page.goto(`/${repository.path}/packages/acme/lib`)
-    await page.getByRole('link', { name: 'Sign in' }).first().click()
-    await page.getByLabel('Username or email').fill(account.username)
-    await page.getByLabel('Password').fill(password)
-    await page.getByRole('button', { name: 'Sign in', exact: true }).click()
-    await page.getByRole('heading', { name: 'acme/lib' }).waitFor()
-    // The heading may be there before the script that listens to keys.
-    await page.waitForLoadState()
-    return { page, repository, account }
+    await giveCookies(page.context(), baseURL, await signIn(t.app, account))
+    return { page, repository, account, packageUrl: `/${repository.path}/packages/acme/lib` }
   }
 
   /** Presses keys at once. Between two presses, a machine that pauses could end their combination. */
@@ -41,7 +42,8 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
 
   for (const javaScriptEnabled of [false, true]) {
     it(`deletes a version after a question, ${javaScriptEnabled ? 'in a dialog' : 'without JavaScript'}`, async () => {
-      const { page } = await anAdmin({ javaScriptEnabled })
+      const { page, packageUrl } = await anAdmin({ javaScriptEnabled })
+      await page.goto(packageUrl)
       await page.getByRole('link', { name: 'Versions', exact: true }).click()
       // Before the script of the page is there, a link leads to the page of the question.
       await page.waitForLoadState()
@@ -108,9 +110,9 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   })
 
   it('closes the menu of a row on Escape, which returns to its button, and on a click elsewhere', async () => {
-    const { page, repository } = await anAdmin()
+    const { page, packageUrl } = await anAdmin()
     await page.setViewportSize({ width: 375, height: 400 })
-    await page.goto(`/${repository.path}/packages/acme/lib/-/versions`)
+    await page.goto(`${packageUrl}/-/versions`)
     const button = page.getByLabel('Actions for 1.0.0')
     const last = page.getByRole('link', { name: 'Delete 1.0.0' })
     await button.focus()
@@ -167,8 +169,9 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   })
 
   it('shows the current tab in high contrast', async () => {
-    const { page } = await anAdmin()
+    const { page, packageUrl } = await anAdmin()
     await page.emulateMedia({ forcedColors: 'active' })
+    await page.goto(packageUrl)
     for (const tabs of ['main .tabs a', '.top .tabs a']) {
       const visible = await page.locator(tabs).evaluateAll((links) => {
         const ground = getComputedStyle(document.body).backgroundColor
@@ -224,8 +227,9 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   })
 
   it('copies a command, focuses the search with /, and shows relative times', async () => {
-    const { page } = await anAdmin()
+    const { page, packageUrl } = await anAdmin()
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: baseURL })
+    await page.goto(packageUrl)
     // The button says so for two seconds.
     await Promise.all([
       page.getByRole('button', { name: 'Copied' }).waitFor(),
@@ -301,7 +305,9 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   })
 
   it('can be used with the keyboard alone: sign in, find a package, copy its command, sign out', async () => {
-    const { page, repository } = await anAdmin()
+    const { page, repository, account, packageUrl } = await anAdmin()
+    await page.context().clearCookies()
+    await page.goto(packageUrl)
     /** Presses Tab until the focus is on an element with this text. */
     const tabTo = async (text: string) => {
       for (let presses = 0; presses < 60; presses += 1) {
@@ -311,6 +317,17 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
       }
       throw new Error(`the focus never came to ${text}`)
     }
+    await tabTo('Sign in')
+    await page.keyboard.press('Enter')
+    // The page has the focus in the first field.
+    await page.getByLabel('Username or email').and(page.locator(':focus')).waitFor()
+    await page.keyboard.type(account.username)
+    await page.keyboard.press('Tab')
+    await page.keyboard.type(password)
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'acme/lib' }).waitFor()
+    // The heading may be there before the script that listens to keys.
+    await page.waitForLoadState()
     await page.keyboard.press('/')
     await page.keyboard.type(repository.path.split('/')[1] ?? '')
     await page.keyboard.press('Enter')
