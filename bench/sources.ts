@@ -173,7 +173,6 @@ function makeTags(git: GitServer, name: string, count: number) {
     repository.git('tag', `1.${i}.0`)
     if (i === 0) repository.commit(files, { tag: '1.0.0' })
   }
-  repository.push()
   return repository
 }
 

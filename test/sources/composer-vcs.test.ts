@@ -53,7 +53,6 @@ describe.runIf(hasComposer)('a source and the VcsRepository of Composer', () => 
     git.commit({}, { tag: '2.7.0' })
     git.commit(files())
     for (const branch of ['1.x', '2.0', 'v3', 'feature/a', 'fix#1', 'a@b']) git.git('branch', branch)
-    git.push()
     const source = await aSource(t, { url: git.url })
     await source.read()
     const names = ['acme/router', 'acme/old-router']

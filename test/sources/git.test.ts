@@ -360,11 +360,9 @@ describe('Git', () => {
     execFileSync('git', ['-C', repository.path, 'update-ref', 'refs/heads/keep', repository.head])
     const id = link.toString().trim()
     execFileSync('git', ['-C', repository.path, 'tag', 'link', id])
-    git('fetch', '--quiet', '--tags', 'origin')
     git('update-index', '--add', '--cacheinfo', `120000,${id},link`)
     git('update-index', '--add', '--cacheinfo', `160000,${'2'.repeat(40)},module`)
     git('commit', '--quiet', '--message', 'A link and a submodule')
-    repository.push()
     const head = git('rev-parse', 'HEAD')
     await run(url, async (git) => {
       await git.fetch([head])

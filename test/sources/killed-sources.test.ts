@@ -38,7 +38,6 @@ describe('a server that is killed while it reads a source', () => {
     git.commit(packageFiles('acme/killed'))
     const versions = Array.from({ length: 20 }, (_, i) => `1.${i}.0`)
     for (const version of versions) git.git('tag', version)
-    git.push()
     const source = await aSource(t, { url: git.url, secret: 'the-token' })
     const folders = () => readdirSync(join(t.config.dataDir, 'git'))
     const published = async () => (await source.find())?.counts['published'] ?? 0

@@ -102,7 +102,6 @@ describe('reading a source', () => {
       { source: Number(source.id), tag: '1.0.0', commit: second, published_commit: first },
     ])
     git.git('tag', '--force', '1.0.0', first)
-    git.push()
     await source.readAgain()
     expect((await source.refs())['1.0.0']).toMatchObject({ state: 'published', reason: null })
     expect(await eventsOf(t.db, moved, ['id'])).toHaveLength(1)
@@ -151,7 +150,6 @@ describe('reading a source', () => {
     git.git('checkout', '--quiet', 'main')
     git.git('branch', '--quiet', '-D', 'topic')
     git.git('tag', '-d', '1.0.0')
-    git.push()
     await source.readAgain()
     const names = async () => (await source.entries('acme/gone', { isDev: true })).map(versionOf).sort()
     expect(await names()).toEqual(['dev-main'])
@@ -210,7 +208,6 @@ describe('reading a source', () => {
     git.git('tag', 'of-a-file', 'HEAD:composer.json')
     git.git('tag', '9.0.0', 'HEAD:composer.json')
     git.git('branch', 'töpic')
-    git.push()
     const source = await aSource(t, { url: git.url })
     await source.read()
     const refs = await source.refs()
@@ -244,7 +241,6 @@ describe('reading a source', () => {
     git.git('update-index', '--add', '--cacheinfo', `160000,${commit},third/other`)
     git.git('commit', '--quiet', '--message', 'A submodule')
     git.git('tag', '1.0.0')
-    git.push()
     const source = await aSource(t, { url: git.url, branches: '' })
     await source.read()
     expect((await source.refs())['1.0.0']).toMatchObject({

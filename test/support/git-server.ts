@@ -15,12 +15,10 @@ export interface GitRepository {
   url: string
   /** The bare repository of the server. */
   path: string
-  /** Runs git in a clone, and returns the output. */
+  /** Runs git in a worktree of the repository, and returns the output. */
   git: (...words: string[]) => string
-  /** Writes files, commits them, and pushes all branches and tags. Returns the commit. */
+  /** Writes files, and commits them. Returns the commit. */
   commit: (files: Record<string, string>, options?: { tag?: string; branch?: string }) => string
-  /** Pushes all branches and tags of the clone, and removes others. */
-  push: () => void
 }
 
 /** A Git server: git http-backend behind HTTP. */
@@ -77,8 +75,12 @@ const person = {
   GIT_COMMITTER_EMAIL: 'alice@example.com',
 }
 
-const pushAll =
-  "git push --quiet --force --prune origin 'refs/heads/*:refs/heads/*' 'refs/tags/*:refs/tags/*'"
+/** Git looks after a repository from time to time, in one more program for each commit. */
+const withoutUpkeep = {
+  GIT_CONFIG_COUNT: '1',
+  GIT_CONFIG_KEY_0: 'maintenance.auto',
+  GIT_CONFIG_VALUE_0: 'false',
+}
 
 /** Answers a request with git http-backend, from the Git repositories of a folder. */
 export function runBackend(folder: string, request: IncomingMessage, response: ServerResponse): void {
@@ -116,41 +118,41 @@ export function runBackend(folder: string, request: IncomingMessage, response: S
   child.stdout.on('end', () => response.end())
 }
 
-/** Makes a bare repository `<name>.git` in a folder, with a clone. */
+/** Makes a bare repository `<name>.git` in a folder, with a worktree: its commits need no push, which takes ten programs. */
 export function makeRepository(folder: string, name: string): Omit<GitRepository, 'url'> {
   const path = join(folder, `${name}.git`)
-  const clone = join(folder, 'clones', name)
-  mkdirSync(clone, { recursive: true })
+  const worktree = join(folder, 'worktrees', name)
+  mkdirSync(worktree, { recursive: true })
   const run = (program: string, words: string[], variables: Record<string, string> = {}) =>
     execFileSync(program, words, {
-      cwd: clone,
-      env: { ...process.env, ...person, ...variables },
+      cwd: worktree,
+      env: { ...process.env, ...person, ...withoutUpkeep, ...variables },
       encoding: 'utf8',
       stdio: 'pipe',
     }).trim()
   /** Runs many commands of git as one program: to copy this process for each takes longer than most of them. */
   const script = (lines: string, variables?: Record<string, string>) => run('sh', ['-ec', lines], variables)
   script(
-    `git init --quiet --bare --initial-branch=main "$BARE"
-     git init --quiet --initial-branch=main
-     git remote add origin "$BARE"`,
+    // A worktree begins with a commit. The branch main does not have it.
+    `git init --quiet --bare --template= --initial-branch=main "$BARE"
+     first=$(git -C "$BARE" commit-tree -m First "$(git -C "$BARE" mktree </dev/null)")
+     git -C "$BARE" worktree add --detach "$PWD" "$first" >/dev/null 2>&1
+     git checkout --quiet --orphan main`,
     { BARE: path },
   )
   return {
     path,
     git: (...words) => run('git', words),
-    push: () => void script(pushAll),
     commit(files, { tag = '', branch = '' } = {}) {
       for (const [file, content] of Object.entries(files)) {
-        mkdirSync(dirname(join(clone, file)), { recursive: true })
-        writeFileSync(join(clone, file), content)
+        mkdirSync(dirname(join(worktree, file)), { recursive: true })
+        writeFileSync(join(worktree, file), content)
       }
       return script(
         `if [ "$BRANCH" ]; then git checkout --quiet -B "$BRANCH"; fi
          git add --all
          git commit --quiet --allow-empty --message 'A change'
          if [ "$TAG" ]; then git tag --force "$TAG" >/dev/null; fi
-         ${pushAll}
          git rev-parse HEAD`,
         { BRANCH: branch, TAG: tag },
       )

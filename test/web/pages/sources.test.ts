@@ -113,7 +113,6 @@ describe('/<group>/<name>/-/sources', () => {
     git.commit({ 'composer.json': '{' }, { tag: '2.0.0' })
     git.commit(packageFiles('acme/shown'))
     for (let i = 10; i < 62; i += 1) git.git('tag', `nightly-${i}`)
-    git.push()
     const source = await aSource(t, { url: git.url }, { place: repository })
     expect((await open(`/${source.id}`)).body).toContain('They are listed after the first look.')
     await source.read()
