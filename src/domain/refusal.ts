@@ -53,6 +53,8 @@ interface RefusalOptions {
   allow?: string
   /** The Retry-After header. The default for 503 is 5. */
   retryAfterSeconds?: number
+  /** Whether it is a failure of the server, for the log of errors. The default is true for a status of 5xx. */
+  isFailure?: boolean
   /** The cause is for the log only. It is never sent. */
   cause?: unknown
 }
@@ -66,6 +68,8 @@ export class Refusal extends Error {
   readonly details: readonly string[]
   readonly allow: string | undefined
   readonly retryAfterSeconds: number | undefined
+  /** Whether the server failed, so that the log gets the error. */
+  readonly isFailure: boolean
 
   constructor(errcode: Errcode, errmsg: string, options: RefusalOptions = {}) {
     super(errmsg, 'cause' in options ? { cause: options.cause } : undefined)
@@ -75,6 +79,7 @@ export class Refusal extends Error {
     this.details = options.details ?? []
     this.allow = options.allow
     this.retryAfterSeconds = options.retryAfterSeconds ?? (this.status === 503 ? 5 : undefined)
+    this.isFailure = options.isFailure ?? this.status >= 500
   }
 
   get errmsg(): string {

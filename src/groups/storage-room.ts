@@ -141,6 +141,8 @@ function usedBytes({ measured, claims }: MeasuredGroup): number {
 function groupIsFull(used: number, max: number, site: Site): Refusal {
   return new Refusal(errcode.resourceExhausted, 'the group has no space left for archives', {
     status: 507,
+    // The group is at its limit, and the server is fine.
+    isFailure: false,
     warning: `The archives of the group have ${used} of at most ${max} bytes. Purge deleted versions, or ask ${anAdministrator(site)} about GROUP_QUOTA_BYTES.`,
   })
 }

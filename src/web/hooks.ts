@@ -140,8 +140,8 @@ function sendHookError(
 ): FastifyReply {
   // The client has disconnected before its request was complete.
   if (request.raw.destroyed && !request.raw.complete) return reply.hijack()
-  const { status, body, retryAfterSeconds } = refusalOf(thrown)
-  if (status >= 500) request.log.error({ err: thrown, req: request }, 'a hook of a Git server failed')
+  const { status, isFailure, body, retryAfterSeconds } = refusalOf(thrown)
+  if (isFailure) request.log.error({ err: thrown, req: request }, 'a hook of a Git server failed')
   // A 401 needs a challenge (RFC 9110 §15.5.2).
   if (status === 401) reply.header('www-authenticate', 'Signature realm="hooks"')
   if (retryAfterSeconds !== undefined) reply.header('retry-after', `${retryAfterSeconds}`)

@@ -112,7 +112,7 @@ export async function showError(
   const refusal = refusalOf(error)
   if (refusal.errcode === errcode.aborted)
     request.log.warn({ err: error, req: request }, 'a change lost to another one')
-  if (refusal.status >= 500) request.log.error({ err: error, req: request }, 'a page failed')
+  if (refusal.isFailure) request.log.error({ err: error, req: request }, 'a page failed')
   return showPageError(pageErrorOf(refusal, request), reply)
 }
 

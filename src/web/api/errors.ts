@@ -86,7 +86,7 @@ export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
 export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = toRefusal(thrown)
   const { status, errcode: code, errmsg, retryAfterSeconds } = refusal
-  if (status >= 500) request.log.error({ err: thrown }, 'an API request failed')
+  if (refusal.isFailure) request.log.error({ err: thrown }, 'an API request failed')
   if (isReferenceGone(thrown)) request.log.warn({ err: thrown }, 'a change refers to a row that was deleted')
   const challenge = challengeOf(request, refusal)
   if (challenge !== null) reply.header('www-authenticate', challenge)

@@ -159,7 +159,7 @@ export function sendRegistryError(
     return reply.hijack()
   }
   const error = refusalOf(thrown)
-  if (error.status >= 500) request.log.error({ err: thrown, req: request }, 'a registry request failed')
+  if (error.isFailure) request.log.error({ err: thrown, req: request }, 'a registry request failed')
   if (error.status === 401 || error.status === 403)
     reply.header('www-authenticate', challengesOf(request, error))
   if (error.allow !== undefined) reply.header('allow', error.allow)

@@ -21,7 +21,7 @@ export class ScimRefusal extends Refusal {
 export function sendScimError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = toRefusal(thrown)
   const { status, errmsg, retryAfterSeconds } = refusal
-  if (status >= 500) request.log.error({ err: thrown }, 'a request of a directory failed')
+  if (refusal.isFailure) request.log.error({ err: thrown }, 'a request of a directory failed')
   const challenge = challengeOf(request, refusal)
   if (challenge !== null) reply.header('www-authenticate', challenge)
   if (retryAfterSeconds !== undefined) reply.header('retry-after', retryAfterSeconds)

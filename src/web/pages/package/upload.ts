@@ -305,7 +305,7 @@ export async function uploadPageRoutes(
     repository: VisibleRepository,
     problem: Refusal,
   ): Promise<FastifyReply> {
-    if (problem.status >= 500) request.log.error({ err: problem, req: request }, 'an upload failed')
+    if (problem.isFailure) request.log.error({ err: problem, req: request }, 'an upload failed')
     return showForm(reply.code(problem.status), session, repository, problemOf(problem))
   }
 
