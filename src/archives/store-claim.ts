@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import * as z from 'zod'
-import type { Queryable } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import type { Log } from '../domain/log.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import {
@@ -9,6 +9,7 @@ import {
   type ClaimStep,
   endClaimTurn,
   findClaim,
+  lockClaim,
   loseClaim,
   type OwnClaim,
   renewClaim,
@@ -84,23 +85,30 @@ export async function requireClaim(db: Queryable, store: ArchiveStore): Promise<
  * this database had the claim already. Throws when the server of another database is alive, unless it is forced.
  */
 export async function claimArchives(
-  db: Queryable,
+  db: pg.Pool,
   store: ArchiveStore,
   { isForced }: { isForced: boolean },
 ): Promise<boolean> {
-  const own = await findClaim(db)
-  const stored = await readClaim(store)
-  const isForeign = whyForeign(stored, own) !== null
-  if (own.lostBecause === null && !isForeign && stored !== null) return false
-  const seconds = stored && stored !== 'unreadable' ? secondsSince(stored.at) : Number.POSITIVE_INFINITY
-  if (isForeign && seconds < silentSeconds && !isForced) {
-    throw new Error(
-      `A server of another database used the archives in ${store.place} ${Math.max(0, Math.round(seconds))} seconds ago. Stop it, and try again after ${silentSeconds} seconds, or use --force.`,
-    )
-  }
-  const counter = stored && stored !== 'unreadable' ? stored.counter : 0
-  await writeClaim(store, await renewClaim(db, counter))
-  return true
+  return transaction(db, async (tx) => {
+    // The row stays locked until the store has the new claim. A running server would find the claim of the other database in
+    // the store, and lose the new one. Of two commands at once, the second finds the claim of the first.
+    await lockClaim(tx)
+    // A bucket may respond later than an idle transaction may wait.
+    await tx.query('set local idle_in_transaction_session_timeout = 0')
+    const own = await findClaim(tx)
+    const stored = await readClaim(store)
+    const isForeign = whyForeign(stored, own) !== null
+    if (own.lostBecause === null && !isForeign && stored !== null) return false
+    const seconds = stored && stored !== 'unreadable' ? secondsSince(stored.at) : Number.POSITIVE_INFINITY
+    if (isForeign && seconds < silentSeconds && !isForced) {
+      throw new Error(
+        `A server of another database used the archives in ${store.place} ${Math.max(0, Math.round(seconds))} seconds ago. Stop it, and try again after ${silentSeconds} seconds, or use --force.`,
+      )
+    }
+    const counter = stored && stored !== 'unreadable' ? stored.counter : 0
+    await writeClaim(store, await renewClaim(tx, counter))
+    return true
+  })
 }
 
 /** Keeps the claim of this database while the process runs. */

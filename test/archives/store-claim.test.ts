@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vites
 import type { ArchiveStore } from '../../src/archives/archive-store.ts'
 import { collectGarbageJob } from '../../src/archives/collect-garbage.ts'
 import { openLocalStore } from '../../src/archives/local-store.ts'
-import { type ClaimKeeper, keepClaim } from '../../src/archives/store-claim.ts'
+import { type ClaimKeeper, claimArchives, keepClaim } from '../../src/archives/store-claim.ts'
 import { openOwnStore } from '../../src/archives/store-owner.ts'
 import { copyIn, copyOut, openSnapshot, prepareLoad } from '../../src/database/table-copy.ts'
 import { aCaller } from '../support/api-actors.ts'
@@ -22,6 +22,7 @@ import {
 } from '../support/archive-rows.ts'
 import { dropDatabase, onServer, template } from '../support/database.ts'
 import { collectAgedGarbage } from '../support/garbage.ts'
+import { untilWaiting } from '../support/locks.ts'
 import { markPurged } from '../support/package-rows.ts'
 import { databaseUrl } from '../support/program.ts'
 import { runCommand } from '../support/run-command.ts'
@@ -215,6 +216,30 @@ describe('the claim on an archive store', () => {
     silent.mockRestore()
     await keeper.step()
     expect(keeper.hasClaim()).toBe(true)
+  })
+
+  it('is taken by one command, also beside another one and the step of a running server', async () => {
+    const former = await aKeeper()
+    await former.stop()
+    const at = new Date(0).toISOString()
+    const foreign = { incarnation: randomUUID(), counter: 1, nonce: randomUUID(), at }
+    await writeFile(claimPath, JSON.stringify(foreign))
+    const server = await aKeeper()
+    expect(server.hasClaim()).toBe(false)
+    // The server looks, and the other command comes, after the database has the new claim and before the store has it.
+    const others: Promise<unknown>[] = []
+    const slow = {
+      ...store,
+      async writeClaim(text: string) {
+        others.push(claimArchives(t.db, store, { isForced: false }), server.step())
+        await Promise.race([Promise.all(others), untilWaiting(t.db)])
+        await store.writeClaim(text)
+      },
+    }
+    expect(await claimArchives(t.db, slow, { isForced: false })).toBe(true)
+    expect((await Promise.all(others))[0]).toBe(false)
+    await server.step()
+    expect(server.hasClaim()).toBe(true)
   })
 
   it('in a damaged file belongs to nobody', async () => {

@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 
 /** A process that has been silent for this long does not keep the claim any more. Must be longer than four steps. */
@@ -25,6 +26,11 @@ export async function findClaim(db: Queryable): Promise<OwnClaim> {
   const [claim] = rows
   if (!claim) throw new Error('The table store_claim must have one row. Restore a backup.')
   return claim
+}
+
+/** Locks the claim of this database: until the transaction ends, no process makes a step and none loses it. */
+export async function lockClaim(tx: pg.PoolClient): Promise<void> {
+  await tx.query('select from store_claim for no key update')
 }
 
 /**
