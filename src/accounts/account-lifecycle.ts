@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../database/database.ts'
+import { retriedTransaction } from '../database/retried-transaction.ts'
 import type { Principal } from '../domain/principal.ts'
 import { errcode, Refusal } from '../domain/refusal.ts'
 import { insertEvent } from '../events/events.ts'
@@ -238,13 +239,27 @@ export async function chooseHeir(
   return { orphanedGroups: { heir: found } }
 }
 
+/** Throws errcode 10 when an heir was disabled or deleted since the choice. Otherwise that waits. */
+async function keepHeir(
+  tx: pg.PoolClient,
+  { id, username }: { id: string; username: string },
+): Promise<void> {
+  const { rowCount } = await tx.query(
+    'select from account where id = $1 and disabled_at is null for no key update',
+    [id],
+  )
+  if (rowCount === 1) return
+  const errmsg = `the account ${JSON.stringify(username)} was disabled or deleted a moment ago`
+  throw new Refusal(errcode.aborted, errmsg)
+}
+
 /** The outcome of a deletion. With `refused`, `groups` are the groups that only this account administers. */
 export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[] }
 
 /**
  * Deletes an account with its sessions, tokens, authorizations and memberships. Packages and events stay. Its username
  * is free after 90 days. If it is the only admin of groups,
- * they must get an heir or be left to site administrators.
+ * they must get an heir or be left to site administrators. Throws errcode 10 when the heir was disabled or deleted.
  */
 export async function deleteAccount(
   db: pg.Pool,
@@ -252,7 +267,8 @@ export async function deleteAccount(
   account: { id: string; username: string },
   orphanedGroups: OrphanedGroups,
 ): Promise<AccountDeletion> {
-  return transaction(
+  // Two accounts can be the heirs of each other.
+  return retriedTransaction(
     db,
     async (tx) => {
       await keepAnAdministrator(tx, by, account.id)
@@ -263,6 +279,7 @@ export async function deleteAccount(
       if (groups.length > 0 && orphanedGroups === 'refuse') return { outcome: 'refused', groups: names }
       if (typeof orphanedGroups === 'object') {
         const { id, username } = orphanedGroups.heir
+        await keepHeir(tx, orphanedGroups.heir)
         for (const group of groups) {
           await setGroupMember(tx, group.id, id, 'admin')
           await insertEvent(tx, by, {

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Principal } from '../domain/principal.ts'
 import { transaction } from './database.ts'
 import { isDeadlock } from './errors.ts'
 
@@ -9,10 +10,11 @@ import { isDeadlock } from './errors.ts'
 export async function retriedTransaction<T>(
   pool: pg.Pool,
   work: (tx: pg.PoolClient) => Promise<T>,
+  by?: Principal,
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await transaction(pool, work)
+      return await transaction(pool, work, by)
     } catch (error) {
       if (attempt === 3 || !isDeadlock(error)) throw error
     }

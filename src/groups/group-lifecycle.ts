@@ -174,7 +174,7 @@ export const removeExpiredRepositoriesJob: Job = {
 /**
  * Renames a group. The URLs of its repositories change too, so their stored documents are outdated until a job has
  * rendered them again. Its old URLs keep working. With `force` the new name may be reserved for another group. Throws
- * with the constraint `group_name_is_taken` or another rule of group names.
+ * errcode 5 when the group was deleted, and with the constraint `group_name_is_taken` or another rule of group names.
  */
 export async function changeGroupName(
   db: pg.Pool,
@@ -186,7 +186,7 @@ export async function changeGroupName(
   await transaction(db, async (tx) => {
     await changePaths(tx, group.id)
     if (force) await freeGroupName(tx, newName)
-    await renameGroup(tx, group.id, newName)
+    if (!(await renameGroup(tx, group.id, newName))) throw groupIsGone()
     const repositories = await lockRepositoriesOf(tx, group.id)
     await markDocumentsOutdated(
       tx,
@@ -204,7 +204,7 @@ export type GroupDeletion = { isDeleted: boolean; repositories: string[] }
 
 /**
  * Permanently deletes a group. With `withRepositories` it also deletes its repositories and everything in them. Its name
- * stays reserved. Writes the events.
+ * stays reserved. Writes the events. Throws errcode 5 when it was deleted before.
  */
 export async function deleteGroup(
   db: pg.Pool,
@@ -223,10 +223,14 @@ export async function deleteGroup(
       await note(tx, by, place, isDeleted ? 'purge-repository' : 'delete-repository', { path })
     }
     if (repositories.length > 0 && !withRepositories) return { isDeleted: false, repositories }
-    await purgeGroup(tx, group.id)
+    if (!(await purgeGroup(tx, group.id))) throw groupIsGone()
     await note(tx, by, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }
   })
+}
+
+function groupIsGone(): Refusal {
+  return new Refusal(errcode.notFound, 'the group was deleted a moment ago')
 }
 
 function groupsAreForAdministrators(): Refusal {

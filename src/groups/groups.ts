@@ -149,16 +149,18 @@ export async function freeGroupName(tx: pg.PoolClient, name: string): Promise<vo
 }
 
 /**
- * Renames a group. Its former name leads to it and is reserved for it. Throws with the constraint of a broken rule, such
- * as `group_name_is_taken`.
+ * Renames a group. Its former name leads to it and is reserved for it. False when it was deleted. Throws with the constraint of
+ * a broken rule, such as `group_name_is_taken`.
  */
-export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<void> {
-  await tx.query('update repository_group set name = $2 where id = $1', [id, newName])
+export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<boolean> {
+  const { rowCount } = await tx.query('update repository_group set name = $2 where id = $1', [id, newName])
+  return rowCount === 1
 }
 
-/** Deletes a group. It must have no repositories. Its name stays reserved. */
-export async function purgeGroup(tx: pg.PoolClient, id: string): Promise<void> {
-  await tx.query('delete from repository_group where id = $1', [id])
+/** Deletes a group. It must have no repositories. Its name stays reserved. False when it was deleted before. */
+export async function purgeGroup(tx: pg.PoolClient, id: string): Promise<boolean> {
+  const { rowCount } = await tx.query('delete from repository_group where id = $1', [id])
+  return rowCount === 1
 }
 
 /**

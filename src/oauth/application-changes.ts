@@ -20,6 +20,7 @@ import {
   type ApplicationStatus,
   findApplicationByClientId,
   listApplicationNames,
+  lockApplication,
   type NewApplication,
   rotateClientSecret,
   setApplicationStatus,
@@ -258,6 +259,8 @@ export async function renewClientSecret(
   const application = await transaction(
     db,
     async (tx) => {
+      // Of two at once, the second sees the secret of the first, which is an earlier one then.
+      await lockApplication(tx, clientId)
       const rotated = await rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds)
       if (rotated?.isPublic)
         throw new UnacceptableChange(`${rotated.name} is a public client, which has no client secret.`)

@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ListPart } from '../domain/paging.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
@@ -285,6 +286,11 @@ export async function setApplicationStatus(
     [clientId, status, reason],
   )
   return rows[0] ?? null
+}
+
+/** Locks an application, so that its secrets change one after another. */
+export async function lockApplication(tx: pg.PoolClient, clientId: string): Promise<void> {
+  await tx.query('select from application where client_id = $1 for no key update', [clientId])
 }
 
 /**

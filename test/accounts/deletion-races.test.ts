@@ -1,9 +1,20 @@
 import { describe, expect, it } from 'vitest'
-import { aName, anAccount, aPersonalToken, csrfTokenIn, post, signIn } from '../support/actors.ts'
+import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
+import { operator } from '../../src/domain/principal.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aName,
+  anAccount,
+  aPersonalToken,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../support/actors.ts'
 import { callApi } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { storedGroup } from '../support/group-rows.ts'
-import { openTransaction, untilWaiting } from '../support/locks.ts'
+import { lockRow, openTransaction, untilWaiting } from '../support/locks.ts'
 import { dropRows } from '../support/rows.ts'
 
 describe('a request whose account is deleted while it runs', () => {
@@ -46,5 +57,27 @@ describe('a request whose account is deleted while it runs', () => {
       { errcode: 10, errmsg: 'something that belongs to it was deleted a moment ago' },
     ])
     expect(await storedGroup(t.db, name)).toBeUndefined()
+  })
+
+  it('deletes one of two accounts that leave their groups to each other', async () => {
+    const people = [await anAccount(t.db), await anAccount(t.db)]
+    const { tx, commit } = await openTransaction(t.db)
+    for (const person of people) {
+      const group = await aGroup(t.db)
+      await aGroupMember(t.db, person, group, 'admin')
+      await lockRow(tx, 'repository_group', group)
+    }
+    const deletions = Promise.allSettled(
+      people.map((person, i) =>
+        deleteAccount(t.db, operator, person, { heir: people[1 - i] as (typeof people)[0] }),
+      ),
+    )
+    await untilWaiting(t.db, 2)
+    await commit()
+    const ended = await deletions
+    expect(ended.find(({ status }) => status === 'fulfilled')).toMatchObject({
+      value: { outcome: 'deleted' },
+    })
+    expect(ended.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { errcode: 10 } })
   })
 })

@@ -2,8 +2,10 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
+import { explainFailure } from '../../src/web/server/failure.ts'
 import { anAccount } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
+import { limitLockWaits, lockRow, openTransaction } from '../support/locks.ts'
 import { paste, program, runSvc } from '../support/program.ts'
 
 describe('svc', () => {
@@ -124,6 +126,16 @@ describe('svc', () => {
     const { code, stderr } = await runSvc(['account', 'create', 'ann'], { DATABASE_URL: url })
     silent.close()
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^svc: The database does not respond: .*\.\n$/)])
+  })
+
+  it('says that a command can run again which has lost to another change', async () => {
+    const account = await anAccount(svc.db)
+    const [first, second] = [await openTransaction(svc.db), await openTransaction(svc.db)]
+    await lockRow(first.tx, 'account', account)
+    await limitLockWaits(second.tx, 1)
+    const error = await lockRow(second.tx, 'account', account).catch((thrown: unknown) => thrown)
+    for (const { rollback } of [first, second]) await rollback()
+    expect(explainFailure(error)).toMatch(/^Nothing was changed: .* Run it again\.$/)
   })
 
   it('asks for svc migrate on a database that lacks the schema', async () => {

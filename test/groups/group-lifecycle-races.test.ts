@@ -15,11 +15,12 @@ import { rerenderDocuments } from '../../src/packages/documents/rerender.ts'
 import { findListing } from '../../src/packages/tables/packages.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../../src/upstreams/claims.ts'
 import { removeUpstream, setUpstream } from '../../src/upstreams/configure.ts'
-import { aName, aRepository } from '../support/actors.ts'
+import { aGroup, aName, aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
+import { eventsOf } from '../support/event-rows.ts'
 import { documentTexts, pathOf } from '../support/group-rows.ts'
-import { countWaiting, lockRows } from '../support/locks.ts'
+import { countWaiting, lockRow, lockRows, openTransaction, untilWaiting } from '../support/locks.ts'
 import { addPackages } from '../support/package-rows.ts'
 import { anUpstream } from '../support/upstream-rows.ts'
 
@@ -199,5 +200,23 @@ describe('renames and deletions of a group and of its repository', () => {
         () => deleteRepository(t.db, operator, repository),
       ])
     }
+  })
+
+  it('that come after a deletion say that the group is gone, and write no event', async () => {
+    const group = await aGroup(t.db)
+    const { tx, commit } = await openTransaction(t.db)
+    await lockRow(tx, 'repository_group', group)
+    const deletion = deleteGroup(t.db, operator, group)
+    await untilWaiting(t.db)
+    const late = Promise.allSettled([
+      deleteGroup(t.db, operator, group),
+      changeGroupName(t.db, operator, group, aName('renamed')),
+    ])
+    await untilWaiting(t.db, 3)
+    await commit()
+    expect((await deletion).isDeleted).toBe(true)
+    expect(await late).toMatchObject([{ reason: { errcode: 5 } }, { reason: { errcode: 5 } }])
+    const events = await eventsOf(t.db, { groupId: group.id }, ['action'])
+    expect(events.map(({ action }) => action)).toEqual(['delete-group'])
   })
 })

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { brokenConstraint } from '../../src/database/errors.ts'
+import { operator } from '../../src/domain/principal.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { renewClientSecret } from '../../src/oauth/application-changes.ts'
 import {
   findApplicationByClientId,
   findLogo,
@@ -11,6 +13,7 @@ import {
   setApplicationStatus,
 } from '../../src/oauth/applications.ts'
 import { useDatabase } from '../support/database.ts'
+import { lockWholeRow, openTransaction, untilWaiting } from '../support/locks.ts'
 import { anApplication, pixel } from '../support/oauth-actors.ts'
 import { listClientSecrets } from '../support/oauth-rows.ts'
 
@@ -56,6 +59,18 @@ describe('the table of applications', () => {
     await rotateClientSecret(t.db, clientId, hashSecret(makeSecret('client')), 7200)
     const secrets = await listClientSecrets(t.db, { id })
     expect(secrets.map(({ seconds }) => Math.round(seconds / 3600))).toEqual([1, 2, Number.POSITIVE_INFINITY])
+  })
+
+  it('has one secret after two renewals at once that let no earlier one work', async () => {
+    const application = await anApplication(t.db)
+    const { tx, commit } = await openTransaction(t.db)
+    await lockWholeRow(tx, 'application', application)
+    const renewals = Promise.all([1, 2].map(() => renewClientSecret(t.db, operator, application.clientId, 0)))
+    await untilWaiting(t.db, 2)
+    await commit()
+    await renewals
+    const secrets = await listClientSecrets(t.db, application)
+    expect(secrets.map(({ seconds }) => seconds > 0)).toEqual([false, false, true])
   })
 
   it.each([

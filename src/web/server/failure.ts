@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { isOutage } from '../../database/errors.ts'
+import { isLostToAnother, isOutage, isReferenceGone } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { Refusal } from '../../domain/refusal.ts'
 
@@ -19,6 +19,11 @@ function explainDatabaseError(error: pg.DatabaseError): string {
   if (missingSchema.has(error.code ?? '')) {
     return `The database lacks migrations (${error.message}): run svc migrate.`
   }
+  if (isLostToAnother(error)) {
+    return 'Nothing was changed: something else was changing the same data at the same moment. Run it again.'
+  }
+  if (isReferenceGone(error))
+    return 'Nothing was changed: something that belongs to it was deleted a moment ago.'
   return error.constraint ? describeRule(error.constraint) : `The database refused: ${error.message}.`
 }
 
