@@ -11,6 +11,7 @@ import { eventsOf } from '../support/event-rows.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { runSvcInTerminal } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { runHereInTerminal } from '../support/run-command.ts'
 
 const t = useApp()
 const svc = useCommands(t)
@@ -96,8 +97,8 @@ describe('a command that destroys', () => {
 
   it.each(ending)('%s asks in a terminal too', async (line, name) => {
     const before = await countActs()
-    const { code, stdout } = await runSvcInTerminal(wordsOf(line), svc.environment, 'no\n')
-    expect([code, stdout]).toEqual([1, expect.stringContaining(`Type ${filled(name)} to continue: `)])
+    const { code, stderr } = await runHereInTerminal(wordsOf(line), svc.environment, 'no\n')
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`Type ${filled(name)} to continue: `)])
     expect(await countActs()).toBe(before)
   })
 

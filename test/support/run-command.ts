@@ -35,11 +35,25 @@ async function isFirst(name: string): Promise<boolean> {
   }
 }
 
+/** Runs `svc …` in this process. */
+export function runHere(words: string[], environment: Environment, input = ''): Promise<Outcome> {
+  return inTurn(() => runBuilt(words, environment, { input, isTTY: false }))
+}
+
+/** Runs `svc …` in this process as in a terminal, where a person types the lines. */
+export function runHereInTerminal(
+  words: string[],
+  environment: Environment,
+  typed: string,
+): Promise<Outcome> {
+  return inTurn(() => runBuilt(words, environment, { input: typed, isTTY: true }))
+}
+
 let previous: Promise<unknown> = Promise.resolve()
 
-/** Runs `svc …` in this process, after those that run here already: a process has one environment and one output. */
-export function runHere(words: string[], environment: Environment, input = ''): Promise<Outcome> {
-  const outcome = previous.then(() => runBuilt(words, environment, input))
+/** Runs a command after those that run here already: a process has one environment and one output. */
+function inTurn(run: () => Promise<Outcome>): Promise<Outcome> {
+  const outcome = previous.then(run)
   previous = outcome.catch(() => {})
   return outcome
 }
@@ -49,7 +63,11 @@ const cli = new URL('../../dist/cli.js', import.meta.url)
 const { load } = createRequire(import.meta.url)('./load.cjs') as { load: (url: string) => Promise<unknown> }
 let runs = 0
 
-async function runBuilt(words: string[], environment: Environment, input: string): Promise<Outcome> {
+async function runBuilt(
+  words: string[],
+  environment: Environment,
+  { input, isTTY }: { input: string; isTTY: boolean },
+): Promise<Outcome> {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()]
   const printed = Promise.all([text(stdout), text(stderr)])
   const { env, argv, exitCode } = process
@@ -69,7 +87,7 @@ async function runBuilt(words: string[], environment: Environment, input: string
     stdout,
     stderr,
   }))
-    Object.defineProperty(process, name, { value, configurable: true })
+    Object.defineProperty(process, name, { value: Object.assign(value, { isTTY }), configurable: true })
   try {
     runs += 1
     // Only this file runs again. It imports the others, which are loaded already.
