@@ -11,6 +11,7 @@ import { findHookSecret, queuePushed } from '../sources/sources.ts'
 import { jsonType, methodNotAllowed } from './composer/http.ts'
 import { sendEarly } from './early-response.ts'
 import { refusalOf } from './refusal-of.ts'
+import { addScope } from './scope.ts'
 import { refuseOtherMethods } from './unmatched-requests.ts'
 
 /** GitHub sends no larger hook. The body is hashed, and never held in memory. */
@@ -25,7 +26,7 @@ const windowSeconds = 60
  * source and a wrong signature get the same response.
  */
 export async function hookRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  await app.register(async (scope) => {
+  await addScope(app, 'hooks', async (scope) => {
     scope.setErrorHandler(sendHookError)
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)

@@ -8,6 +8,7 @@ import { importOsv, importOutcomes } from '../../packages/osv/import-osv.ts'
 import { maxOsvBytes } from '../../packages/osv/read-osv.ts'
 import { listExported } from '../../packages/tables/imported-advisories.ts'
 import { withoutTurn } from '../network-turns.ts'
+import { addScope } from '../scope.ts'
 import { openBodyMemory } from '../streamed-body.ts'
 import { type ApiScope, endpoint } from './endpoint.ts'
 import { type ApiContext, guardRepository } from './guards.ts'
@@ -86,7 +87,7 @@ export async function osvRoutes(app: ApiScope, context: ApiContext): Promise<voi
     },
   )
 
-  await app.register(async (scope: ApiScope) => {
+  await addScope(app, 'osv', async (scope) => {
     // `curl --data-binary` names a form as the type of everything.
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)

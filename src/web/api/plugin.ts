@@ -4,6 +4,7 @@ import { errcode, Refusal } from '../../domain/refusal.ts'
 import { apiResource } from '../../domain/resources.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
+import { addScope } from '../scope.ts'
 import { refuseAllOthers } from '../unmatched-requests.ts'
 import { accountCredentialEndpoints } from './account-credentials.ts'
 import { accountSessionEndpoints } from './account-sessions.ts'
@@ -69,7 +70,9 @@ const everyRoute = [
 
 /** The API for tokens (CONTRACT 6.1): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
 export async function api(app: FastifyInstance, context: ApiContext): Promise<void> {
-  await app.register(
+  await addScope(
+    app,
+    'api',
     async (scope) => {
       handleInTurn(scope)
       scope.setErrorHandler(sendApiError)
@@ -94,7 +97,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
         for (const routes of everyRoute) await routes(scope as ApiScope, context)
       })
     },
-    { prefix: '/api' },
+    '/api',
   )
 }
 

@@ -13,6 +13,7 @@ import {
   postLock,
 } from '../../projects/projects.ts'
 import { withoutTurn } from '../network-turns.ts'
+import { addScope } from '../scope.ts'
 import { openBodyMemory } from '../streamed-body.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
@@ -214,7 +215,7 @@ export async function projectRoutes(app: ApiScope, context: ApiContext): Promise
     },
   )
 
-  await app.register(async (scope: ApiScope) => {
+  await addScope(app, 'lock files', async (scope) => {
     // `curl --data-binary` names a form as the type of everything.
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)

@@ -9,6 +9,7 @@ import type { LastUse } from '../../oauth/last-use.ts'
 import { readBasicCredentials } from '../basic-credentials.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
+import { addScope } from '../scope.ts'
 import { refuseAllOthers, refuseOtherMethods } from '../unmatched-requests.ts'
 import { auditRoute } from './audit.ts'
 import { changesRoute } from './change-feed.ts'
@@ -53,11 +54,11 @@ export async function registry(
 
   async function addRoutes(registries: FastifyInstance): Promise<void> {
     for (const routes of everyRead) await routes(registries, context)
-    await registries.register(async (texts) => {
+    await addScope(registries, 'texts', async (texts) => {
       acceptText(texts)
       for (const routes of everyTextRoute) await routes(texts, context)
     })
-    await registries.register(uploadRoutes, context)
+    await addScope(registries, 'uploads', (uploads) => uploadRoutes(uploads, context))
     const pageOf = (request: FastifyRequest) =>
       `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`
     // The registry URL without its slash leads to the registry.
@@ -93,8 +94,8 @@ export async function registry(
     await refuseOtherMethods(scope, methodNotAllowed, () => feedRoutes(scope, context))
   }
 
-  await app.register(scope, { prefix: '/:group/:name/-/packages' })
-  await app.register(feeds)
+  await addScope(app, 'registries', scope, '/:group/:name/-/packages')
+  await addScope(app, 'feeds', feeds)
 }
 
 /** Refuses names with NUL. PostgreSQL cannot store NUL in text, so no such name exists. */

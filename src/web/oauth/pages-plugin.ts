@@ -3,6 +3,7 @@ import { wrongMethod } from '../page-error.ts'
 import { leavingPagePolicy, pagePolicy, servePages, showError } from '../page-scope.ts'
 import { authorizationsPage } from '../pages/account/authorizations-page.ts'
 import { page } from '../pages.ts'
+import { addScope } from '../scope.ts'
 import { refuseOtherMethods } from '../unmatched-requests.ts'
 import { authorizeRoute, redirectPostedRequest } from './authorize.ts'
 import { AuthorizationError, AuthorizationPageError, sendBack } from './authorize-request.ts'
@@ -17,9 +18,9 @@ const linkErrorPage = page<{ reason: string; again: string | null }>('oauth/link
 
 /** The pages of OAuth: the authorization endpoint, the authorizations of an account, and the logos on both. */
 export async function oauthPages(app: FastifyInstance, context: AuthorizeContext): Promise<void> {
-  await app.register(async (scope) => {
+  await addScope(app, 'oauth pages', async (scope) => {
     await servePages(scope, context.config, leavingPagePolicy)
-    await scope.register(async (endpoint) => {
+    await addScope(scope, 'authorization', async (endpoint) => {
       endpoint.setErrorHandler(sendAuthorizeError(context.config.authUrl))
       // Before the check for forged forms, which other sites cannot pass.
       endpoint.addHook('preValidation', redirectPostedRequest)
@@ -32,7 +33,7 @@ export async function oauthPages(app: FastifyInstance, context: AuthorizeContext
       })
     })
   })
-  await app.register(async (scope) => {
+  await addScope(app, 'authorizations', async (scope) => {
     await servePages(scope, context.config, pagePolicy)
     scope.pageUrls.note(scope)
     await authorizationsPage(scope, context)

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { readBasicCredentials } from '../basic-credentials.ts'
+import { addScope } from '../scope.ts'
 import { refuseAllOthers, refuseOtherMethods } from '../unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
 import { deviceRoute } from './device.ts'
@@ -13,14 +14,16 @@ import { userinfoRoute } from './userinfo.ts'
 
 /** The endpoints of the authorization server that programs call. Its pages are in `pages-plugin.ts`. */
 export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
-  await app.register(async (scope) => {
+  await addScope(app, 'oauth metadata', async (scope) => {
     speakOAuth(scope)
     await refuseOtherMethods(scope, methodNotAllowed, async () => {
       await serverMetadataRoute(scope, context)
       await resourceMetadataRoute(scope, context)
     })
   })
-  await app.register(
+  await addScope(
+    app,
+    'oauth',
     async (scope) => {
       speakOAuth(scope)
       await acceptOnlyForms(scope)
@@ -36,9 +39,9 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
         await userinfoRoute(scope, context)
       })
     },
-    { prefix: '/oauth2' },
+    '/oauth2',
   )
-  await app.register(async (scope) => {
+  await addScope(app, 'tokens to read', async (scope) => {
     speakOAuth(scope)
     await refuseOtherMethods(scope, methodNotAllowed, async () => {
       scope.post('/access/api/v1/oidc/token', context.tokenExchange.exchangeToRead)

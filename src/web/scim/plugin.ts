@@ -25,6 +25,7 @@ import { keepingRules } from '../api/errors.ts'
 import { type ApiContext, guardAdministrator } from '../api/guards.ts'
 import { nameResource } from '../bearer-challenge.ts'
 import { handleInTurn } from '../network-turns.ts'
+import { addScope } from '../scope.ts'
 import { refuseAllOthers } from '../unmatched-requests.ts'
 import { describeResourceTypes, describeSchemas, describeService, maxResults } from './discovery.ts'
 import { ScimRefusal, scimType, sendScimError } from './errors.ts'
@@ -136,7 +137,9 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
     return listOf(resources, total, first + 1)
   }
 
-  await app.register(
+  await addScope(
+    app,
+    'scim',
     async (scope) => {
       handleInTurn(scope)
       scope.setErrorHandler(sendScimError)
@@ -259,7 +262,7 @@ export async function scim(app: FastifyInstance, context: ApiContext): Promise<v
         })
       })
     },
-    { prefix: '/api/scim/:provider/v2' },
+    '/api/scim/:provider/v2',
   )
 }
 

@@ -52,6 +52,7 @@ import { startInTurn } from '../pipelined-requests.ts'
 import { requestIdOf, traceparentOf } from '../request-id.ts'
 import { sendScimError } from '../scim/errors.ts'
 import { nothingHere as nothingHereForDirectories, scim } from '../scim/plugin.ts'
+import { addScope } from '../scope.ts'
 import { maxParamLength } from '../unmatched-requests.ts'
 import { readSession } from '../visit.ts'
 import { drainOnClose } from './drain.ts'
@@ -131,7 +132,7 @@ export async function buildApp(
   await registerViews(app, { ...context, findVisitor: (request) => readSession(context, request) })
   openNetworkTurns(app)
   app.setErrorHandler(showError)
-  await app.register(async (scope) => {
+  await addScope(app, 'unmatched', async (scope) => {
     // The page for unmatched URLs needs the session cookie for its menu.
     await scope.register(cookie)
     // Before the body is read. The handler is for routes that find nothing.
@@ -197,24 +198,26 @@ export async function buildApp(
   }
   await api(app, forTokens)
   await scim(app, forTokens)
-  await app.register(administration, { ...context, outbound })
-  await app.register(peoplesPages, {
-    ...context,
-    changes: pools.change,
-    downloads,
-    readmes,
-    room,
-    outbound,
-    upstreamClient,
-    archiveMirror,
-    upstreamQueries,
-    describeApi: async () => {
-      const response = await app.inject('/api/openapi.json')
-      if (response.statusCode !== 200)
-        throw new Error(`the description of the API failed: ${response.statusCode}`)
-      return response.json<Record<string, unknown>>()
-    },
-  })
+  await addScope(app, 'administration', (scope) => administration(scope, { ...context, outbound }))
+  await addScope(app, 'pages', (scope) =>
+    peoplesPages(scope, {
+      ...context,
+      changes: pools.change,
+      downloads,
+      readmes,
+      room,
+      outbound,
+      upstreamClient,
+      archiveMirror,
+      upstreamQueries,
+      describeApi: async () => {
+        const response = await app.inject('/api/openapi.json')
+        if (response.statusCode !== 200)
+          throw new Error(`the description of the API failed: ${response.statusCode}`)
+        return response.json<Record<string, unknown>>()
+      },
+    }),
+  )
   const trustedRoots = openTrustedRoots(context.config.trustedRootFile, (error) =>
     log.error({ err: error }, 'the trusted roots of Sigstore cannot be read'),
   )

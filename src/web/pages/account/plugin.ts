@@ -5,6 +5,7 @@ import type { AppContext } from '../../../context.ts'
 import type { Outbound } from '../../../outbound/outbound.ts'
 import { PageError } from '../../page-error.ts'
 import { leavingPagePolicy, pagePolicy, passkeyPolicy, servePages } from '../../page-scope.ts'
+import { addScope } from '../../scope.ts'
 import { emailVerificationRoutes } from '../sign-in/email-verification-page.ts'
 import { invitationRoutes } from '../sign-in/invitation-page.ts'
 import { loginRoutes } from '../sign-in/login.ts'
@@ -29,7 +30,7 @@ export async function accounts(
   app: FastifyInstance,
   context: AppContext & { outbound: Outbound },
 ): Promise<void> {
-  await app.register(async (scope) => {
+  await addScope(app, 'sign-in', async (scope) => {
     // After a sign-in, an earlier consent may redirect the browser to the application at once.
     await servePages(scope, context.config, leavingPagePolicy)
     const providers = openProviders(context.config, context.outbound, scope.log)
@@ -40,19 +41,19 @@ export async function accounts(
     await linkRoutes(scope, { ...context, providers })
   })
   await unsubscribeRoutes(app, context)
-  await app.register(async (scope) => {
+  await addScope(app, 'passkeys', async (scope) => {
     await servePages(scope, context.config, passkeyPolicy)
     scope.pageUrls.note(scope)
     await passkeySignInRoutes(scope, context)
     await confirmAccessRoutes(scope, context)
   })
-  await app.register(async (scope) => {
+  await addScope(app, 'account', async (scope) => {
     await servePages(scope, context.config, pagePolicy)
     scope.pageUrls.note(scope)
     scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
     await accountRoutes(scope, context)
     await emailVerificationRoutes(scope, context)
-    await scope.register(async (resets) => {
+    await addScope(scope, 'password resets', async (resets) => {
       resets.addHook('preHandler', async () => {
         if (context.config.passwordSignIn === 'off') throw new PageError(403, noPasswordHere(context.config))
       })
@@ -64,7 +65,7 @@ export async function accounts(
     await notificationRoutes(scope, context)
     await unlinkRoutes(scope, context)
     await securityRoutes(scope, context)
-    await scope.register((forms) => developerRoutes(forms, context))
+    await addScope(scope, 'applications', (forms) => developerRoutes(forms, context))
     await factorRoutes(scope, context)
     await passkeyRoutes(scope, context)
   })

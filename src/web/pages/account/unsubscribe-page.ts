@@ -10,6 +10,7 @@ import { handleInTurn } from '../../network-turns.ts'
 import { PageError } from '../../page-error.ts'
 import { pagePolicy, setPageHeaders, showError } from '../../page-scope.ts'
 import { nobody, page } from '../../pages.ts'
+import { addScope } from '../../scope.ts'
 
 const unsubscribePage = page<{
   /** What the link ends, such as `mails about releases`. */
@@ -28,7 +29,7 @@ const maxBodyBytes = 16 * 1024
  * nor a token of a form: the link itself is the proof. The body is not read.
  */
 export async function unsubscribeRoutes(app: FastifyInstance, { db }: AppContext): Promise<void> {
-  await app.register(async (scope) => {
+  await addScope(app, 'unsubscribe', async (scope) => {
     handleInTurn(scope)
     await scope.register(cookie)
     scope.removeAllContentTypeParsers()

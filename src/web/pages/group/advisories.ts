@@ -13,6 +13,7 @@ import { readForm, text } from '../../forms.ts'
 import { acceptMultipart, readFile } from '../../multipart-forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { page } from '../../pages.ts'
+import { addScope } from '../../scope.ts'
 import { signedIn } from '../../visit.ts'
 import { may, type PagesContext, permittedRepository } from '../permit.ts'
 
@@ -71,7 +72,7 @@ export async function repositoryAdvisoryRoutes(app: FastifyInstance, context: Pa
     }),
   )
 
-  await app.register(async (scope) => {
+  await addScope(app, 'advisories', async (scope) => {
     acceptMultipart(scope, { maxFileBytes: maxOsvBytes })
     scope.post<Route>(
       url,

@@ -18,6 +18,7 @@ import { acceptMultipart, readFile } from '../../multipart-forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
+import { addScope } from '../../scope.ts'
 import { signedIn } from '../../visit.ts'
 import { managedGroup, mayInGroup, type PagesContext } from '../permit.ts'
 
@@ -104,7 +105,7 @@ export async function projectPageRoutes(app: FastifyInstance, context: PagesCont
     }),
   )
 
-  await app.register(async (scope) => {
+  await addScope(app, 'lock files', async (scope) => {
     acceptMultipart(scope, { maxFileBytes: maxLockBytes })
     scope.post<Route>(
       `${url}/new`,

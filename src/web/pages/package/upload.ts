@@ -28,6 +28,7 @@ import { readForm, readQuery, text } from '../../forms.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
+import { addScope } from '../../scope.ts'
 import { signedIn } from '../../visit.ts'
 import { type ManifestSummary, readManifest } from '../manifest.ts'
 import { type PagesContext, permittedRepository } from '../permit.ts'
@@ -100,7 +101,7 @@ export async function uploadPageRoutes(
     }),
   )
 
-  await app.register(async (scope) => {
+  await addScope(app, 'uploads', async (scope) => {
     scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest) =>
       receiveForm(context, request),
     )
