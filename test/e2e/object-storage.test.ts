@@ -23,6 +23,7 @@ import { openTransaction, takeAdvisoryLock, untilWaiting } from '../support/lock
 import { databaseUrl, freePort, runSvc } from '../support/program.ts'
 import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
+import { runCommand } from '../support/run-command.ts'
 import { credentials, startFaultyStore, startSwift } from '../support/swift.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
@@ -290,14 +291,14 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
   it('is backed up and restored into a folder, and copied to a folder and back', async () => {
     const { sha256 } = await aPublished(proxied)
     const file = join(folder, 'b.tar')
-    const backup = await runSvc(['backup', file], here(proxied))
+    const backup = await runCommand(['backup', file], here(proxied))
     expect([backup.code, backup.stderr]).toEqual([0, ''])
     const database = `${t.connection.database}_bucket`
     await onServer(t.connection, `create database ${database}`)
     databases.push(database)
     const local = await mkdtemp(join(folder, 'local-'))
     const environmentOfLocal = { DATABASE_URL: databaseUrl({ ...t.connection, database }), DATA_DIR: local }
-    const restored = await runSvc(['restore', file, '--json'], environmentOfLocal)
+    const restored = await runCommand(['restore', file, '--json'], environmentOfLocal)
     expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
 
     await swift?.makeBucket('restored')
@@ -309,25 +310,28 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
       DATA_DIR: await mkdtemp(join(folder, 'bucket-')),
       ARCHIVE_STORE: environment.ARCHIVE_STORE.replace('packages/svc', 'restored'),
     }
-    const intoBucket = await runSvc(['restore', file, '--json'], bucketEnvironment)
+    const intoBucket = await runCommand(['restore', file, '--json'], bucketEnvironment)
     expect([intoBucket.code, JSON.parse(intoBucket.stdout).problems]).toEqual([0, []])
     // The received files must not fill the local disk.
     expect(await readdir(join(bucketEnvironment.DATA_DIR, 'tmp'))).toEqual([])
 
     const copied = join(folder, 'copied')
-    const out = await runSvc(['archives', 'copy', '--to', copied, '--json'], here(proxied))
+    const out = await runCommand(['archives', 'copy', '--to', copied, '--json'], here(proxied))
     expect(out.code).toBe(0)
     const names = (await readdir(copied, { recursive: true })).filter((name) => name.endsWith('.zip'))
     expect(names).toContain(join('archives', sha256.slice(0, 2), `${sha256}.zip`))
-    const again = await runSvc(['archives', 'copy', '--to', copied, '--json'], here(proxied))
+    const again = await runCommand(['archives', 'copy', '--to', copied, '--json'], here(proxied))
     expect(JSON.parse(again.stdout)).toMatchObject({ archives: 0, known: names.length, damaged: [] })
 
     await swift?.makeBucket('back')
     const back = environment.ARCHIVE_STORE.replace('packages/svc', 'back')
     const toBucket = { ...here(proxied), ARCHIVE_STORE: '', DATA_DIR: copied }
-    const up = await runSvc(['archives', 'copy', '--to', back, '--json'], toBucket)
+    const up = await runCommand(['archives', 'copy', '--to', back, '--json'], toBucket)
     expect(JSON.parse(up.stdout)).toMatchObject({ archives: names.length, damaged: [] })
-    const verified = await runSvc(['verify-archives', '--json'], { ...here(proxied), ARCHIVE_STORE: back })
+    const verified = await runCommand(['verify-archives', '--json'], {
+      ...here(proxied),
+      ARCHIVE_STORE: back,
+    })
     expect(JSON.parse(verified.stdout)).toEqual({ archives: names.length, problems: [] })
   })
 
@@ -349,7 +353,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
       AWS_CONTAINER_AUTHORIZATION_TOKEN: 'agent',
     }
     const { AWS_ACCESS_KEY_ID: _id, AWS_SECRET_ACCESS_KEY: _secret, ...withoutKeys } = here(proxied)
-    const verified = await runSvc(['verify-archives', '--json'], { ...withoutKeys, ...role })
+    const verified = await runCommand(['verify-archives', '--json'], { ...withoutKeys, ...role })
     expect([verified.code, JSON.parse(verified.stdout).problems, requests]).toEqual([0, [], 1])
     const link = await (await openArchiveStore(readConfig(role))).link(sha256, {
       method: 'GET',
@@ -357,7 +361,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     })
     const linked = await fetch(link)
     expect(Buffer.from(await linked.arrayBuffer()).equals(payload)).toBe(true)
-    const refused = await runSvc(['verify-archives'], {
+    const refused = await runCommand(['verify-archives'], {
       ...withoutKeys,
       ...role,
       AWS_CONTAINER_AUTHORIZATION_TOKEN: 'other',
@@ -373,7 +377,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     await swift?.makeBucket('second')
     const second = environment.ARCHIVE_STORE.replace('packages/svc', 'second/at')
     store?.fail('none')
-    const copied = await runSvc(['archives', 'copy', '--to', second, '--json'], here(proxied))
+    const copied = await runCommand(['archives', 'copy', '--to', second, '--json'], here(proxied))
     const { archives, unchecked, damaged } = JSON.parse(copied.stdout)
     expect([copied.code, damaged, unchecked]).toEqual([0, [], archives])
     const heads = store?.heads() ?? []
@@ -383,19 +387,19 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     const there = await openArchiveStore(readConfig({ ...environment, ARCHIVE_STORE: second }))
     const stored = await there.read(sha256)
     expect(Buffer.concat((await stored?.bytes.toArray()) ?? []).equals(payload)).toBe(true)
-    const again = await runSvc(['archives', 'copy', '--to', second], here(proxied))
+    const again = await runCommand(['archives', 'copy', '--to', second], here(proxied))
     expect(again.stdout).toBe(`Copied 0 archives of 0 bytes. ${archives} were there already.\n`)
   })
 
   it('is repaired from a folder, and repairs a folder', async () => {
     const { sha256 } = await aPublished(proxied)
     const copied = join(folder, 'repair')
-    expect((await runSvc(['archives', 'copy', '--to', copied], here(proxied))).code).toBe(0)
+    expect((await runCommand(['archives', 'copy', '--to', copied], here(proxied))).code).toBe(0)
     const archives = await openArchiveStore(proxied.config)
     await archives.remove(sha256, new Date(Date.now() + 60_000))
     const repair = async (from: string, environmentOfStore: Record<string, string>) => {
       const words = ['verify-archives', '--repair', '--from', from, '--json']
-      const { code, stdout } = await runSvc(words, environmentOfStore)
+      const { code, stdout } = await runCommand(words, environmentOfStore)
       return { code, repaired: JSON.parse(stdout).repaired }
     }
     expect(await repair(copied, here(proxied))).toMatchObject({
@@ -413,8 +417,8 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
   })
 
   it('of another database is refused', async () => {
-    await runSvc(['verify-archives'], here(t))
-    const { code, stderr } = await runSvc(['verify-archives'], {
+    await runCommand(['verify-archives'], here(t))
+    const { code, stderr } = await runCommand(['verify-archives'], {
       ...here(t),
       DATABASE_URL: await aStranger(),
     })
