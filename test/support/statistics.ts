@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
+import { analyzeTables } from '../../src/database/table-copy.ts'
 
 /** How many rows PostgreSQL has read from each table without an index so far. */
 export async function readRowsByTable(db: Queryable): Promise<Map<string, number>> {
@@ -19,9 +20,12 @@ export async function readsByTable(tx: Queryable): Promise<Map<string, number>> 
   return new Map(rows.map(({ table, reads }) => [table, reads]))
 }
 
-/** Gives the planner new statistics: without them it plans as for the empty tables of a minute ago. */
+/**
+ * Gives the planner new statistics: without them it plans as for the empty tables of a minute ago. Most of `analyze` alone
+ * would be PostgreSQL's own tables.
+ */
 export async function analyze(db: Queryable): Promise<void> {
-  await db.query('analyze')
+  await analyzeTables(db)
 }
 
 /** Returns the tables for which the planner has no statistics. */
