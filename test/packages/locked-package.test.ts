@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { transaction } from '../../src/database/database.ts'
 import { useAnotherProcess, useApp } from '../support/app.ts'
-import { countWaiting } from '../support/locks.ts'
+import { countWaiting, openTransaction } from '../support/locks.ts'
 import { lockPackage } from '../support/package-rows.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
@@ -9,11 +8,15 @@ describe('a package that something else is changing', () => {
   const t = useApp()
   /** With svc's own limits of time. */
   const impatient = useAnotherProcess(t)
-  const whilePackageIsLocked = (work: () => Promise<void>) =>
-    transaction(t.db, async (tx) => {
-      await lockPackage(tx, 'acme/lib')
+  const whilePackageIsLocked = async (work: () => Promise<void>) => {
+    const holder = await openTransaction(t.db)
+    try {
+      await lockPackage(holder.tx, 'acme/lib')
       await work()
-    })
+    } finally {
+      await holder.rollback()
+    }
+  }
 
   it('delays neither pulls nor other requests, however many pushes wait for it', async () => {
     const { push, ask } = await aPublisher(t)

@@ -24,7 +24,7 @@ import { useApp } from '../../support/app.ts'
 import { eventsOf } from '../../support/event-rows.ts'
 import { aPersonWithTotp, enrol } from '../../support/factor-actors.ts'
 import { membersOf, storedGroup } from '../../support/group-rows.ts'
-import { lockRows, untilWaiting } from '../../support/locks.ts'
+import { cancelWaiting, lockRows, openTransaction, untilWaiting } from '../../support/locks.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { dropRows } from '../../support/rows.ts'
 import { aStoredFactor } from '../../support/session-rows.ts'
@@ -168,11 +168,13 @@ describe('a change of an account', () => {
     const { call } = await aCaller()
     const account = await anAccount(t.db, { displayName: 'Ann' })
     await signIn(t.app, account)
-    await transaction(t.db, async (tx) => {
-      await lockRows(tx, 'session', { accountId: account.id })
-      const change = await call('PATCH', `/accounts/${account.username}`, { name: 'Anna', disabled: true })
-      expect(change.statusCode).toBe(503)
-    })
+    const holder = await openTransaction(t.db)
+    await lockRows(holder.tx, 'session', { accountId: account.id })
+    const change = call('PATCH', `/accounts/${account.username}`, { name: 'Anna', disabled: true })
+    await untilWaiting(t.db)
+    await cancelWaiting(t.db)
+    expect((await change).statusCode).toBe(503)
+    await holder.rollback()
     expect((await call('GET', `/accounts/${account.username}`)).json()).toMatchObject({
       name: 'Ann',
       disabled_at: null,
@@ -180,7 +182,6 @@ describe('a change of an account', () => {
   })
 })
 
-/** Waits until a transaction waits for a lock. */
 describe('/api/accounts', () => {
   it('makes, finds, changes, disables, enables and deletes an account, as the administrator', async () => {
     const { account: admin, call } = await aCaller()

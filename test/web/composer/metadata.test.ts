@@ -1,10 +1,11 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { transaction } from '../../../src/database/database.ts'
+import { openDatabase } from '../../../src/database/database.ts'
 import { noteServerUrls } from '../../../src/database/installation.ts'
 import { rerenderDocuments } from '../../../src/packages/documents/rerender.ts'
 import { useApp } from '../../support/app.ts'
 import { lastUseOf, revokePersonalTokens } from '../../support/last-use-rows.ts'
+import { openTransaction } from '../../support/locks.ts'
 import { addPackages, lockPackage } from '../../support/package-rows.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import { outdateDocuments, setRootFormat } from '../../support/stored-documents.ts'
@@ -360,10 +361,13 @@ describe('rerenderDocuments', () => {
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/next' })
     await noteServerUrls(t.db, { baseUrl: 'https://held.test', authUrl: 'https://held.test' })
-    await transaction(t.db, async (tx) => {
-      await lockPackage(tx, 'acme/lib')
-      await expect(rerenderDocuments(t.db, 'https://held.test')).rejects.toThrow(/could not be rendered$/)
-    })
+    // The connections of the tests wait for a lock longer than a transaction of svc may hold it without a statement.
+    const impatient = openDatabase({ ...t.connection, lock_timeout: 1000 }, () => {})
+    const holder = await openTransaction(t.db)
+    await lockPackage(holder.tx, 'acme/lib')
+    await expect(rerenderDocuments(impatient, 'https://held.test')).rejects.toThrow(/could not be rendered$/)
+    await holder.rollback()
+    await impatient.end()
     expect((await ask('p2/acme/next.json')).body).toContain('https://held.test')
     expect((await ask('p2/acme/lib.json')).body).not.toContain('https://held.test')
     await rerenderDocuments(t.db, 'http://svc.test')
