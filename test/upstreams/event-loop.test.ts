@@ -10,7 +10,7 @@ import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
 
-/** On the main thread, each attack took over a second. */
+/** On the main thread, most of these attacks take two to five times as long on a fast machine. */
 const maxStallMilliseconds = 100
 
 /** Returns how long the main thread has run, in milliseconds. Other work on the machine does not count. */
@@ -97,7 +97,7 @@ describe('the event loop', () => {
       (name) => minified(name, 100, { require: requires(6_000) }),
       200,
     ],
-    ['100,000 versions', (name) => minified(name, 99_000, {}), 200],
+    ['30,000 versions', (name) => minified(name, 30_000, {}), 200],
     ['a real document of 3,000 versions', realistic, 200],
     ['9 MB in an unknown key', (name) => minified(name, 1, {}, { x: 'é'.repeat(4_500_000) }), 200],
     [
@@ -105,7 +105,7 @@ describe('the event loop', () => {
       (name) =>
         minified(
           name,
-          5000,
+          1500,
           {},
           {
             'security-advisories': Array.from({ length: 400 }, (_, i) => ({
@@ -131,7 +131,7 @@ describe('the event loop', () => {
     for (const name of hostile)
       serve(
         `/p2/${name}.json`,
-        minified(name, 100, { require: requires(2_000) }, { x: Array(300_000).fill([]) }),
+        minified(name, 100, { require: requires(2_000) }, { x: Array(150_000).fill([]) }),
       )
     upstream.put('/other/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
     upstream.offer('eight/healthy', ['1.0.0'])
@@ -216,7 +216,7 @@ describe('the event loop', () => {
       providers: many(100_000, (i) => ({ name: `found/p${i}`, description: 'x'.repeat(50) })),
     })
     serve('/feeds/filter.json', {
-      filter: { malware: Object.fromEntries(many(250_000, (i) => [`found/p${i}`, '*'])) },
+      filter: { malware: Object.fromEntries(many(110_000, (i) => [`found/p${i}`, '*'])) },
     })
     serve('/feeds/changes.json', { timestamp: 1 })
     serve('/feeds/changes.json?since=1', {
