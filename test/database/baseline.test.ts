@@ -52,7 +52,7 @@ describe.skipIf(!(await hasCommit(bridgeCommit)))(
 
     it('has all rows changed that later migrations have to change, in steps', async () => {
       await migrate(filled.db, null, join(folder, 'old'))
-      await fillOldSchema(filled.db, 20_000)
+      await fillOldSchema(filled.db, 2500)
       await migrate(filled.db, null)
       expect(await countUnchangedRows(filled.db)).toEqual({
         passwords: 0,

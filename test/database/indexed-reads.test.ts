@@ -105,7 +105,7 @@ describe.each([
   it('searches packages', async () => {
     const { id } = publisher.repository
     const calls = await countCalls(t.db, 'search_text', async (client) => {
-      for (const word of ['p4321', 'p4', 'li', 'nothing']) {
+      for (const word of ['p1234', 'p1', 'li', 'nothing']) {
         const { results } = await searchPackages(client, id, [word], null)
         expect([word, results.length > 0]).toEqual([word, word !== 'nothing'])
         const listed = await listOfferedPackages(client, id, word, { after: null, limit: 10 })

@@ -3,9 +3,9 @@ import type pg from 'pg'
 type Id = { id: string }
 
 /**
- * Adds thousands of accounts, applications, tokens, repositories, trusted publishers and packages. One application is
- * used by everyone, one account uses every application, the trusted publishers name one issuer, and the repository has
- * thousands of packages and members. Its package acme/lib has a version and a document.
+ * Adds a thousand applications, and thousands of accounts, tokens, repositories, trusted publishers and packages. One
+ * application is used by everyone, one account uses every application, the trusted publishers name one issuer, and the
+ * repository has thousands of packages and members. With fewer, PostgreSQL would rightly read some tables as a whole. Its package acme/lib has a version and a document.
  */
 export async function addCrowd(
   db: pg.Pool,
@@ -17,12 +17,12 @@ export async function addCrowd(
   }: { application: Id; account: Id; repository: Id; issuer: string },
 ): Promise<void> {
   await db.query(
-    `insert into account (username, password_hash) select 'crowd' || i, '' from generate_series(1, 5000) i`,
+    `insert into account (username, password_hash) select 'crowd' || i, '' from generate_series(1, 2000) i`,
   )
   await db.query(
     `insert into application (client_id, name, website, redirect_uri, logo, scopes, resource_scope, status)
      select 'crowd' || i + 100000, name, website, redirect_uri, logo, scopes, resource_scope, status
-       from application, generate_series(1, 3000) i`,
+       from application, generate_series(1, 1000) i`,
   )
   await db.query(
     `insert into application_secret (secret_hash, application_id) select sha256(client_id::bytea), id from application`,
@@ -78,7 +78,7 @@ export async function addCrowd(
     [repository.id],
   )
   await db.query(
-    `insert into package (repository_id, name) select $1, 'crowd/p' || i from generate_series(1, 5000) i`,
+    `insert into package (repository_id, name) select $1, 'crowd/p' || i from generate_series(1, 2000) i`,
     [repository.id],
   )
   await db.query(

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../src/database/database.ts'
 import { analyzeTables } from '../../src/database/table-copy.ts'
+import { listTables } from './schema.ts'
 
 /** How many rows PostgreSQL has read from each table without an index so far. */
 export async function readRowsByTable(db: Queryable): Promise<Map<string, number>> {
@@ -52,9 +53,9 @@ export async function useManyConnections(db: pg.Pool, count: number): Promise<vo
   await Promise.all(Array.from({ length: count }, () => db.query('select 1')))
 }
 
-/** Removes dead rows, and gives the planner new statistics. */
+/** Removes dead rows, and gives the planner new statistics, of svc's own tables only, as `analyze`. */
 export async function vacuum(db: Queryable): Promise<void> {
-  await db.query('vacuum analyze')
+  await db.query(`vacuum analyze ${(await listTables(db)).join(', ')}`)
 }
 
 /** Lets PostgreSQL count what a connection has done so far. */
