@@ -121,6 +121,18 @@ export async function addSignInEvents(db: Queryable, count: number): Promise<voi
   )
 }
 
+/**
+ * Inserts so many events of sign-ins that `addSignInEvents` would take seconds, a thousand of each second until now. They do
+ * not wait for the log.
+ */
+export async function addManySignIns(db: Queryable, count: number): Promise<void> {
+  await db.query(
+    `insert into event (action, happened_at, details)
+     select 'sign-in', now() - (($1::int - i) / 1000) * interval '1 second', '{}' from generate_series(1, $1::int) i`,
+    [count],
+  )
+}
+
 /** Lets events be counted in the hour of now, whatever the time is: a test may begin before a full hour, and end after it. */
 export async function holdHour(db: Queryable): Promise<void> {
   await db.query(
