@@ -137,10 +137,13 @@ export async function changeTexts(
       `select ctid, "${column}" as value from "${table}" where "${column}" is not null`,
     )
     const update = `update "${table}" set "${column}" = $1 where ctid = $2`
-    for (const { ctid, value } of rows) {
-      const changed = change(value)
-      await client.query(update, [isJson ? JSON.stringify(changed) : changed, ctid]).catch(() => null)
-    }
+    // The connection sends them one after another without waiting for the answers.
+    await Promise.all(
+      rows.map(({ ctid, value }) => {
+        const changed = change(value)
+        return client.query(update, [isJson ? JSON.stringify(changed) : changed, ctid]).catch(() => null)
+      }),
+    )
   } finally {
     client.release()
   }

@@ -68,13 +68,27 @@ async function crawl(viewer: Viewer, starts: string[]): Promise<Map<string, Ligh
     if (!String(response.headers['content-type']).startsWith('text/html')) continue
     pages.set(url, response)
     for (const link of linksOf(url, response.body)) {
-      const shape = link.replaceAll(/\d+/g, '0')
+      const shape = shapeOf(link)
       if (known.has(shape)) continue
       known.add(shape)
       waiting.push(link)
     }
   }
   return pages
+}
+
+/**
+ * Returns what two links to one page have in common: they may differ in numbers, in the values of a filter of events (the
+ * forms put marked values there), in the version whose file they show, and in where a sign-in leads.
+ */
+function shapeOf(link: string): string {
+  const [path = '', query = ''] = link.split('?', 2)
+  const left = /\/(?:activity|events|login)$/.test(path)
+    ? [...new URLSearchParams(query)]
+        .map(([name, value]) => (value.includes(mark) ? `${name} marked` : name))
+        .join()
+    : query.replace(/version=[^&]*(?=&path=)/, '')
+  return `${path}?${left}`.replaceAll(/\d+/g, '0')
 }
 
 const decode = (text: string) =>
@@ -93,9 +107,13 @@ function linksOf(url: string, html: string): string[] {
   const searches = formsOf(html)
     .filter(({ method, texts }) => method === 'get' && texts.length > 0)
     .map(({ action, fields }) => new URL(`${action ?? base.pathname}?${new URLSearchParams(fields)}`, base))
-  return [...links, ...searches]
-    .filter(({ origin, pathname }) => origin === base.origin && !/\/-\/packages\/|^\/docs\//.test(pathname))
-    .map(({ pathname, search }) => pathname + search)
+  return (
+    [...links, ...searches]
+      .filter(({ origin, pathname }) => origin === base.origin && !/\/-\/packages\/|^\/docs\//.test(pathname))
+      // An export of events is no page.
+      .filter(({ searchParams }) => !['csv', 'json'].includes(searchParams.get('format') ?? ''))
+      .map(({ pathname, search }) => pathname + search)
+  )
 }
 
 interface Form {
