@@ -7,7 +7,7 @@ import { hashPassword } from '../../src/accounts/passwords.ts'
 import { operator } from '../../src/domain/principal.ts'
 import { findReturn, signAuthorizationLink, signPage } from '../../src/web/pages/sign-in/return-path.ts'
 import { removePassword, storedAccount } from '../support/account-rows.ts'
-import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
+import { anAccount, cookiesOf, csrfTokenIn, hashCheaply, password, post, signIn } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { countRows, dropRows } from '../support/rows.ts'
@@ -128,7 +128,7 @@ describe('POST /login', () => {
   it('hashes a password again when its parameters are outdated', async () => {
     const { id, username } = await anAccount(t.db)
     const readHash = async () => (await storedAccount(t.db, { id }))?.passwordHash ?? expect.fail()
-    const weak = await argon2.hash(password, { timeCost: 2, memoryCost: 1024, parallelism: 1 })
+    const weak = await hashCheaply(password)
     await setPasswordHash(t.db, operator, id, weak)
     await signIn(t.app, { username })
     expect(costOf(await readHash())).toBe(costOf(await hashPassword(password)))

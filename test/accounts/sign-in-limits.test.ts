@@ -7,7 +7,7 @@ import {
   forgetFailures,
   setFailures,
 } from '../support/account-rows.ts'
-import { anAccount, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
+import { anAccount, cookiesOf, csrfTokenIn, hashCheaply, password, post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { countEvents, holdHour } from '../support/event-rows.ts'
 import { countRows, dropRows } from '../support/rows.ts'
@@ -29,6 +29,10 @@ describe('POST /login after wrong passwords', () => {
     return post(t.app, '/login', cookies, fields, { 'x-forwarded-for': ip })
   }
 
+  /** An account whose wrong passwords are checked at little cost. */
+  const anAttackedAccount = (about: { username?: string; email?: string } = {}) =>
+    anAccount(t.db, { ...about, hash: hashCheaply(password) })
+
   /** Counts this many failed attempts without sending them. */
   async function fail(username: string, ip: string, times: number) {
     await attempt(username, 'wrong', ip)
@@ -44,7 +48,7 @@ describe('POST /login after wrong passwords', () => {
   }
 
   it('returns how long to wait after ten from one network, and checks no more passwords', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     const wrong = []
     for (let n = 0; n < 11; n++) wrong.push(await attempt(username, 'wrong', '192.0.2.1'))
     expect(wrong.map(({ statusCode }) => statusCode)).toEqual([...Array(10).fill(403), 429])
@@ -70,14 +74,14 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('counts a name that looks like an account’s id separately from that account', async () => {
-    const { id, username } = await anAccount(t.db)
+    const { id, username } = await anAttackedAccount()
     await fail(id, '192.0.2.1', 10)
     expect((await attempt(id, 'wrong', '192.0.2.1')).statusCode).toBe(429)
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
   })
 
   it('does not show by its limits that a username and an email belong together', async () => {
-    const { username } = await anAccount(t.db, { email: 'bea@example.com' })
+    const { username } = await anAttackedAccount({ email: 'bea@example.com' })
     await fail(username, '192.0.2.1', 10)
     expect((await attempt('BEA@example.com', 'wrong', '192.0.2.1')).statusCode).toBe(403)
     await fail('bea@example.com', '192.0.2.2', 9)
@@ -86,7 +90,7 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('counts from the beginning again after the right password', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     for (let round = 0; round < 2; round++) {
       await fail(username, '192.0.2.1', 9)
       expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
@@ -96,20 +100,20 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('still accepts a sign-in from another network', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     await fail(username, '192.0.2.1', 10)
     expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
   })
 
   it('does not let one network use up the limit of an account for all networks', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     const all = Array.from({ length: 120 }, () => attempt(username, 'wrong', '192.0.2.1'))
     await Promise.all(all)
     expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
   })
 
   it('blocks a network for every account after a hundred wrong passwords', async () => {
-    const [one, two] = [await anAccount(t.db), await anAccount(t.db)]
+    const [one, two] = [await anAttackedAccount(), await anAttackedAccount()]
     await fail(one.username, '192.0.2.1', 100)
     expect((await attempt(two.username, password, '192.0.2.1')).statusCode).toBe(429)
   })
@@ -123,13 +127,13 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('counts the IPs of one IPv6 network as one', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     await fail(username, '2001:db8:1:2::1', 10)
     expect((await attempt(username, password, '2001:db8:1:2::ffff')).statusCode).toBe(429)
   })
 
   it('counts the networks of one IPv6 site together: it cannot use up the limit for all networks', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     const statuses = []
     for (let n = 0; n < 45; n++) {
       const { statusCode } = await attempt(username, 'wrong', `2001:db8:1:${n.toString(16)}::1`)
@@ -141,20 +145,20 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('writes one event for the lock of an IPv6 site, from whichever of its networks the attempts come', async () => {
-    const { id, username } = await anAccount(t.db)
+    const { id, username } = await anAttackedAccount()
     for (let n = 0; n < 45; n++) await attempt(username, 'wrong', `2001:db8:9:${n.toString(16)}::1`)
     expect(await countEvents(t.db, { accountId: id, action: 'sign-in-locked' })).toBe(1)
   })
 
   it('blocks an IPv6 site for every account after four hundred wrong passwords', async () => {
-    const account = await anAccount(t.db)
+    const account = await anAttackedAccount()
     await fail('nobody', '2001:db8:1:2::1', 400)
     expect((await attempt(account.username, password, '2001:db8:1:3::1')).statusCode).toBe(429)
     expect((await attempt(account.username, password, '2001:db8:2:3::1')).statusCode).toBe(303)
   })
 
   it('gives no spelling of a name a counter of its own', async () => {
-    const { username } = await anAccount(t.db, { username: 'michi', email: 'michi@example.com' })
+    const { username } = await anAttackedAccount({ username: 'michi', email: 'michi@example.com' })
     for (const spelling of ['m\u0130chi', 'm\u0130chi@example.com']) {
       // PostgreSQL makes an i of the capital I with a dot, and JavaScript an i with a dot above.
       expect((await attempt(spelling, password, '192.0.2.1')).statusCode).toBe(403)
@@ -165,7 +169,7 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('blocks an account after a hundred wrong passwords, except on networks where it signed in before', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
     // After signing out, the network is still known.
     await dropRows(t.db, 'session')
@@ -175,7 +179,7 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('does not lock out a browser that signed in before, even on the network of the guesses', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     const cookie = await aKnownBrowser(username, '192.0.2.1')
     await fail(username, '192.0.2.1', 1000)
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(429)
@@ -183,7 +187,7 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('counts a browser that signed in before separately, and only for its own account', async () => {
-    const [ann, bea] = [await anAccount(t.db), await anAccount(t.db)]
+    const [ann, bea] = [await anAttackedAccount(), await anAttackedAccount()]
     const cookie = await aKnownBrowser(ann.username, '192.0.2.1')
     await forgetFailures(t.db)
     for (let n = 0; n < 10; n++) await attempt(ann.username, 'wrong', `192.0.2.${n}`, cookie)
@@ -194,28 +198,28 @@ describe('POST /login after wrong passwords', () => {
   })
 
   it('does not accept a forged cookie as a known browser', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     await fail(username, '192.0.2.1', 1000)
     const forged = `svc_device=${'A'.repeat(43)}`
     expect((await attempt(username, password, '192.0.2.1', forged)).statusCode).toBe(429)
   })
 
   it('resets the counts after a right password', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     await fail(username, '192.0.2.1', 9)
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
     expect((await attempt(username, 'wrong', '192.0.2.1')).statusCode).toBe(403)
   })
 
   it('checks passwords again after the wait', async () => {
-    const { username } = await anAccount(t.db)
+    const { username } = await anAttackedAccount()
     await fail(username, '192.0.2.1', 10)
     await endFailureWindows(t.db)
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
   })
 
   it('keeps fifty browsers and networks of an account, the most recent ones', async () => {
-    const { id, username } = await anAccount(t.db)
+    const { id, username } = await anAttackedAccount()
     await addSignInOrigins(t.db, { id }, 60)
     await attempt(username, password, '192.0.2.1')
     const { count, oldestMinutes } = await describeSignInOrigins(t.db, { id })

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import argon2 from 'argon2'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type pg from 'pg'
 import { findCredentials, insertAccount } from '../../src/accounts/accounts.ts'
@@ -23,6 +24,14 @@ import { insertRepository, type NewRepository, type Repository } from '../../src
 export const password = 'correct horse battery staple'
 const passwordHash = hashPassword(password)
 
+/**
+ * Returns a hash at a twentieth of the usual cost, as an old account may have it, for tests that check many wrong passwords.
+ * A sign-in with the right password replaces it.
+ */
+export function hashCheaply(secret: string): Promise<string> {
+  return argon2.hash(secret, { memoryCost: 1024, timeCost: 2, parallelism: 1 })
+}
+
 /** Returns a name that is unique in this test run. */
 export function aName(kind: string): string {
   return `${kind}-${randomBytes(4).toString('hex')}`
@@ -33,17 +42,23 @@ export interface AccountActor {
   username: string
 }
 
-/** An account whose password is `password`. */
+/** An account whose password is `password`. `hash` is another hash of it than the usual one. */
 export async function anAccount(
   db: Queryable,
-  { username = aName('ann'), displayName = '', email = null as string | null, isAdmin = false } = {},
+  {
+    username = aName('ann'),
+    displayName = '',
+    email = null as string | null,
+    isAdmin = false,
+    hash = passwordHash,
+  } = {},
 ): Promise<AccountActor> {
   const id = await insertAccount(db, operator, {
     username,
     displayName,
     email,
     isAdmin,
-    passwordHash: await passwordHash,
+    passwordHash: await hash,
   })
   return { id, username }
 }
