@@ -16,8 +16,9 @@ const program = ['chromium-headless-shell', 'chromium'].find((name) => has(name)
 
 /**
  * Parts of Chromium that no test needs. The popups of the address bar are pages of their own: each new window loaded
- * two, which took more time of the processor than our pages. The others are those that Playwright disables, because
- * Chromium knows only the last list.
+ * two, which took more time of the processor than our pages. `RenderDocument` makes a new frame for each page of a tab,
+ * which takes a quarter of the time of a page. The others are those that Playwright disables, because Chromium knows only
+ * the last list.
  */
 const disabledFeatures = [
   'WebUIOmniboxPopup',
@@ -34,6 +35,7 @@ const disabledFeatures = [
   'OptimizationHints',
   'PaintHolding',
   'PreconnectToSearch',
+  'RenderDocument',
   'ThirdPartyStoragePartitioning',
 ]
 
