@@ -7,7 +7,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { useApp } from '../../support/app.ts'
 import { aPublisher } from '../../support/registry-actors.ts'
 import { has } from '../../support/requires.ts'
-import { aZip } from '../../support/zip.ts'
+import { craftZip } from '../../support/zip.ts'
 
 const t = useApp()
 const mebibyte = 1024 * 1024
@@ -51,7 +51,8 @@ describe.skipIf(!has('python3'))('clients that read archives slowly (needs pytho
     const { push, path, authorization } = await aPublisher(t)
     const publish = async (version: string, bytes: number) => {
       const noise = randomBytes(bytes)
-      const payload = aZip({ 'composer.json': '{"name":"acme/lib"}', noise })
+      const manifest = { name: 'composer.json', content: '{"name":"acme/lib"}' }
+      const payload = craftZip([manifest, { name: 'noise', content: noise, method: 0 }])
       const response = await push(version, { payload })
       expect(response.statusCode).toBe(201)
       const { sha256 } = response.json()
