@@ -137,7 +137,7 @@ export async function changeTexts(
       `select ctid, "${column}" as value from "${table}" where "${column}" is not null`,
     )
     const update = `update "${table}" set "${column}" = $1 where ctid = $2`
-    // The connection sends them one after another without waiting for the answers.
+    // The connection sends them one after another without waiting for each outcome.
     await Promise.all(
       rows.map(({ ctid, value }) => {
         const changed = change(value)

@@ -131,7 +131,7 @@ describe('the event loop', () => {
     for (const name of hostile)
       serve(
         `/p2/${name}.json`,
-        minified(name, 100, { require: requires(2_000) }, { x: Array(150_000).fill([]) }),
+        minified(name, 100, { require: requires(2_000) }, { x: Array(300_000).fill([]) }),
       )
     upstream.put('/other/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
     upstream.offer('eight/healthy', ['1.0.0'])
