@@ -13,26 +13,37 @@ const stamp = join(output, '.built')
 /** The programs and the threads. The other modules are in the files of these, or in files that several of them load. */
 const entryPoint = /^(?:main|cli)\.ts$|-thread\.ts$/
 /**
- * Packages that stay outside: those that OpenTelemetry observes, those that are not only JavaScript, those that svc loads
- * when it first needs them, and ipaddr.js, which fastify loads, too. All others become part of the files: to read the many
- * small files of packages takes a seventh of a start.
+ * Packages of many small files: to read them one by one takes longer than most commands. The others stay outside, where
+ * OpenTelemetry finds those that it observes. A package that imports one of these must be here, too, so that svc loads
+ * only one copy.
  */
-const outside = [
-  '@cyclonedx/cyclonedx-library',
-  '@simplewebauthn/server',
+const bundled = ['commander', 'fastify-type-provider-zod', 'prom-client', 'undici', 'zod']
+/**
+ * Packages outside whose code is CommonJS. With `import`, Node would first search all their files for the names of what
+ * they export, which takes a third of a short command. So they are loaded with `require`.
+ */
+const required = [
+  '@fastify/basic-auth',
+  '@fastify/busboy',
+  '@fastify/cookie',
+  '@fastify/formbody',
+  '@fastify/swagger',
+  '@fastify/view',
+  '@sigstore/bundle',
+  '@sigstore/protobuf-specs',
+  '@sigstore/verify',
   'argon2',
+  'close-with-grace',
   'fastify',
   'find-my-way',
   'ipaddr.js',
-  'nodemailer',
+  'negotiator',
   'pg',
+  'pg-copy-streams',
   'pino',
+  'tar-stream',
+  'yauzl',
 ]
-/**
- * Those outside whose code is CommonJS. With `import`, Node would first search all their files for the names of what they
- * export, which takes a third of a short command. So they are loaded with `require`.
- */
-const required = ['argon2', 'fastify', 'find-my-way', 'ipaddr.js', 'pg', 'pino']
 /**
  * The first line of every file. Modules that are CommonJS need `require`. Where no `navigator` says that this is not
  * Cloudflare, as in Node 20, pg would load all of `fetch` to find out.
@@ -54,6 +65,7 @@ async function build() {
         'Run: npm ci --include=dev && npm run build',
     )
   }
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   const previous = listBuilt()
   const { metafile } = await compiler
     .build({
@@ -67,7 +79,7 @@ async function build() {
       format: 'esm',
       platform: 'node',
       target: 'node20',
-      external: outside,
+      external: ['@fastify/*', ...Object.keys(dependencies).filter((name) => !bundled.includes(name))],
       plugins: [{ name: 'required', setup: requirePackages }],
       banner: { js: firstLine },
       // For stack traces. The sources are in the repository.
