@@ -14,6 +14,7 @@ import {
   findAccountDetails,
   freeUsername,
   insertAccount,
+  lockAccount,
   type NewAccount,
   replacePasswordHash,
   setDisabled,
@@ -24,7 +25,6 @@ import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
 import { deleteAllSessions, endAllSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
-import { lockAccount } from './single-sign-on/identities.ts'
 
 /**
  * Creates an account with a password, and returns its id. Throws the database's error when the username or email is taken

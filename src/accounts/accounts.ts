@@ -451,3 +451,19 @@ export async function deleteAccountRow(tx: pg.PoolClient, by: Principal, id: str
     [id, deleted.username, deleted.createdAt],
   )
 }
+
+/**
+ * Locks an account until the transaction ends. Returns whether it has a password, and whether it is a site administrator. Null
+ * when it no longer exists.
+ */
+export async function lockAccount(
+  tx: pg.PoolClient,
+  accountId: string,
+): Promise<{ hasPassword: boolean; isAdmin: boolean } | null> {
+  const { rows } = await tx.query<{ hasPassword: boolean; isAdmin: boolean }>(
+    `select password_hash is not null as "hasPassword", is_admin as "isAdmin"
+       from account where id = $1 for no key update`,
+    [accountId],
+  )
+  return rows[0] ?? null
+}

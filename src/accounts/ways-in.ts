@@ -1,9 +1,10 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
+import { lockAccount } from './accounts.ts'
 import { mayUsePassword } from './passwords.ts'
 import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
 import { listPasskeys } from './second-factor/passkeys.ts'
-import { listIdentities, lockAccount } from './single-sign-on/identities.ts'
+import { listIdentities } from './single-sign-on/identities.ts'
 
 /** The ways to sign in that this server offers. */
 export type OfferedWays = Pick<Config, 'providers' | 'passwordSignIn' | 'baseUrl'>

@@ -12,8 +12,8 @@ import {
   sealSecret,
 } from '../../database/secret-key.ts'
 import type { Principal } from '../../domain/principal.ts'
+import { lockAccount } from '../accounts.ts'
 import type { CredentialRefusal } from '../credential-refusal.ts'
-import { lockAccount } from '../single-sign-on/identities.ts'
 import {
   type FactorContext,
   limitsOfFactor,

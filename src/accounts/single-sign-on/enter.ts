@@ -7,7 +7,7 @@ import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import type { Log } from '../../domain/log.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { anAdministrator, type Site } from '../../domain/site.ts'
-import { removeUnverifiedEmail } from '../accounts.ts'
+import { lockAccount, removeUnverifiedEmail } from '../accounts.ts'
 import { proveEmail } from '../email-verifications.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
@@ -17,7 +17,6 @@ import {
   insertAccountOfPerson,
   insertIdentity,
   listIdentities,
-  lockAccount,
   noteIdentityUse,
 } from './identities.ts'
 import { isInAllowedDomain, numberedUsername, type ProvenPerson } from './person.ts'

@@ -159,19 +159,6 @@ export async function findConfirmationWays(db: Queryable, accountId: string): Pr
   return rows[0] ?? { hasPassword: true, issuers: [] }
 }
 
-/** Locks an account until the transaction ends. Returns its ways to sign in. Null when it no longer exists. */
-export async function lockAccount(
-  tx: pg.PoolClient,
-  accountId: string,
-): Promise<{ hasPassword: boolean; isAdmin: boolean } | null> {
-  const { rows } = await tx.query<{ hasPassword: boolean; isAdmin: boolean }>(
-    `select password_hash is not null as "hasPassword", is_admin as "isAdmin"
-       from account where id = $1 for no key update`,
-    [accountId],
-  )
-  return rows[0] ?? null
-}
-
 /** Removes an account's identity of an issuer, and writes the event. False when there was none. */
 export async function deleteIdentity(
   tx: pg.PoolClient,

@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
+import { lockAccount } from '../../../accounts/accounts.ts'
 import { checkSignIn } from '../../../accounts/password-check.ts'
 import { findFactors, hasFactor } from '../../../accounts/second-factor/factors.ts'
 import { givesAccounts, makeAccount, unlinkAccount } from '../../../accounts/single-sign-on/enter.ts'
-import { listIdentities, lockAccount } from '../../../accounts/single-sign-on/identities.ts'
+import { listIdentities } from '../../../accounts/single-sign-on/identities.ts'
 import {
   deleteProof,
   findProof,
