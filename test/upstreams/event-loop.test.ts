@@ -10,7 +10,7 @@ import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
 
-/** On the main thread, most of these attacks take two to five times as long on a fast machine. */
+/** On the main thread, each of these documents takes two to five times as long on a fast machine. */
 const maxStallMilliseconds = 100
 
 /** Returns how long the main thread has run, in milliseconds. Other work on the machine does not count. */
@@ -82,24 +82,16 @@ const realistic = (name: string) => ({
   },
 })
 
+/** The document that is served. Without this, the test itself would make texts of many megabytes of it. */
+const compressed = { headers: { 'accept-encoding': 'gzip' } }
+
 describe('the event loop', () => {
-  it.each<[string, (name: string) => string | object, number]>([
-    ['27 MB of empty objects', () => `[${'{},'.repeat(9_000_000)}0]`, 503],
-    ['5 million empty lists', () => `{"x":[${'[],'.repeat(5_000_000)}0]}`, 503],
-    ['as many values as allowed', (name) => minified(name, 1, {}, { x: Array(490_000).fill([]) }), 200],
-    [
-      '500 versions with 12,000 requirements',
-      (name) => minified(name, 500, { require: requires(12_000) }),
-      503,
-    ],
-    [
-      '100 versions with 6,000 requirements',
-      (name) => minified(name, 100, { require: requires(6_000) }),
-      200,
-    ],
-    ['30,000 versions', (name) => minified(name, 30_000, {}), 200],
-    ['a real document of 3,000 versions', realistic, 200],
-    ['9 MB in an unknown key', (name) => minified(name, 1, {}, { x: 'é'.repeat(4_500_000) }), 200],
+  it.each<[string, (name: string) => object]>([
+    ['as many values as allowed', (name) => minified(name, 1, {}, { x: Array(490_000).fill([]) })],
+    ['100 versions with 6,000 requirements', (name) => minified(name, 100, { require: requires(6_000) })],
+    ['30,000 versions', (name) => minified(name, 30_000, {})],
+    ['a real document of 3,000 versions', realistic],
+    ['15 MB in an unknown key', (name) => minified(name, 1, {}, { x: 'é'.repeat(7_500_000) })],
     [
       'advisories for all versions',
       (name) =>
@@ -114,14 +106,13 @@ describe('the event loop', () => {
             })),
           },
         ),
-      200,
     ],
-  ])('is not blocked by %s', async (what, document, status) => {
+  ])('is not blocked by %s', async (what, document) => {
     const { ask } = await aMirror({ minimum_age_hours: 1 })
     const name = `loop/doc-${what.replace(/\W+/g, '-').toLowerCase()}`
     serve(`/p2/${name}.json`, document(name))
-    const { result, milliseconds } = await stallDuring(() => ask(`p2/${name}.json`))
-    expect(result.statusCode).toBe(status)
+    const { result, milliseconds } = await stallDuring(() => ask(`p2/${name}.json`, compressed))
+    expect(result.statusCode).toBe(200)
     expect(milliseconds).toBeLessThan(maxStallMilliseconds)
   })
 
@@ -167,7 +158,7 @@ describe('the event loop', () => {
   })
 
   it('is not blocked by a packages.json with very many names', async () => {
-    const names = Array.from({ length: 450_000 }, (_, i) => `many/p${i}`)
+    const names = Array.from({ length: 450_000 }, (_, i) => `many/package-of-registry${i}`)
     serve('/names/packages.json', {
       'metadata-url': '/p2/%package%.json',
       'available-packages': names,
@@ -200,7 +191,7 @@ describe('the event loop', () => {
     const advisory = (i: number) => ({
       advisoryId: `A${i}`,
       packageName: 'feeds/lib',
-      title: 'x',
+      title: 'x'.repeat(40),
       sources: [],
       affectedVersions: '<1',
       reportedAt: '2025-01-01 00:00:00',
@@ -213,7 +204,7 @@ describe('the event loop', () => {
     })
     serve('/feeds/list.json?filter=*hay*', { packageNames: many(450_000, (i) => `found/hay${i}`) })
     serve('/feeds/providers/some/name.json', {
-      providers: many(100_000, (i) => ({ name: `found/p${i}`, description: 'x'.repeat(50) })),
+      providers: many(160_000, (i) => ({ name: `found/p${i}`, description: 'x'.repeat(50) })),
     })
     serve('/feeds/filter.json', {
       filter: { malware: Object.fromEntries(many(110_000, (i) => [`found/p${i}`, '*'])) },

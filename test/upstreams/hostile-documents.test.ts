@@ -1,9 +1,10 @@
+import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { expand } from '../support/registry-actors.ts'
 import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
-import { ageFeedChecks, upstreamRows } from '../support/upstream-rows.ts'
+import { ageFeedChecks, upstreamDocuments, upstreamRows } from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -20,6 +21,19 @@ async function aMirror(settings: object = {}) {
   return { ...caller, versions }
 }
 
+/** A minified document with many versions that inherit everything from the first one. */
+const minified = (name: string, count: number, shared: object, rest: object = {}) =>
+  JSON.stringify({
+    minified: 'composer/2.0',
+    packages: {
+      [name]: Array.from({ length: count }, (_, i) => ({
+        ...(i === 0 && { name, dist, ...shared }),
+        version: `1.0.${i}`,
+      })),
+    },
+    ...rest,
+  })
+const dist = { type: 'zip', url: 'https://archives.example.com/a.zip', reference: 'abcdef1' }
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
 
 describe('a document of a hostile upstream', () => {
@@ -73,20 +87,53 @@ describe('a document of a hostile upstream', () => {
     expect(({} as Record<string, unknown>)['a']).toBeUndefined()
   })
 
-  it('may expand to far more than it has bytes', async () => {
+  it.each<[string, (name: string) => string, string]>([
+    [
+      'is unpacked',
+      () => `{}${' '.repeat(16 * 1024 * 1024)}`,
+      `a document has more than ${16 * 1024 * 1024} bytes`,
+    ],
+    [
+      'is parsed, because of its values',
+      (name) => `{"packages":{"${name}":[]},"x":[${'[],'.repeat(500_000)}0]}`,
+      'has more than 500000 values',
+    ],
+    [
+      'is expanded, because of its versions',
+      (name) => minified(name, 100_001, {}),
+      'has more than 100000 versions',
+    ],
+    [
+      'is expanded, because of its size then',
+      (name) => minified(name, 400, { description: 'x'.repeat(50_000) }),
+      'is too large when it is expanded',
+    ],
+    [
+      'is expanded, because of its values then',
+      (name) => minified(name, 100, { extra: Array(11_000).fill(0) }),
+      'is too large when it is expanded',
+    ],
+    [
+      'is compared with constraints',
+      (name) =>
+        minified(
+          name,
+          30_000,
+          {},
+          { 'security-advisories': Array(200).fill({ affectedVersions: '<1.0.0' }) },
+        ),
+      'has too many advisories and flags',
+    ],
+  ])('is refused before it %s', async (when, document, failure) => {
     const { versions } = await aMirror()
-    const first = {
-      name: 'mini/bomb',
-      version: '1.0.0',
-      description: 'x'.repeat(500_000),
-      dist: { type: 'zip', url: `${upstream.url}/a.zip`, reference: 'abcdef1' },
-    }
-    const rest = Array.from({ length: 20_000 }, (_, i) => ({ version: `1.0.${i + 1}` }))
-    upstream.put('/p2/mini/bomb.json', {
-      minified: 'composer/2.0',
-      packages: { 'mini/bomb': [first, ...rest] },
-    })
-    expect(await versions('mini/bomb')).toBe(503)
+    const name = `early/${when.replace(/\W+/g, '-')}`
+    const body = gzipSync(document(name))
+    upstream.fail(`/p2/${name}.json`, (_, response) =>
+      response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': body.length }).end(body),
+    )
+    expect(await versions(name)).toBe(503)
+    const stored = await upstreamDocuments(t.db, name)
+    expect(stored.map((one) => one.failure)).toEqual([expect.stringContaining(failure)])
   })
 
   it('may have constraints that would take minutes to read', async () => {
