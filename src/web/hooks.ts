@@ -10,6 +10,7 @@ import { makeOpaqueId } from '../domain/secrets.ts'
 import { findHookSecret, queuePushed } from '../sources/sources.ts'
 import { jsonType, methodNotAllowed } from './composer/http.ts'
 import { sendEarly } from './early-response.ts'
+import { logFailure } from './log-failure.ts'
 import { refusalOf } from './refusal-of.ts'
 import { addScope } from './scope.ts'
 import { refuseOtherMethods } from './unmatched-requests.ts'
@@ -141,8 +142,9 @@ function sendHookError(
 ): FastifyReply {
   // The client has disconnected before its request was complete.
   if (request.raw.destroyed && !request.raw.complete) return reply.hijack()
-  const { status, isFailure, body, retryAfterSeconds } = refusalOf(thrown)
-  if (isFailure) request.log.error({ err: thrown, req: request }, 'a hook of a Git server failed')
+  const refusal = refusalOf(thrown)
+  const { status, body, retryAfterSeconds } = refusal
+  logFailure(request, refusal, thrown, 'a hook of a Git server failed')
   // A 401 needs a challenge (RFC 9110 §15.5.2).
   if (status === 401) reply.header('www-authenticate', 'Signature realm="hooks"')
   if (retryAfterSeconds !== undefined) reply.header('retry-after', `${retryAfterSeconds}`)

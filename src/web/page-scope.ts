@@ -4,6 +4,7 @@ import { type Config, originsOf } from '../config.ts'
 import { errcode, type Refusal } from '../domain/refusal.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
+import { logFailure } from './log-failure.ts'
 import { handleInTurn } from './network-turns.ts'
 import { PageError, PageRedirect } from './page-error.ts'
 import { nobody, page, type Visitor } from './pages.ts'
@@ -112,7 +113,7 @@ export async function showError(
   const refusal = refusalOf(error)
   if (refusal.errcode === errcode.aborted)
     request.log.warn({ err: error, req: request }, 'a change lost to another one')
-  if (refusal.isFailure) request.log.error({ err: error, req: request }, 'a page failed')
+  logFailure(request, refusal, error, 'a page failed')
   return showPageError(pageErrorOf(refusal, request), reply)
 }
 

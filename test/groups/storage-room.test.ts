@@ -73,8 +73,11 @@ describe('GROUP_QUOTA_BYTES', () => {
 
     const inBrowser = await uploadInBrowser(aPackageZip('acme/new'))
     expect(inBrowser.statusCode).toBe(507)
-    // It is no failure of the server.
+    // None of them is a failure of the server.
     expect(t.log()).not.toContain('"level":50')
+    const { body: metrics } = await t.app.inject('/metrics')
+    expect(metrics).toMatch(/^svc_http_request_duration_seconds_count\{.*status="507"\} 8$/m)
+    expect(metrics).not.toMatch(/^svc_http_failures_total\{/m)
     expect(inBrowser.body).toContain('The group has no space left for archives.')
   })
 

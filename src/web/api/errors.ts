@@ -5,6 +5,7 @@ import { describeRule } from '../../database/rules.ts'
 import { type Errcode, errcode, Refusal } from '../../domain/refusal.ts'
 import { EndedMeanwhileError } from '../../groups/live-principal.ts'
 import { bearerChallenge } from '../bearer-challenge.ts'
+import { logFailure } from '../log-failure.ts'
 import { refusalOf } from '../refusal-of.ts'
 
 /** A refusal of the credentials. The attributes of its challenge say why (RFC 6750 §3). */
@@ -86,7 +87,7 @@ export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
 export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = toRefusal(thrown)
   const { status, errcode: code, errmsg, retryAfterSeconds } = refusal
-  if (refusal.isFailure) request.log.error({ err: thrown }, 'an API request failed')
+  logFailure(request, refusal, thrown, 'an API request failed')
   if (isReferenceGone(thrown)) request.log.warn({ err: thrown }, 'a change refers to a row that was deleted')
   const challenge = challengeOf(request, refusal)
   if (challenge !== null) reply.header('www-authenticate', challenge)

@@ -22,6 +22,7 @@ import type { UpstreamQueries } from '../../upstreams/queries.ts'
 import { basicCredentialsOf } from '../basic-credentials.ts'
 import { bearerChallenge } from '../bearer-challenge.ts'
 import { sendEarly } from '../early-response.ts'
+import { logFailure } from '../log-failure.ts'
 import { tokenPrincipalOf } from '../principal.ts'
 import { refusalOf } from '../refusal-of.ts'
 import type { ServerPools } from '../server/pools.ts'
@@ -159,7 +160,7 @@ export function sendRegistryError(
     return reply.hijack()
   }
   const error = refusalOf(thrown)
-  if (error.isFailure) request.log.error({ err: thrown, req: request }, 'a registry request failed')
+  logFailure(request, error, thrown, 'a registry request failed')
   if (error.status === 401 || error.status === 403)
     reply.header('www-authenticate', challengesOf(request, error))
   if (error.allow !== undefined) reply.header('allow', error.allow)

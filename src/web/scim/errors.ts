@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { errcode, Refusal } from '../../domain/refusal.ts'
 import { challengeOf, toRefusal } from '../api/errors.ts'
+import { logFailure } from '../log-failure.ts'
 
 export const scimType = 'application/scim+json; charset=utf-8'
 
@@ -21,7 +22,7 @@ export class ScimRefusal extends Refusal {
 export function sendScimError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = toRefusal(thrown)
   const { status, errmsg, retryAfterSeconds } = refusal
-  if (refusal.isFailure) request.log.error({ err: thrown }, 'a request of a directory failed')
+  logFailure(request, refusal, thrown, 'a request of a directory failed')
   const challenge = challengeOf(request, refusal)
   if (challenge !== null) reply.header('www-authenticate', challenge)
   if (retryAfterSeconds !== undefined) reply.header('retry-after', retryAfterSeconds)

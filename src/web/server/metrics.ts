@@ -12,6 +12,7 @@ import {
   storeOperations,
 } from '../../domain/observations.ts'
 import { version } from '../../version.ts'
+import { isFailed } from '../log-failure.ts'
 import { measureInstallation } from './installation-metrics.ts'
 import { inTimeForScrape, type Metrics, serveMetrics } from './serve-metrics.ts'
 
@@ -88,6 +89,12 @@ function measureRequests(registry: Registry, app: FastifyInstance): void {
     buckets: durationBuckets,
     registers: [registry],
   })
+  const failures = new Counter({
+    name: 'svc_http_failures_total',
+    help: 'Responses that are failures of the server: a status of 5xx, except for refusals like that of a full group.',
+    labelNames: ['method', 'route', 'status'],
+    registers: [registry],
+  })
   const inFlight = new Gauge({
     name: 'svc_http_requests_in_flight',
     help: 'Requests whose response is not sent yet.',
@@ -102,7 +109,9 @@ function measureRequests(registry: Registry, app: FastifyInstance): void {
   app.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'none'
     const seconds = reply.elapsedTime / 1000
-    durations.observe({ method: request.method, route, status: reply.statusCode }, seconds)
+    const labels = { method: request.method, route, status: reply.statusCode }
+    durations.observe(labels, seconds)
+    if (isFailed(request, reply)) failures.inc(labels)
     done()
   })
 }

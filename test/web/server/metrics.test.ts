@@ -39,6 +39,17 @@ function countOf(method: string, route: string, status: number): string {
   return `svc_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"}`
 }
 
+/** Runs work while the archive store cannot be written. */
+async function whileUnwritable<T>({ config }: TestApp, work: () => Promise<T>): Promise<T> {
+  const directory = join(config.dataDir, 'archives')
+  await rename(directory, `${directory}-away`)
+  await writeFile(directory, 'no folder')
+  const result = await work()
+  await rm(directory)
+  await rename(`${directory}-away`, directory)
+  return result
+}
+
 describe('GET /metrics (CONTRACT 4.8)', () => {
   it('responds in the text format of Prometheus', async () => {
     const response = await t.app.inject('/metrics')
@@ -61,6 +72,16 @@ describe('GET /metrics (CONTRACT 4.8)', () => {
     expect(all.get(countOf('GET', `${below}/p2/:vendor/:file`, 200))).toBe(1)
     expect(all.get(countOf('HEAD', `${below}/p2/:vendor/:file`, 200))).toBe(1)
     expect(all.get(countOf('POST', '/oauth2/token', 400))).toBe(1)
+  })
+
+  it('counts responses that are failures of the server', async () => {
+    const { push } = await aPublisher(t)
+    const upload = 'method="PUT",route="/:group/:name/-/packages/upload/:vendor/:package/:version"'
+    const failures = async () => (await samples()).get(`svc_http_failures_total{${upload},status="500"}`) ?? 0
+    const before = await failures()
+    const pushed = await whileUnwritable(t, () => push('1.0.0'))
+    expect(pushed.statusCode).toBe(500)
+    expect(await failures()).toBe(before + 1)
   })
 
   it('contains no URL, person, package or token', async () => {
@@ -178,17 +199,10 @@ describe('the metrics of a server that listens', async () => {
     expect(
       await count('svc_store_operation_duration_seconds', 'operation="keep",outcome="ok"'),
     ).toBeGreaterThan(0)
-    const directory = join(t.config.dataDir, 'archives')
-    await rename(directory, `${directory}-away`)
-    await writeFile(directory, 'no folder')
     const failed = 'operation="keep",outcome="error"'
     const errors = await count('svc_store_operation_duration_seconds', failed)
-    expect((await push('2.0.0', { manifest: { description: 'other bytes' } })).statusCode).toBeGreaterThan(
-      499,
-    )
+    await whileUnwritable(t, () => push('2.0.0', { manifest: { description: 'other bytes' } }))
     expect(await count('svc_store_operation_duration_seconds', failed)).toBe(errors + 1)
-    await rm(directory)
-    await rename(`${directory}-away`, directory)
     await enqueue(t.db, sweepEventsJob, {})
     const attempts = () => count('svc_job_duration_seconds', 'job="sweep-events",outcome="ok"')
     await expect.poll(attempts).toBeGreaterThan(0)

@@ -25,6 +25,7 @@ import { isReviewed } from '../../../packages/tables/staged-versions.ts'
 import { refuseMirroredVendor } from '../../../upstreams/claims.ts'
 import { requireUploadRate } from '../../client-errors.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
+import { logFailure } from '../../log-failure.ts'
 import { leaveNotice } from '../../notice.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
@@ -306,7 +307,7 @@ export async function uploadPageRoutes(
     repository: VisibleRepository,
     problem: Refusal,
   ): Promise<FastifyReply> {
-    if (problem.isFailure) request.log.error({ err: problem, req: request }, 'an upload failed')
+    logFailure(request, problem, problem, 'an upload failed')
     return showForm(reply.code(problem.status), session, repository, problemOf(problem))
   }
 
