@@ -43,8 +43,10 @@ export interface StatusChange {
 
 export const maxReasonCharacters = 350
 
-function isReason(text: string): boolean {
-  return Array.from(text).length <= maxReasonCharacters && isPlainText(text)
+/** Throws `UnacceptableChange` for a reason of a decision that is too long, or has control characters. Null is no reason. */
+export function requireReason(reason: string | null): void {
+  if (reason === null || (Array.from(reason).length <= maxReasonCharacters && isPlainText(reason))) return
+  throw new UnacceptableChange(`A reason has at most ${maxReasonCharacters} characters on one line.`)
 }
 
 /**
@@ -60,9 +62,7 @@ export async function changeApplicationStatus(
   clientId: string,
   { verb, status, reason = null, isMigration }: StatusChange,
 ): Promise<ChangedApplication | null> {
-  if (reason !== null && !isReason(reason)) {
-    throw new UnacceptableChange(`A reason has at most ${maxReasonCharacters} characters on one line.`)
-  }
+  requireReason(reason)
   const before = await findApplicationByClientId(db, clientId)
   if (before === null) return null
   // The review of one that was made without: from now on its name is taken.

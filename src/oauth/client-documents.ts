@@ -5,14 +5,13 @@ import { type Config, projectRoot } from '../config.ts'
 import { advisoryLocks, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { countAttempt } from '../database/failure-limit.ts'
 import type { ListPart } from '../domain/paging.ts'
-import { isPlainText } from '../domain/plain-text.ts'
 import type { Principal } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import {
   type ChangedApplication,
   changeApplication,
-  maxReasonCharacters,
   registerApplication,
+  requireReason,
   type Settle,
   UnacceptableChange,
 } from './application-changes.ts'
@@ -261,8 +260,7 @@ export async function rejectDocument(
   id: string,
   reason: string | null,
 ): Promise<ListedDocument | null> {
-  if (reason !== null && !(Array.from(reason).length <= maxReasonCharacters && isPlainText(reason)))
-    throw new UnacceptableChange(`A reason has at most ${maxReasonCharacters} characters on one line.`)
+  requireReason(reason)
   return transaction(
     db,
     async (tx) => {
