@@ -13,7 +13,7 @@ import { lockTables, openTransaction, untilWaiting } from '../support/locks.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
 import { changeRegistration, liveGrantsOf } from '../support/oauth-rows.ts'
 import { countRows } from '../support/rows.ts'
-import { ask, askAsPublic, works } from '../support/token-client.ts'
+import { ask, askAsPublic, postForm, works } from '../support/token-client.ts'
 
 interface DeviceResponse {
   device_code: string
@@ -353,5 +353,24 @@ describe('the code of a device', () => {
     ['', null],
   ])('%j is read as %j', (typed, code) => {
     expect(readUserCode(typed)).toBe(code)
+  })
+})
+
+describe('a device behind a proxy', () => {
+  const t = useApp({ TRUST_PROXY: 'true' })
+
+  it.each([
+    ['its IP with a port', '192.0.2.7:4711', '192.0.2.7'],
+    ['its IP with a zone', 'fe80::1%eth0', 'fe80::1'],
+    ['no IP', 'unknown', '127.0.0.1'],
+  ])('gets its codes when the proxy forwards %s (OPENID 221, 223)', async (_, forwarded, shown) => {
+    const { clientId } = await anApplication(t.db, { isPublic: true, isDevice: true })
+    const form = new URLSearchParams({ client_id: clientId }).toString()
+    const response = await postForm(t, '/oauth2/device', form, { 'x-forwarded-for': forwarded })
+    expect(response.statusCode).toBe(200)
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const { user_code } = response.json()
+    const { body } = await open(t, `/device?user_code=${user_code}`, cookie)
+    expect(body).toContain(`network address ${shown},`)
   })
 })

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { countAttempt, limitsFrom } from '../../database/failure-limit.ts'
-import { networkOf } from '../../domain/client-ip.ts'
+import { bareIp, networkOf } from '../../domain/client-ip.ts'
 import { readResources } from '../../domain/resources.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import {
@@ -25,6 +25,9 @@ const windowSeconds = 60
 /** Device authorization endpoint (OPENID 221, RFC 8628 §3.1), also for some resources (OPENID 273). */
 export async function deviceRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
   app.post('/device', async (request, reply) => {
+    // Read it now: after a disconnect the socket no longer has it. What a proxy forwards may be no IP.
+    const ip = bareIp(request.ip) ?? bareIp(request.socket.remoteAddress)
+    if (ip === null) throw new OAuthError('invalid_request', 'The client has disconnected.')
     const form = formOf(request)
     const presented = readClient(request, form)
     const client = await findDeviceClient(db, presented)
@@ -64,7 +67,7 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
       scopes,
       resourceScope: client.resourceScope,
       resources,
-      ip: request.ip,
+      ip,
     })
     const page = `${config.authUrl}/device`
     return sendJson(reply, {
