@@ -9,10 +9,10 @@ import { isPlainText } from '../../src/domain/plain-text.ts'
 import { coversResources } from '../../src/domain/resources.ts'
 import { allScopes, coversAll } from '../../src/domain/scopes.ts'
 import { listMistakes } from '../../src/oauth/application-rules.ts'
+import { isClientId } from '../../src/oauth/client-id.ts'
 import { checkRedirectUri } from '../../src/oauth/redirect-uri.ts'
 import { isPattern, matchesName } from '../../src/upstreams/documents/patterns.ts'
 import { isCodeChallenge } from '../../src/web/oauth/authorize-request.ts'
-import { isClientId } from '../../src/web/oauth/logo.ts'
 import { useDatabase } from '../support/database.ts'
 import {
   checkInSql,

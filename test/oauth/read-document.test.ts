@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../src/config.ts'
-import { refuseDocumentUrl } from '../../src/oauth/document-url.ts'
+import { refuseDocumentUrl } from '../../src/oauth/client-id.ts'
 import { secondsOfUse } from '../../src/oauth/fetch-document.ts'
 import { readClientDocument } from '../../src/oauth/read-document.ts'
 

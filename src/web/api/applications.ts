@@ -18,7 +18,7 @@ import {
   findApplicationUse,
   listApplications,
 } from '../../oauth/applications.ts'
-import { isClientId } from '../oauth/logo.ts'
+import { isClientId } from '../../oauth/client-id.ts'
 import {
   ApplicationBody,
   ApplicationEvent,

@@ -10,7 +10,7 @@ import {
   isRejectedDocument,
   registerUnreviewed,
 } from '../../oauth/client-documents.ts'
-import { isDocumentUrl, refuseDocumentUrl } from '../../oauth/document-url.ts'
+import { isDocumentUrl, refuseDocumentUrl } from '../../oauth/client-id.ts'
 import type { DocumentReader } from '../../oauth/fetch-document.ts'
 import { type ClientDocument, DocumentRefusal } from '../../oauth/read-document.ts'
 import { checkRedirectUri } from '../../oauth/redirect-uri.ts'

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { AppContext } from '../../context.ts'
 import { findLogo, findLogoHead, type LogoHead } from '../../oauth/applications.ts'
+import { isClientId } from '../../oauth/client-id.ts'
 import { hasTag } from '../conditional-requests.ts'
 
 /**
@@ -44,12 +45,4 @@ export function setLogoHeaders(reply: FastifyReply, logo: LogoHead): FastifyRepl
 
 function etagOf({ sha256 }: LogoHead): string {
   return `"${sha256}"`
-}
-
-/**
- * Returns whether a text can be a client identifier: one that svc has issued, or the URL of a client metadata document.
- * PostgreSQL rejects some texts, such as NUL.
- */
-export function isClientId(text: string): boolean {
-  return /^[a-z0-9]{8,64}$/.test(text) || (/^https?:\/\/[!-~]+$/.test(text) && text.length <= 255)
 }

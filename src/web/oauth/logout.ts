@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { endSessions } from '../../accounts/sessions.ts'
 import type { AppContext } from '../../context.ts'
 import { findApplicationByClientId } from '../../oauth/applications.ts'
+import { isClientId } from '../../oauth/client-id.ts'
 import { redirectTo } from '../../oauth/redirect-uri.ts'
 import { readIdTokenHint } from '../../openid/id-tokens.ts'
 import { clearCookie } from '../cookies.ts'
@@ -11,7 +12,6 @@ import { leaveFarewell } from '../notice.ts'
 import { page } from '../pages.ts'
 import { principalOf } from '../principal.ts'
 import { anybody } from '../visit.ts'
-import { isClientId } from './logo.ts'
 
 const LogoutParameters = z.object({
   id_token_hint: text,

@@ -29,10 +29,11 @@ import {
   listApplications,
 } from '../../../oauth/applications.ts'
 import { countWaitingDocuments } from '../../../oauth/client-documents.ts'
+import { isClientId } from '../../../oauth/client-id.ts'
 import { describeRedirects, isUnencrypted } from '../../../oauth/redirect-uri.ts'
 import { type LogoutFailure, listLogoutFailures } from '../../../openid/logouts.ts'
 import { readForm, readQuery, text } from '../../forms.ts'
-import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
+import { setLogoHeaders } from '../../oauth/logo.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { confirmationPage, page } from '../../pages.ts'
 import { type ShownEvent, showEvent } from '../event-rows.ts'

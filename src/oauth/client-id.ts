@@ -5,6 +5,16 @@ const maxUrlCharacters = 255
 /** The website of its application is its origin, and may have 128 characters (SPEC 2.1). */
 const maxOriginCharacters = 128
 
+/**
+ * Returns whether a text can be a client identifier: one that svc has issued, or the URL of a client metadata document.
+ * PostgreSQL rejects some texts, such as NUL.
+ */
+export function isClientId(text: string): boolean {
+  return (
+    /^[a-z0-9]{8,64}$/.test(text) || (/^https?:\/\/[!-~]+$/.test(text) && text.length <= maxUrlCharacters)
+  )
+}
+
 /** Returns whether a client id is the URL of a client metadata document, and not one that svc has issued. */
 export function isDocumentUrl(clientId: string): boolean {
   return /^https?:\/\//i.test(clientId)
