@@ -126,12 +126,13 @@ function readAskedResources(query: LinkQuery, target: ResponseTarget, baseUrl: s
     values.map((value) => value ?? ''),
     baseUrl,
   )
-  if (resources?.length === 0) throw new AuthorizationError(target, 'invalid_target', describeInvalidTarget)
+  if (resources?.length === 0)
+    throw new AuthorizationError(target, 'invalid_target', invalidTargetDescription)
   return resources
 }
 
-/** Says what is wrong with a resource that does not exist, or that the account may not see. */
-export const describeInvalidTarget =
+/** What is wrong with a resource that does not exist, or that the account may not see. */
+export const invalidTargetDescription =
   'resource must be the URL of the API, of a registry that the account may see, or of the whole server.'
 
 /**

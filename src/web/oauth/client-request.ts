@@ -24,7 +24,7 @@ const parameters = [
 ] as const
 const parameterNames = new Set(parameters)
 
-/** The parameters of a request. An empty parameter counts as missing. */
+/** The parameters of a request. A missing or empty one is undefined. */
 export type Form = Partial<Record<(typeof parameters)[number], string>>
 
 /** Makes the scope accept only forms. Any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
@@ -57,11 +57,6 @@ export function readParameters<Name extends string>(
     if (error instanceof FormError) throw new OAuthError('invalid_request', error.message)
     throw error
   }
-}
-
-/** Returns a parameter's value. Undefined when it is missing or empty. */
-export function readOptional(form: Form, name: keyof Form): string | undefined {
-  return form[name]
 }
 
 /** Returns a parameter's value. Throws `invalid_request` when it is missing or empty. */

@@ -12,7 +12,7 @@ import {
 } from '../../oauth/device-requests.ts'
 import { readTextList } from '../forms.ts'
 import { readScopes } from './authorize-request.ts'
-import { formOf, readClient, readOptional, refuseClient } from './client-request.ts'
+import { formOf, readClient, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
 
 /** The grant type of a device that polls (RFC 8628 §3.4). */
@@ -36,7 +36,7 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
       throw new OAuthError('unauthorized_client', 'The application is not registered for devices.')
     }
     const scopes = readScopes(
-      readOptional(form, 'scope') ?? null,
+      form.scope ?? null,
       client.scopes,
       (reason) => new OAuthError('invalid_scope', reason),
     )

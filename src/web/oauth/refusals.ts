@@ -2,7 +2,7 @@ import type { Config } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import { areResourcesOf } from '../../oauth/authorization-requests.ts'
 import { readIdTokenHint } from '../../openid/id-tokens.ts'
-import { type AuthorizeRequest, describeInvalidTarget } from './authorize-request.ts'
+import { type AuthorizeRequest, invalidTargetDescription } from './authorize-request.ts'
 
 /** Why an account cannot have what a request asks for: an error for the application. */
 export interface RequestRefusal {
@@ -27,6 +27,6 @@ export async function findRefusal(
     if (hint?.accountId !== accountId) return isOther
   }
   if (resources && !(await areResourcesOf(db, accountId, resources)))
-    return { code: 'invalid_target', description: describeInvalidTarget }
+    return { code: 'invalid_target', description: invalidTargetDescription }
   return null
 }

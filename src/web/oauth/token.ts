@@ -22,7 +22,7 @@ import {
 import { type IdTokens, openIdTokens } from '../../openid/id-tokens.ts'
 import { readTextList } from '../forms.ts'
 import { applicationOf } from '../principal.ts'
-import { type Form, formOf, readClient, readOptional, readRequired, refuseClient } from './client-request.ts'
+import { type Form, formOf, readClient, readRequired, refuseClient } from './client-request.ts'
 import { deviceGrantType } from './device.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { exchangeGrantType, revokeForHolder, type TokenExchange } from './token-exchange.ts'
@@ -117,13 +117,9 @@ function openCodeExchange({ db, config, lastUse }: OAuthContext, idTokens: IdTok
 function exchangeCode(exchange: CodeHandler): GrantHandler {
   return async (client, form, request) => {
     const codeHash = hashSecret(readRequired(form, 'code'))
-    const verifier = readOptional(form, 'code_verifier')
+    const verifier = form.code_verifier
     const codeChallenge = verifier === undefined ? null : challengeOf(verifier)
-    return exchange(
-      client,
-      { codeHash, redirectUri: readOptional(form, 'redirect_uri') ?? null, codeChallenge },
-      request,
-    )
+    return exchange(client, { codeHash, redirectUri: form.redirect_uri ?? null, codeChallenge }, request)
   }
 }
 
@@ -269,9 +265,8 @@ function lifetimesOf({ lifetimes }: OAuthContext['config']) {
  * that does not exist.
  */
 function readScope(form: Form): string | null {
-  const scope = readOptional(form, 'scope')
-  if (scope === undefined) return null
-  const names = splitScope(scope)
+  if (form.scope === undefined) return null
+  const names = splitScope(form.scope)
   return names.every(isApplicationScope) ? names.join(' ') : ''
 }
 
