@@ -55,8 +55,8 @@ export interface AuthorizationRequest {
 export interface AskingDevice {
   /** The client IP of the device. */
   ip: string
-  /** How many seconds ago the device asked. */
-  age: number
+  /** How long ago the device asked. */
+  ageSeconds: number
 }
 
 /** The application as people see it (SPEC 2.1). Its logo has a separate URL. */
@@ -69,6 +69,10 @@ export interface ConsentApplication {
   /** Null if it is not described by a client metadata document. */
   redirectUris: readonly string[] | null
 }
+
+/** SQL: makes a `ConsentApplication` of the application `c`. */
+export const consentApplicationJson = `json_build_object('clientId', c.client_id, 'name', c.name,
+  'description', c.description, 'website', c.website, 'isUnreviewed', c.is_unreviewed, 'redirectUris', c.redirect_uris)`
 
 /** The redirect after a decision. */
 export interface Decision {
@@ -113,11 +117,9 @@ const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri 
        r.resource_scope as "resourceScope", r.resources, r.code_challenge as "codeChallenge",
        r.answered_at is not null or d.is_approved is not null as "isDecided",
        case when r.device_hash is not null
-            then json_build_object('ip', host(d.client_ip), 'age', floor(extract(epoch from now() - d.created_at)))
+            then json_build_object('ip', host(d.client_ip), 'ageSeconds', floor(extract(epoch from now() - d.created_at)))
         end as device, code_hash_of_device(r.device_hash) as "deviceCodeHash",
-       json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
-                         'website', c.website, 'isUnreviewed', c.is_unreviewed,
-                         'redirectUris', c.redirect_uris) as application,
+       ${consentApplicationJson} as application,
        json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'isPublic', c.is_public,
                          'isDevice', c.is_device, 'scopes', c.scopes, 'resourceScope', c.resource_scope,
                          'redirectUris', c.redirect_uris) as registered

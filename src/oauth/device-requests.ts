@@ -3,7 +3,11 @@ import type { SiteFactorRule } from '../config.ts'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, type SecretHash } from '../domain/secrets.ts'
-import type { ConsentApplication } from './authorization-requests.ts'
+import {
+  type AskingDevice,
+  type ConsentApplication,
+  consentApplicationJson,
+} from './authorization-requests.ts'
 import type { PresentedClient } from './token-pairs.ts'
 
 /** How long a device waits for a decision, and how long between two polls at first (RFC 8628 §3.2). */
@@ -94,7 +98,7 @@ export async function insertDeviceRequest(db: Queryable, request: NewDeviceReque
 }
 
 /** The request of a device that waits for a decision. */
-export interface WaitingDevice {
+export interface WaitingDevice extends AskingDevice {
   deviceHash: SecretHash
   applicationId: string
   application: ConsentApplication
@@ -102,10 +106,6 @@ export interface WaitingDevice {
   resourceScope: ResourceScope
   /** Null when the request names none. */
   resources: string[] | null
-  /** The client IP of the device. */
-  ip: string
-  /** How many seconds ago the device asked. */
-  age: number
 }
 
 /** Finds the request of a device by the code that it shows. Null when it is unknown, decided or expired, or its application is not for devices. */
@@ -113,10 +113,8 @@ export async function findWaitingDevice(db: Queryable, userCode: string): Promis
   const { rows } = await db.query<WaitingDevice>(
     `select d.device_hash as "deviceHash", d.application_id as "applicationId", d.scopes,
             d.resource_scope as "resourceScope", d.resources, host(d.client_ip) as ip,
-            floor(extract(epoch from now() - d.created_at))::integer as age,
-            json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
-                              'website', c.website, 'isUnreviewed', c.is_unreviewed,
-                              'redirectUris', c.redirect_uris) as application
+            floor(extract(epoch from now() - d.created_at))::integer as "ageSeconds",
+            ${consentApplicationJson} as application
        from device_request d
        join application c on c.id = d.application_id and c.status = 'approved' and c.is_device
       where d.user_hash = $1 and d.is_approved is null and d.expires_at > now()`,

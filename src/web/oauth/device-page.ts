@@ -97,12 +97,12 @@ async function showDevice(
     return codePage(reply.code(422), session, { userCode, problem })
   }
   const id = makeOpaqueId()
-  const { deviceHash, applicationId, application, scopes, resourceScope, resources, ip, age } = device
+  const { deviceHash, applicationId, application, scopes, resourceScope, resources, ip, ageSeconds } = device
   const common = { redirectUri: null, scopes, resourceScope, resources }
   const asked = { ...common, accountId, applicationId, state: null }
   const link = `/device?user_code=${userCode}`
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link, deviceHash, codeChallenge: null })
-  const question = { ...common, id, application, device: { ip, age }, link }
+  const question = { ...common, id, application, device: { ip, ageSeconds }, link }
   return await showConsent(context, reply, session, question, { search: '', chosen: null })
 
   /** Counts the code before it is looked up, so that many at once are limited. A right one does not count. */
