@@ -9,7 +9,7 @@ import {
 } from '../database/failure-limit.ts'
 import { observing, outcomeOfCheck, signIns } from '../domain/observations.ts'
 import type { Principal } from '../domain/principal.ts'
-import type { CountedAction } from '../events/counted-events.ts'
+import { type CountedAction, countEvent } from '../events/counted-events.ts'
 import {
   type Credentials,
   findCredentials,
@@ -105,11 +105,11 @@ export async function countRefusedSignIn(
   login: string,
   network: string,
 ): Promise<void> {
-  await db.query(
-    `select note_counted_event(the_action => $2, the_account_id => (select id from account where ${hasLogin} ${likeliestFirst} limit 1), the_network => $3, the_kind => '',
-                               actor => $4)`,
-    [normalizeLogin(login), action, network, by],
+  const { rows } = await db.query<{ id: string }>(
+    `select id from account where ${hasLogin} ${likeliestFirst} limit 1`,
+    [normalizeLogin(login)],
   )
+  await countEvent(db, by, { action, accountId: rows[0]?.id ?? null, network })
 }
 
 /** The limits of one attempt, the broadest first. A correct password resets `own`. */

@@ -10,17 +10,22 @@ export type CountedAction =
   | 'password-reset-requested'
 
 /**
- * Counts an event of an account. All with the same action and `kind` from one network (see `networkOf`) in an hour have one
- * event, with the number of `attempts` in its details.
+ * Counts an event of an account, or of a name that no account has: then the account is null. All with the same action and
+ * `kind` from one network in an hour have one event, with the number of `attempts` in its details.
  */
 export async function countEvent(
   db: Queryable,
   by: Principal,
-  { action, accountId, kind = '' }: { action: CountedAction; accountId: string; kind?: string },
+  {
+    action,
+    accountId,
+    kind = '',
+    network = networkOf(by.ip ?? undefined),
+  }: { action: CountedAction; accountId: string | null; kind?: string; network?: string },
 ): Promise<void> {
   await db.query(
     'select note_counted_event(the_action => $1, the_account_id => $2, the_network => $3, the_kind => $4, actor => $5)',
-    [action, accountId, networkOf(by.ip ?? undefined), kind, describePrincipal(by)],
+    [action, accountId, network, kind, describePrincipal(by)],
   )
 }
 
