@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { insertEvent, insertEvents } from '../../events/events.ts'
+import { lockAccount } from '../accounts.ts'
 
 /** How many passkeys an account may have. */
 const maxPasskeys = 20
@@ -61,7 +62,7 @@ export async function insertPasskey(
   >,
 ): Promise<boolean> {
   // Lock the account: two registrations at once would pass the maximum.
-  await tx.query('select from account where id = $1 for no key update', [passkey.accountId])
+  await lockAccount(tx, passkey.accountId)
   const { rowCount } = await tx.query(
     `insert into passkey (account_id, credential_id, public_key, sign_count, transports, name, can_sign_in)
      select $1, $2, $3, $4, $5, $6, $7

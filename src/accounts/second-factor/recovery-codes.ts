@@ -4,6 +4,7 @@ import type { Queryable } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { hashSecret } from '../../domain/secrets.ts'
 import { insertEvent } from '../../events/events.ts'
+import { lockAccount } from '../accounts.ts'
 
 /** How many recovery codes a set has. */
 const codesInSet = 10
@@ -18,7 +19,7 @@ export async function renewRecoveryCodes(
 ): Promise<string[]> {
   const codes = Array.from({ length: codesInSet }, makeRecoveryCode)
   // Lock the account: otherwise two requests at once could both store a set.
-  await tx.query('select from account where id = $1 for no key update', [accountId])
+  await lockAccount(tx, accountId)
   await tx.query('delete from recovery_code where account_id = $1', [accountId])
   await tx.query('insert into recovery_code (account_id, code_hash) select $1, unnest($2::bytea[])', [
     accountId,
