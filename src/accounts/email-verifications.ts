@@ -126,7 +126,7 @@ export function verificationUrl({ baseUrl }: { baseUrl: string }, token: string)
 /** Deletes at most `limit` expired links. Returns how many it deleted. */
 export const deleteExpiredVerifications = sweepOf('email_verification', 'account_id')
 
-/** Queues the mail that verifies an account's email. */
+/** The mail with the link that verifies an account's email. The link is made when the mail is sent. */
 export const verificationMail: MailKind<{ accountId: string }> = {
   name: 'email-verification',
   async compose({ config, db }, { accountId }) {

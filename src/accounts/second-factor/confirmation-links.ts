@@ -76,7 +76,7 @@ export async function spendConfirmationLink(
 /** Deletes at most `limit` expired links. Returns how many it deleted. */
 export const deleteExpiredConfirmationLinks = sweepOf('confirmation_link', 'id')
 
-/** Queues the mail with the link that confirms a session. */
+/** The mail with the link that confirms a session. The token of the link is made when the mail is sent. */
 export const confirmationMail: MailKind<{ linkId: string }> = {
   name: 'confirm-access',
   async compose({ config, db }, { linkId }) {

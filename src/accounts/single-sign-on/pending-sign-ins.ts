@@ -136,4 +136,4 @@ export async function deleteProof(db: Queryable, idHash: SecretHash): Promise<bo
 export const deleteExpiredSignIns = sweepOf('provider_sign_in', 'state_hash')
 
 /** Deletes at most `limit` expired proofs. Returns how many it deleted. */
-export const deleteExpiredProof = sweepOf('proven_identity', 'id_hash')
+export const deleteExpiredProofs = sweepOf('proven_identity', 'id_hash')

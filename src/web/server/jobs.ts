@@ -13,7 +13,7 @@ import { deleteExpiredSteps } from '../../accounts/second-factor/sign-in-steps.t
 import { logIdentityEventsJob, securityNotice } from '../../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../../accounts/sessions.ts'
 import { knownAddressMail, requestSignUpJob } from '../../accounts/sign-ups.ts'
-import { deleteExpiredProof, deleteExpiredSignIns } from '../../accounts/single-sign-on/pending-sign-ins.ts'
+import { deleteExpiredProofs, deleteExpiredSignIns } from '../../accounts/single-sign-on/pending-sign-ins.ts'
 import { noteExpiringTokensJob } from '../../accounts/token-expiry-notices.ts'
 import { collectGarbageJob } from '../../archives/collect-garbage.ts'
 import { removePurgedJob } from '../../archives/remove-purged.ts'
@@ -103,7 +103,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredSteps,
     deleteExpiredChallenges,
     deleteExpiredSignIns,
-    deleteExpiredProof,
+    deleteExpiredProofs,
     deleteExpiredInvitations,
     deleteExpiredAttempts,
     deleteFormerCounts,
