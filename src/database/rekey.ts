@@ -24,6 +24,8 @@ export interface StoredSecret extends SealedSecret {
 
 /** The sealed secrets of a table. */
 export interface SealedTable {
+  /** What an operator can do about secrets whose key is lost: `remove these sources with svc source remove`. */
+  remedy: string
   /** Lists and locks the secrets that are encrypted with another key than this one. */
   lockOthers: (tx: pg.PoolClient, keyId: Buffer) => Promise<StoredSecret[]>
   /** Replaces the secrets of rows. */
@@ -84,7 +86,7 @@ async function addKey(
   if (lines.length > 1) return
   const next = makeKeyText()
   const keys = [deriveKey(next), ...lines.map(deriveKey), ...older] as const
-  for (const table of tables) openAll(await table.lockOthers(tx, keys[0].id), keys)
+  for (const table of tables) await openOthers(tx, table, keys)
   await writeKeyFile(settings, [next, ...lines])
 }
 
@@ -110,8 +112,7 @@ async function sealAgain(
 ): Promise<number> {
   let count = 0
   for (const table of tables) {
-    const opened = openAll(await table.lockOthers(tx, keys[0].id), keys)
-    const sealed = opened.map(({ rowId, owner, secret }) => ({
+    const sealed = (await openOthers(tx, table, keys)).map(({ rowId, owner, secret }) => ({
       rowId,
       ...sealSecret(keys[0], owner, secret),
     }))
@@ -122,13 +123,15 @@ async function sealAgain(
   return count
 }
 
-function openAll(
-  stored: readonly StoredSecret[],
-  keys: readonly SecretKey[],
-): { rowId: string; owner: string; secret: string }[] {
+/** Locks and decrypts the secrets of a table that have another key than the first. Throws when none of the keys opens one. */
+async function openOthers(
+  tx: pg.PoolClient,
+  table: SealedTable,
+  keys: readonly [SecretKey, ...SecretKey[]],
+): Promise<{ rowId: string; owner: string; secret: string }[]> {
   const opened: { rowId: string; owner: string; secret: string }[] = []
   const foreign: string[] = []
-  for (const { rowId, owner, name, ...sealed } of stored) {
+  for (const { rowId, owner, name, ...sealed } of await table.lockOthers(tx, keys[0].id)) {
     const secret = openSecret(keys, owner, sealed)
     if (secret === null) foreign.push(name)
     else opened.push({ rowId, owner, secret })
@@ -137,6 +140,6 @@ function openAll(
   const names = foreign.slice(0, maxNamed).join(', ')
   const more = foreign.length > maxNamed ? ` and ${foreign.length - maxNamed} more` : ''
   throw new Error(
-    `${names}${more}: encrypted with another key, so nothing was changed. Set that key as SECRET_KEY_PREVIOUS, or remove these second factors with svc account reset-factors, these sources with svc source remove, and replace these keys with svc keys rotate.`,
+    `${names}${more}: encrypted with another key, so nothing was changed. Set that key as SECRET_KEY_PREVIOUS, or ${table.remedy}.`,
   )
 }

@@ -11,12 +11,16 @@ export interface SealedRows<Secrets> extends SealedTable {
 
 /**
  * Returns the secrets of a table with the columns `id`, `key_id` and `sealed_secrets`. They are stored as JSON. What is sealed
- * for one row cannot be opened for another one.
+ * for one row cannot be opened for another one. `remedy` is that of `SealedTable`.
  */
-export function sealedRowsOf<Secrets>(table: 'source' | 'webhook' | 'openid_key'): SealedRows<Secrets> {
+export function sealedRowsOf<Secrets>(
+  table: 'source' | 'webhook' | 'openid_key',
+  remedy: string,
+): SealedRows<Secrets> {
   const ownerOf = (id: string) => `secrets of ${table} ${id}`
   const words = table.replaceAll('_', ' ')
   return {
+    remedy,
     async seal(config, id, secrets) {
       const [key] = await readSecretKeys(config)
       return sealSecret(key, ownerOf(id), JSON.stringify(secrets))

@@ -29,7 +29,7 @@ const rotationDays = 90
 const publishedSeconds = 86_400
 
 /** The private keys, as JWKs. */
-export const openidKeySecrets = sealedRowsOf<JWK>('openid_key')
+export const openidKeySecrets = sealedRowsOf<JWK>('openid_key', 'replace these keys with svc keys rotate')
 
 /** SQL. */
 const state = `case when retired_at is not null then 'retired' when activated_at is null then 'next' else 'current' end`

@@ -11,4 +11,7 @@ export interface SourceSecrets {
 }
 
 /** The secrets of sources. */
-export const sourceSecrets = sealedRowsOf<SourceSecrets>('source')
+export const sourceSecrets = sealedRowsOf<SourceSecrets>(
+  'source',
+  'remove these sources with svc source remove',
+)

@@ -27,4 +27,7 @@ export function signMessage(secrets: readonly string[], { id, timestamp, body }:
 }
 
 /** The secrets of webhooks. Those of one are a list, the newest first. */
-export const webhookSecrets = sealedRowsOf<readonly string[]>('webhook')
+export const webhookSecrets = sealedRowsOf<readonly string[]>(
+  'webhook',
+  'remove these webhooks with svc webhook remove',
+)

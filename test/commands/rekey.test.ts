@@ -5,6 +5,7 @@ import { lockCollection } from '../../src/archives/tables/archives.ts'
 import { transaction } from '../../src/database/database.ts'
 import { rekey } from '../../src/database/rekey.ts'
 import { keyFileOf, makeKeyText, readSecretKeys } from '../../src/database/secret-key.ts'
+import { webhookSecrets } from '../../src/webhooks/webhook-secrets.ts'
 import { useApp } from '../support/app.ts'
 import {
   aPersonWithTotp,
@@ -103,6 +104,20 @@ describe('svc rekey', () => {
     const failed = await svcRekey({ DATA_DIR: foreign.dataDir })
     expect(failed.code).toBe(1)
     expect(failed.error).toContain('nothing was changed')
+  })
+
+  it('says what to do about each kind of secret whose key is lost', async () => {
+    const foreign = { ...t.config, dataDir: `${t.config.dataDir}/another` }
+    await expect(rekey(t.db, foreign, [totpSecrets])).rejects.toThrow(
+      /SECRET_KEY_PREVIOUS, or remove these second factors with svc account reset-factors\.$/,
+    )
+    const own = { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir }
+    const added = await runCommand(['webhook', 'add', 'https://1.1.1.1/hook', '--json'], own)
+    const { id } = JSON.parse(added.stdout) as { id: number }
+    await expect(rekey(t.db, foreign, [webhookSecrets])).rejects.toThrow(
+      new RegExp(`^the webhook ${id}: .* or remove these webhooks with svc webhook remove\\.$`),
+    )
+    await runCommand(['webhook', 'remove', String(id), '--force', '--json'], own)
   })
 
   it('moves from the file to SECRET_KEY, from there to another, and back', async () => {

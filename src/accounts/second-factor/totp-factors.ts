@@ -127,6 +127,7 @@ export function totpOwner(accountId: string): string {
 
 /** The secrets of authenticator apps. */
 export const totpSecrets: SealedTable = {
+  remedy: 'remove these second factors with svc account reset-factors',
   async lockOthers(tx, keyId) {
     const { rows } = await tx.query<Omit<StoredSecret, 'owner'>>(
       `select f.account_id as "rowId", 'the second factor of ' || a.username as name, f.key_id as "keyId",
