@@ -3,7 +3,7 @@ import type { ArchiveUrl } from '../../archives/archive-url.ts'
 import { type PublishedVersion, versionSortKey } from '../../composer/composer-version.ts'
 import type { JsonObject } from '../../composer/manifest-json.ts'
 import { accountName } from '../../database/account-name.ts'
-import type { Queryable } from '../../database/database.ts'
+import { type Queryable, sweepOf } from '../../database/database.ts'
 import type { PublisherRun } from '../../domain/publisher.ts'
 import type { WithAccess } from '../../groups/access.ts'
 import { type ForRequest, forEachRequest, oneRow } from '../../groups/for-each-request.ts'
@@ -145,15 +145,11 @@ export async function replaceVersion(
 const formerArchiveDays = 90
 
 /** Deletes the former archives that were replaced long ago, at most `limit`, and returns how many. */
-export async function deleteFormerArchives(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from former_archive where (version_id, sha256) in (
-       select version_id, sha256 from former_archive where replaced_at < now() - interval '${formerArchiveDays} days'
-        limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteFormerArchives = sweepOf(
+  'former_archive',
+  'version_id, sha256',
+  `replaced_at < now() - interval '${formerArchiveDays} days'`,
+)
 
 /** A version, and its position relative to another version in their document. */
 export interface Neighbour extends EntrySource {
