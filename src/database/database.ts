@@ -140,7 +140,7 @@ export const advisoryLocks = {
   migrations: 7_382_001,
   /** Shared by transactions that add a reference to an archive. A garbage collection holds it alone while it removes some. */
   archives: 7_382_002,
-  /** Held while the key of second factors changes. */
+  /** Held while the key of stored secrets changes. */
   secretKey: 7_382_003,
   /** With a group. Shared by transactions that write the path of a repository into documents. A rename holds it alone. */
   paths: 7_382_004,

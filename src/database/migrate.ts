@@ -252,12 +252,15 @@ async function runOutsideTransaction(worker: pg.Client, migration: SqlFile): Pro
 }
 
 /**
- * Applies one of the operator's migrations now, even when others are pending. Does nothing when it is applied already.
- * Its identity events name who applies it. Call it in `withMigrationLock`.
+ * Applies one of the operator's migrations now, even when others are pending. Does nothing when it is applied already, and
+ * throws when it was changed after that. Its identity events name who applies it. Call it in `withMigrationLock`.
  */
 export async function applyMigration(client: pg.Client, path: string, by: Principal): Promise<void> {
   await client.query(setActor(by))
-  await applyIfMissing(client, await readSqlFile(path, basename(path)))
+  const migration = await readSqlFile(path, basename(path))
+  const applied = await listApplied(client)
+  refuseChange(migration, applied)
+  if (!applied.has(migration.name)) await apply(client, [migration])
 }
 
 /**
@@ -490,16 +493,4 @@ async function noteApplied(
      select name, checksum from json_to_recordset($1) as applied(name text, checksum text)`,
     [JSON.stringify(migrations.map(({ name, checksum }) => ({ name, checksum })))],
   )
-}
-
-/**
- * Applies a migration unless it is already applied. Returns whether it was applied now. Throws when the migration was
- * changed after it was applied.
- */
-async function applyIfMissing(client: pg.Client, migration: SqlFile): Promise<boolean> {
-  const applied = await listApplied(client)
-  refuseChange(migration, applied)
-  if (applied.has(migration.name)) return false
-  await apply(client, [migration])
-  return true
 }

@@ -92,7 +92,7 @@ export function sealSecret(key: SecretKey, owner: string, secret: string): Seale
   return { keyId: key.id, sealed }
 }
 
-/** Decrypts a secret of an account. Null when none of the keys encrypted it, or it was changed. */
+/** Decrypts a secret of an owner. Null when none of the keys encrypted it, or it was changed. */
 export function openSecret(
   keys: readonly SecretKey[],
   owner: string,

@@ -6,6 +6,7 @@ import { chown, mkdir, mkdtemp, open, readdir, readFile, rename, rm } from 'node
 import { dirname, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { syncFolder } from '../new-file.ts'
 import { readPostgresVersion } from './binaries.ts'
 import type { RunAs } from './run-as.ts'
 
@@ -158,14 +159,5 @@ async function removeLeftovers(dataDir: string): Promise<void> {
     if (pid !== process.pid && isAlive(pid)) continue
     // The killed start's initdb may still write for a moment.
     await rm(join(dataDir, name), { recursive: true, force: true, maxRetries: 10 })
-  }
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
