@@ -316,7 +316,7 @@ export async function removeUnverifiedEmail(
     accountId: id,
     details: { from, to: null, from_was_verified: false },
   }))
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
 }
 
 /** Ends the reservation of a former username, so that another account can get it. */
@@ -397,7 +397,7 @@ async function noteChanges(
   await change(before)
   const after = await lockState(db, accountId)
   const events = after ? [...eventsOfChange(before, after)].map((event) => ({ ...event, accountId })) : []
-  if (events.length > 0) await insertEvents(db, by, events)
+  await insertEvents(db, by, events)
 }
 
 async function lockState(db: Queryable, accountId: string): Promise<AccountValues | undefined> {

@@ -214,7 +214,7 @@ export async function withdrawInvitationsOf(
     [accountId],
   )
   const events = rows.map((row) => eventOf('invitation-withdrawn', row))
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
   return events.length
 }
 

@@ -256,7 +256,7 @@ async function noteRevoked(
     accountId,
     details: { name },
   }))
-  if (events.length > 0) await insertEvents(db, by, events)
+  await insertEvents(db, by, events)
 }
 
 /**
@@ -288,7 +288,7 @@ export async function revokeAllOf(
     accountId,
     applicationId,
   }))
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
   return { tokens: revoked.length, applications: withdrawn.length }
 }
 

@@ -355,7 +355,7 @@ async function deleteSessions(
   const events = rows.flatMap((row) =>
     row.isRunning ? [{ action, accountId, details: { session: eventKeyOf(row.key) } }] : [],
   )
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
   return rows.length
 }
 

@@ -41,6 +41,6 @@ async function noteExpiringPersonalTokens(tx: pg.PoolClient, limit: number): Pro
     accountId,
     details: { ...expiryDetails(token), token: Number(id) },
   }))
-  if (events.length > 0) await insertEvents(tx, background, events)
+  await insertEvents(tx, background, events)
   return rows.length
 }

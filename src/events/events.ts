@@ -28,10 +28,11 @@ export async function insertEvent(db: Queryable, by: Principal, event: NewEvent)
 }
 
 /**
- * Inserts events of what one principal did, in this order, in the transaction of the changes. Only `sweepEvents`,
- * `countEvent` and the deletion of an account change events.
+ * Inserts events of what one principal did, in this order, in the transaction of the changes. There may be none. Only
+ * `sweepEvents`, `countEvent` and the deletion of an account change events.
  */
 export async function insertEvents(db: Queryable, by: Principal, events: readonly NewEvent[]): Promise<void> {
+  if (events.length === 0) return
   await db.query({
     name: 'insert-events',
     text: 'select insert_events(the_events => $1, the_actor => $2)',

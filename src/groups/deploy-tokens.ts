@@ -124,7 +124,7 @@ export async function revokeDeployTokensOf(
     action: 'revoke-deploy-token' as const,
     details: { name },
   }))
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
   return events.length
 }
 
@@ -141,7 +141,7 @@ export async function noteExpiringDeployTokens(tx: pg.PoolClient, limit: number)
     action: 'deploy-token-expiring' as const,
     details: { ...expiryDetails(token), deploy_token: Number(id) },
   }))
-  if (events.length > 0) await insertEvents(tx, background, events)
+  await insertEvents(tx, background, events)
   return events.length
 }
 
@@ -161,7 +161,7 @@ async function insertTokenEvents(
     [ids, action === 'deploy-token-created'],
   )
   const events = rows.map(({ details }) => ({ action, details }))
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
 }
 
 function aboutGroup(groupId: string) {

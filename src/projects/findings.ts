@@ -437,7 +437,6 @@ export async function settleFindings(
     ...(found ? [eventOf('affect-project', { project, environment, findings: found })] : []),
     ...(resolved ? [eventOf('resolve-project', { project, environment, findings: resolved })] : []),
   ])
-  if (events.length === 0) return
   await insertEvents(tx, by, events)
 
   function eventOf(

@@ -35,7 +35,7 @@ export const noteLapsingReservationsJob: Job = {
           // An event must stay small.
           details: { publisher: Number(id), project, names: names.slice(0, 20), until: until.toISOString() },
         }))
-        if (events.length > 0) await insertEvents(tx, background, events)
+        await insertEvents(tx, background, events)
         return rows.length
       })
     }

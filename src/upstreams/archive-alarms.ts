@@ -28,7 +28,7 @@ export async function raiseAlarms(tx: pg.PoolClient, alarms: readonly ArchiveAla
       const details = { upstream, url, reason }
       return { repositoryId, packageName, version, action: 'archive-alarm' as const, details }
     })
-  if (events.length > 0) await insertEvents(tx, background, events)
+  await insertEvents(tx, background, events)
   return raised.size
 }
 

@@ -112,7 +112,7 @@ async function saveActive(tx: pg.PoolClient, active: readonly ActiveDocument[]):
       events.push({ ...about, action: 'drop-versions', details })
     }
   }
-  if (events.length > 0) await insertEvents(tx, background, events)
+  await insertEvents(tx, background, events)
 }
 
 /** Renders a document from the stored content of its upstream. Returns false when there is no content. */

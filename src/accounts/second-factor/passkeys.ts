@@ -151,5 +151,5 @@ async function noteRemoved(
     accountId,
     details: { kind: 'passkey', name },
   }))
-  if (events.length > 0) await insertEvents(tx, by, events)
+  await insertEvents(tx, by, events)
 }

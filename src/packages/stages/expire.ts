@@ -46,5 +46,5 @@ async function noteExpired(tx: pg.PoolClient, expired: readonly ExpiredStage[]):
     version,
     details: { stage: id, sha256 },
   }))
-  if (events.length > 0) await insertEvents(tx, background, events)
+  await insertEvents(tx, background, events)
 }
