@@ -258,8 +258,8 @@ export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[]
 
 /**
  * Deletes an account with its sessions, tokens, authorizations and memberships. Packages and events stay. Its username
- * is free after 90 days. If it is the only admin of groups,
- * they must get an heir or be left to site administrators. Throws errcode 10 when the heir was disabled or deleted.
+ * is free after 90 days. If it is the only admin of groups, they must get an heir or be left to site administrators.
+ * Throws errcode 10 when the heir was disabled or deleted.
  */
 export async function deleteAccount(
   db: pg.Pool,
@@ -282,14 +282,8 @@ export async function deleteAccount(
         await keepHeir(tx, orphanedGroups.heir)
         for (const group of groups) {
           await setGroupMember(tx, group.id, id, 'admin')
-          await insertEvent(tx, by, {
-            repositoryId: null,
-            groupId: group.id,
-            packageName: null,
-            version: null,
-            action: 'set-group-member',
-            details: { username, role: 'admin' },
-          })
+          const details = { username, role: 'admin' }
+          await insertEvent(tx, by, { action: 'set-group-member', groupId: group.id, details })
         }
       }
       await deleteAccountRow(tx, by, account.id)

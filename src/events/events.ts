@@ -9,15 +9,15 @@ export interface NewEvent {
   accountId?: string
   /** The application that an identity event is about. */
   applicationId?: string
-  /** Null for an event of a whole group. */
+  /** Null, as without it, for an event that is not of one repository. */
   repositoryId?: string | null
   /** Set only for an event of a whole group. */
   groupId?: string
   /** The group in whose activity the event is, if it is not that of its group or repository. */
   inGroupId?: string | null
-  /** Null for an event of the repository itself. */
+  /** Null, as without it, for an event that is not of one package. */
   packageName?: string | null
-  /** Null for an event of the whole package. */
+  /** Null, as without it, for an event that is not of one version. */
   version?: string | null
   details?: Record<string, unknown>
 }

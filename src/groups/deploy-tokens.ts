@@ -67,7 +67,7 @@ export async function createDeployToken(
     // One act has two events: this one for the list of the account that acts, the other for the group (see `repeatedActions`).
     await insertTokenEvents(tx, by, 'deploy-token-created', [inserted.id])
     await insertEvent(tx, by, {
-      ...aboutGroup(groupId),
+      groupId,
       action: 'create-deploy-token',
       details: {
         name,
@@ -96,7 +96,7 @@ export async function revokeDeployToken(
     const { id, name } = revoked
     await insertTokenEvents(tx, by, 'deploy-token-revoked', [id])
     const event = {
-      ...aboutGroup(place.groupId),
+      groupId: place.groupId,
       action: 'revoke-deploy-token',
       details: { name },
     } as const
@@ -120,7 +120,7 @@ export async function revokeDeployTokensOf(
   const ids = rows.map(({ id }) => id)
   await insertTokenEvents(tx, by, 'deploy-token-revoked', ids)
   const events = rows.map(({ groupId, name }) => ({
-    ...aboutGroup(groupId),
+    groupId,
     action: 'revoke-deploy-token' as const,
     details: { name },
   }))
@@ -137,7 +137,7 @@ export async function noteExpiringDeployTokens(tx: pg.PoolClient, limit: number)
     [limit],
   )
   const events = rows.map(({ id, groupId, ...token }) => ({
-    ...aboutGroup(groupId),
+    groupId,
     action: 'deploy-token-expiring' as const,
     details: { ...expiryDetails(token), deploy_token: Number(id) },
   }))
@@ -162,10 +162,6 @@ async function insertTokenEvents(
   )
   const events = rows.map(({ details }) => ({ action, details }))
   await insertEvents(tx, by, events)
-}
-
-function aboutGroup(groupId: string) {
-  return { repositoryId: null, groupId, packageName: null, version: null }
 }
 
 async function insertDeployToken(

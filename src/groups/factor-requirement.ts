@@ -43,14 +43,7 @@ export async function requireFactorOfMembers(
       ? await requireFactor(tx, by, group.id, graceDays ?? null)
       : await waiveFactor(tx, group.id)
     if (!details) return
-    await insertEvent(tx, by, {
-      repositoryId: null,
-      groupId: group.id,
-      packageName: null,
-      version: null,
-      action: 'set-group',
-      details,
-    })
+    await insertEvent(tx, by, { action: 'set-group', groupId: group.id, details })
     await enqueue(tx, noteRequiredFactorsJob, undefined)
   })
 }

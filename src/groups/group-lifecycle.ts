@@ -244,6 +244,5 @@ async function note(
   action: RegistryAction,
   details: Record<string, unknown>,
 ): Promise<void> {
-  const about = 'groupId' in subject ? { repositoryId: null, ...subject } : subject
-  await insertEvent(tx, by, { ...about, packageName: null, version: null, action, details })
+  await insertEvent(tx, by, { ...subject, action, details })
 }

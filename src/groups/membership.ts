@@ -70,9 +70,7 @@ function eventOf({ place, account: { username }, role }: MemberChange, former: R
   const verb = role === 'none' ? 'remove' : 'set'
   const action: RegistryAction = isGroup ? `${verb}-group-member` : `${verb}-member`
   return {
-    ...(isGroup ? { repositoryId: null, groupId: place.groupId } : { repositoryId: place.repositoryId }),
-    packageName: null,
-    version: null,
+    ...place,
     action,
     details: {
       username,

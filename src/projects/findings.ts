@@ -452,7 +452,7 @@ export async function settleFindings(
       // An event must stay small.
       findings: findings.slice(0, 20),
     }
-    return { action, repositoryId: null, groupId, packageName: null, version: null, details }
+    return { action, groupId, details }
   }
 }
 

@@ -308,7 +308,7 @@ async function noteChange(
   action: 'add-policy' | 'change-policy' | 'remove-policy',
   details: Record<string, unknown>,
 ): Promise<void> {
-  await insertEvent(tx, by, { action, repositoryId: null, groupId, details })
+  await insertEvent(tx, by, { action, groupId, details })
   await queueGroupCheck(tx, groupId)
 }
 

@@ -194,7 +194,7 @@ async function findOrMakeProject(
   const [made] = rows
   if (made) {
     await insertEvent(tx, by, {
-      ...aboutGroup(groupId),
+      groupId,
       action: 'create-project',
       details: { project: name },
     })
@@ -446,7 +446,7 @@ export async function deleteProject(
     ])
     if (rowCount !== 1) return false
     await insertEvent(tx, by, {
-      ...aboutGroup(groupId),
+      groupId,
       action: 'delete-project',
       details: { project: name },
     })
@@ -465,10 +465,6 @@ async function listFindings(
     [projectId, environment, maxFindings],
   )
   return rows.map(({ finding }) => finding)
-}
-
-function aboutGroup(groupId: string) {
-  return { repositoryId: null, groupId, packageName: null, version: null }
 }
 
 function invalid(errmsg: string): Refusal {

@@ -89,7 +89,7 @@ export async function addPublisher(
       throw new Refusal(errcode.resourceExhausted, errmsg, { status: 403 })
     }
     await insertEvent(tx, by, {
-      ...about(repositoryId),
+      repositoryId,
       action: 'add-publisher',
       details: detailsOf(id, terms),
     })
@@ -117,7 +117,7 @@ export async function removePublisher(
     if (!removed) return false
     await endPublisherTokens(tx, removed.repositoryId, id)
     const details = detailsOf(id, removed)
-    await insertEvent(tx, by, { ...about(removed.repositoryId), action: 'remove-publisher', details })
+    await insertEvent(tx, by, { repositoryId: removed.repositoryId, action: 'remove-publisher', details })
     return true
   })
 }
@@ -261,17 +261,13 @@ export async function noteRefusal(
       [JSON.stringify(refused)],
     )
     for (const { id, details } of rows)
-      await insertEvent(tx, actingAs(id, by), { ...about(repositoryId), action: 'refuse-publisher', details })
+      await insertEvent(tx, actingAs(id, by), { repositoryId, action: 'refuse-publisher', details })
   })
 }
 
 /** Returns the sender of a request as a trusted publisher, for events. */
 export function actingAs(publisherId: string, by: Principal): Principal {
   return { ...by, token: { kind: 'publisher', tokenId: publisherId, authorizationId: null } }
-}
-
-function about(repositoryId: string) {
-  return { repositoryId, packageName: null, version: null }
 }
 
 type Terms = Omit<PublisherTerms, 'pins'> & { packages: readonly string[] }

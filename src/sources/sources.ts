@@ -148,7 +148,7 @@ export async function addSource(
       madeBy: by.accountId,
     })
     await insertEvent(tx, by, {
-      ...about(repositoryId),
+      repositoryId,
       action: 'add-source',
       details: { ...detailsOf({ ...settings, id }), ...(expected !== null && { host_key: expected }) },
     })
@@ -187,7 +187,7 @@ export async function confirmSource(
     if (source.isConfirmed) return true
     await tx.query('update source set is_confirmed = true where id = $1', [id])
     await insertEvent(tx, by, {
-      ...about(source.repositoryId),
+      repositoryId: source.repositoryId,
       action: 'confirm-source',
       details: { source: Number(id), url: source.url, host_key: hostKey },
     })
@@ -221,7 +221,7 @@ export async function replaceHookSecret(
     const { keyId, sealed } = await sourceSecrets.seal(config, id, { ...secrets, hookSecret })
     await tx.query('update source set key_id = $2, sealed_secrets = $3 where id = $1', [id, keyId, sealed])
     await insertEvent(tx, by, {
-      ...about(source.repositoryId),
+      repositoryId: source.repositoryId,
       action: 'change-hook-secret',
       details: { source: Number(id), url: source.url },
     })
@@ -281,7 +281,7 @@ export async function removeSource(
     await tx.query('delete from source_ref where source_id = $1', [id])
     await tx.query('delete from source_package where source_id = $1', [id])
     await insertEvent(tx, by, {
-      ...about(removed.repositoryId),
+      repositoryId: removed.repositoryId,
       action: 'remove-source',
       details: detailsOf(removed),
     })
@@ -508,7 +508,7 @@ export async function noteFailure(
     )
     if (rows[0]?.isFirst !== true) return
     const details = { source: Number(source.id), url: source.url, failure }
-    await insertEvent(tx, by, { ...about(source.repositoryId), action: 'fail-source', details })
+    await insertEvent(tx, by, { repositoryId: source.repositoryId, action: 'fail-source', details })
   })
 }
 
@@ -516,10 +516,6 @@ export async function noteFailure(
 export function describeFailure(error: unknown): string | null {
   if (error instanceof Refusal && isOfServer(error)) return error.message
   return error instanceof GitError || error instanceof OutboundError ? error.message : null
-}
-
-function about(repositoryId: string) {
-  return { repositoryId, packageName: null, version: null }
 }
 
 type Settings = Pick<Source, 'url' | 'path' | 'tags' | 'branches' | 'everyMinutes' | 'hidesSource'>

@@ -93,7 +93,7 @@ function note(
   { id: groupId }: { id: string },
   event: { action: 'claim-vendor' | 'release-vendor'; details: Record<string, unknown> },
 ): Promise<void> {
-  return insertEvent(tx, by, { repositoryId: null, groupId, packageName: null, version: null, ...event })
+  return insertEvent(tx, by, { groupId, ...event })
 }
 
 function invalid(errmsg: string): Refusal {

@@ -121,7 +121,7 @@ export async function addUpstream(
         reaches_private_hosts: rights.reachesPrivateHosts,
       }
       const details = { ...about, ...(names > 0 && { packages_taken_over: names }) }
-      await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'add-upstream', details })
+      await insertEvent(tx, by, { repositoryId, action: 'add-upstream', details })
       return added
     }),
   )
@@ -150,7 +150,7 @@ export async function setUpstream(
       const settings = detailsOfChange<UpstreamSettings & UpstreamRights>(former, change)
       if (settings) {
         const details = { upstream: name, ...settings }
-        await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'set-upstream', details })
+        await insertEvent(tx, by, { repositoryId, action: 'set-upstream', details })
       }
       return changed
     }),
@@ -180,7 +180,7 @@ export async function removeUpstream(
     }
     await noteListingChange(tx, repositoryId)
     const details = { upstream: name, released: releasesNames }
-    await insertEvent(tx, by, { ...noPackage(repositoryId), action: 'remove-upstream', details })
+    await insertEvent(tx, by, { repositoryId, action: 'remove-upstream', details })
   })
 }
 
@@ -246,10 +246,6 @@ async function explainRule<T>(work: () => Promise<T>): Promise<T> {
     if (constraint?.startsWith('upstream_')) throw invalid(describeRule(constraint))
     throw error
   }
-}
-
-function noPackage(repositoryId: string) {
-  return { repositoryId, packageName: null, version: null }
 }
 
 function noUpstream(): Refusal {

@@ -129,7 +129,7 @@ async function askUpstream(
     const contest = await insertContest(tx, packageId, upstream.id)
     if (contest === null) return
     const { repositoryId, upstreamName, earlierName } = contest
-    const about = { repositoryId, packageName, version: null }
+    const about = { repositoryId, packageName }
     const details = { upstream: upstreamName, also_at: earlierName }
     await insertEvent(tx, background, { ...about, action: 'contest-package', details })
   })
@@ -191,13 +191,8 @@ export async function decideContest(
       await bindPackages(tx, [{ upstream: { id: chosen.id, repositoryId }, packageName }])
     }
     const others = [upstream, ...earlier].filter((one) => one.id !== chosen.id).map(({ name }) => name)
-    await insertEvent(tx, by, {
-      repositoryId,
-      packageName,
-      version: null,
-      action: 'decide-package',
-      details: { upstream: chosen.name, not_from: others },
-    })
+    const details = { upstream: chosen.name, not_from: others }
+    await insertEvent(tx, by, { repositoryId, packageName, action: 'decide-package', details })
   })
 }
 

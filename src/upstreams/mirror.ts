@@ -377,7 +377,7 @@ async function noteGone(
   await transaction(db, async (tx) => {
     const packageId = await findBoundPackage(tx, upstreamId, packageName)
     if (packageId === null || !(await setGone(tx, [packageId], isGone)) || !isGone) return
-    const about = { repositoryId, packageName, version: null }
+    const about = { repositoryId, packageName }
     await insertEvent(tx, background, { ...about, action: 'upstream-gone', details: { upstream: name } })
   })
 }

@@ -100,7 +100,7 @@ async function saveActive(tx: pg.PoolClient, active: readonly ActiveDocument[]):
     const { upstream, packageName, dropped } = document
     const { id: packageId, isNew } = bound
     if (!isOurs) continue
-    const about = { repositoryId: upstream.repositoryId, packageName, version: null }
+    const about = { repositoryId: upstream.repositoryId, packageName }
     if (isNew && !announced.has(packageId)) {
       announced.add(packageId)
       const details = { upstream: upstream.name }

@@ -86,17 +86,16 @@ export async function syncLockedGroups(
       provider: source.name,
       ...(role !== null && { from: { role } }),
     }
-    const event = { repositoryId: null, groupId, packageName: null, version: null }
     if (wantedRole === null) {
       await removeGroupMember(tx, groupId, account.id, { force: true })
-      await insertEvent(tx, byProvider, { ...event, action: 'remove-group-member', details })
+      await insertEvent(tx, byProvider, { action: 'remove-group-member', groupId, details })
       removed.push(name)
     } else {
       await setGroupMember(tx, groupId, account.id, wantedRole, { force: true })
       await putMark(tx, account.id, groupId, source.issuer, wantedRole)
       await insertEvent(tx, byProvider, {
-        ...event,
         action: 'set-group-member',
+        groupId,
         details: { ...details, role: wantedRole },
       })
       added.push(`${name}:${wantedRole}`)

@@ -62,14 +62,7 @@ export async function setRetention(
     if (names.length > 0) {
       const valuesOf = (some: RetentionRules) => Object.fromEntries(names.map((name) => [name, some[name]]))
       const details = { ...valuesOf(rules), from: valuesOf(former) }
-      const event = {
-        action: 'set-retention',
-        repositoryId,
-        packageName: null,
-        version: null,
-        details,
-      } as const
-      await insertEvent(tx, by, event)
+      await insertEvent(tx, by, { action: 'set-retention', repositoryId, details })
     }
     return findRetention(tx, repositoryId)
   })

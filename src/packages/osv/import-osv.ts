@@ -129,7 +129,7 @@ async function importInto(
     const plan = await planFor(tx, wanted, packageName, entries)
     const events: NewEvent[] = []
     const note = (action: 'advise' | 'change-advisory' | 'withdraw', details: Record<string, unknown>) =>
-      events.push({ action, repositoryId, packageName, version: null, details })
+      events.push({ action, repositoryId, packageName, details })
     for (const { imported, known, text } of plan) {
       const about = { advisory_id: imported.advisory, osv_id: imported.id }
       if (held && imported.outcome === 'added' && imported.advisory !== null) {
