@@ -33,7 +33,7 @@ interface BodyMemory {
 
 /**
  * Reads a body into memory, and keeps it there while `use` runs. It gets null for a body with more than `maxBytes`: the rest is
- * not read. Throws the error of `refuse` when there is no memory left.
+ * not kept. Throws the error of `refuse` when there is no memory left.
  */
 export type UseBody = <T>(
   about: { owner: string; body: Readable; maxBytes: number },
@@ -63,7 +63,7 @@ export function openBodyMemory({ bytes, bytesOfOwner }: BodyMemory, refuse: () =
     const chunks: Buffer[] = []
     let size = 0
     try {
-      for await (const chunk of body as AsyncIterable<Buffer>) {
+      for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
         if (size + chunk.byteLength > maxBytes) return await use(null)
         take(owner, chunk.byteLength)
         size += chunk.byteLength
@@ -72,6 +72,9 @@ export function openBodyMemory({ bytes, bytesOfOwner }: BodyMemory, refuse: () =
       return await use(Buffer.concat(chunks))
     } finally {
       giveBack(owner, size)
+      // The rest is read and dropped. Node does so only with bodies that nobody has begun to read, and without it the next
+      // request of the connection never comes.
+      body.resume()
     }
   }
 }

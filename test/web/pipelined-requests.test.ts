@@ -2,6 +2,8 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { aGroupMember, groupOf } from '../support/actors.ts'
+import { aCaller } from '../support/api-actors.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 
@@ -94,6 +96,25 @@ describe('a connection with pipelined requests', () => {
       '400',
       '200',
     ])
+  })
+
+  it.each([
+    ['a lock file', (group: string) => `/api/groups/${group}/projects/shop/lock`],
+    ['a file of advisories', (_group: string, path: string) => `/api/repositories/${path}/advisories/import`],
+  ])('gets the next response after %s that is too large', async (_what, pathFor) => {
+    const { account, repository, token } = await aCaller(t)
+    const group = await groupOf(t.db, repository)
+    await aGroupMember(t.db, account, group, 'admin')
+    const socket = await aClient()
+    const body = Buffer.alloc(17 * 1024 * 1024, 0x20)
+    socket.write(
+      `POST ${pathFor(group.name, repository.path)} HTTP/1.1\r\nHost: svc.test\r\n` +
+        `Authorization: Bearer ${token}\r\nContent-Length: ${body.length}\r\n\r\n`,
+    )
+    socket.write(body)
+    socket.write(get('/healthz'))
+    const responses = await readResponses(socket, 2)
+    expect(responses.map((response) => response.slice(9, 12))).toEqual(['413', '200'])
   })
 
   it('is closed when more than 500 requests wait', async () => {
