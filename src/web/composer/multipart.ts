@@ -41,7 +41,12 @@ export async function receiveMultipart(
     form.on('file', (name: string, file: Readable, fileName: string) => {
       // When a form is truncated, each of its files gets an error, even files that are not read.
       file.on('error', () => {})
-      if (name !== field || archives.length > 0) return void file.resume()
+      if (name !== field) return void file.resume()
+      if (archives.length > 0) {
+        file.resume()
+        reject(malformed(`the form has more than one file in the field "${field}"`))
+        return
+      }
       try {
         onFile?.(fileName ?? '')
       } catch (error) {

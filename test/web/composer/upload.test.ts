@@ -78,21 +78,26 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect((await push('1.0.0', options)).statusCode).toBe(201)
   })
 
-  it('takes the archive from the field `package` of a form', async () => {
+  it('takes the one archive from the field `package` of a form', async () => {
     const { push } = await aPublisher(t)
-    const form = (name: string) =>
+    const form = (...names: string[]) =>
       Buffer.concat([
         Buffer.from('--cut\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'),
-        Buffer.from(`--cut\r\nContent-Disposition: form-data; name="${name}"; filename="package.zip"\r\n`),
-        Buffer.from('Content-Type: application/zip\r\n\r\n'),
-        aPackageZip('acme/lib'),
-        Buffer.from('\r\n--cut--\r\n'),
+        ...names.flatMap((name) => [
+          Buffer.from(`--cut\r\nContent-Disposition: form-data; name="${name}"; filename="package.zip"\r\n`),
+          Buffer.from('Content-Type: application/zip\r\n\r\n'),
+          aPackageZip('acme/lib'),
+          Buffer.from('\r\n'),
+        ]),
+        Buffer.from('--cut--\r\n'),
       ])
     const headers = { 'content-type': 'multipart/form-data; boundary=cut' }
     const other = await push('1.0.0', { headers, payload: form('archive') })
     expect([other.statusCode, other.json().errcode]).toEqual([400, 3])
     const cut = await push('1.0.0', { headers, payload: form('package').subarray(0, -20) })
     expect([cut.statusCode, cut.json().errcode]).toEqual([400, 3])
+    const twice = await push('1.0.0', { headers, payload: form('package', 'package') })
+    expect([twice.statusCode, twice.json().errcode]).toEqual([400, 3])
     const noBoundary = await push('1.0.0', { headers: { 'content-type': 'multipart/form-data; x=y' } })
     expect([noBoundary.statusCode, noBoundary.json().errcode]).toEqual([400, 3])
     expect((await push('1.0.0', { headers, payload: form('package') })).statusCode).toBe(201)
