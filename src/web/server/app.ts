@@ -292,8 +292,27 @@ function returnRequestId({ id }: FastifyRequest, reply: FastifyReply): void {
  */
 function serveHeadWithGet(app: FastifyInstance): void {
   app.addHook('onRoute', (route) => {
-    if (route.method === 'GET' && route.exposeHeadRoute !== false) route.method = ['GET', 'HEAD']
+    if (route.method !== 'GET' || route.exposeHeadRoute === false) return
+    route.method = ['GET', 'HEAD']
+    route.onSend = [...[route.onSend ?? []].flat(), sendLengthOfNothing]
   })
+}
+
+/**
+ * Sends the length of a response without a body, such as a redirect, to HEAD too. Fastify sends it to GET alone. Without it,
+ * Node's clients do not use the connection again: they cannot know the method where they decide it.
+ */
+function sendLengthOfNothing(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  payload: unknown,
+  done: () => void,
+): void {
+  const hasNothing = payload === undefined && !reply.hasHeader('content-length')
+  if (request.method === 'HEAD' && hasNothing && ![204, 304].includes(reply.statusCode)) {
+    reply.header('content-length', '0')
+  }
+  done()
 }
 
 /** Returns a request's path and query, also for the absolute form `GET http://host/path` (RFC 9112 §3.2.2). */

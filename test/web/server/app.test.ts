@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { Agent, request as httpRequest } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setFlagsFromString } from 'node:v8'
@@ -130,6 +131,40 @@ describe('a request that names the host in its first line', () => {
     expect(response).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
     expect(response.toLowerCase()).toContain(`content-type: ${type}`)
     expect(direct.statusCode).toBe(status)
+  })
+})
+
+describe('a HEAD request', () => {
+  const t = useApp()
+
+  it('gets the headers of a GET, also of a redirect, and its connection is used again', async () => {
+    await t.app.listen({ host: '127.0.0.1', port: 0 })
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    onTestFinished(() => agent.destroy())
+    const { port } = t.app.server.address() as AddressInfo
+    const ask = (method: 'GET' | 'HEAD', path: string) =>
+      new Promise<{ status: unknown; length: unknown; port: unknown }>((resolve, reject) => {
+        const request = httpRequest({ agent, host: '127.0.0.1', port, method, path }, (response) => {
+          const { statusCode: status, headers, socket } = response
+          const asked = { status, length: headers['content-length'], port: socket.localPort }
+          response.resume().on('end', () => resolve(asked))
+        })
+        request.on('error', reject).end()
+      })
+    const ports = new Set()
+    for (const path of [
+      '/settings/account',
+      '/acme/php/-/packages/',
+      '/healthz',
+      '/login',
+      '/nothing/here',
+    ]) {
+      const [head, get] = [await ask('HEAD', path), await ask('GET', path)]
+      expect({ path, ...head }).toEqual({ path, ...get })
+      expect(get.length).toMatch(/^\d+$/)
+      ports.add(head.port)
+    }
+    expect(ports.size).toBe(1)
   })
 })
 
