@@ -10,7 +10,7 @@ import { hiddenFields, open, submitConsent } from '../support/browse.ts'
 import { ageDevices } from '../support/device-rows.ts'
 import { requireSecondFactor } from '../support/group-rows.ts'
 import { lockTables, openTransaction, untilWaiting } from '../support/locks.ts'
-import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { type ApplicationActor, anApplication, basicOf } from '../support/oauth-actors.ts'
 import { changeRegistration, liveGrantsOf } from '../support/oauth-rows.ts'
 import { countRows } from '../support/rows.ts'
 import { ask, askAsPublic, postForm, works } from '../support/token-client.ts'
@@ -71,6 +71,16 @@ describe('a device', () => {
     const confidential = await anApplication(t.db, { isDevice: true })
     expect(errorOf(await askAsPublic(t, confidential, 'device', {}))).toEqual([401, 'invalid_client'])
     expect((await ask(t, confidential, 'device', { scope: 'account-profile:r' })).statusCode).toBe(200)
+    // RFC 8628 §3.1 requires no parameter of a client that authenticates by HTTP Basic.
+    expect((await ask(t, confidential, 'device', {})).statusCode).toBe(200)
+    expect((await ask(t, confidential, 'device', { resource: 'http://svc.test/api' })).statusCode).toBe(200)
+    const authorization = basicOf(confidential.clientId, confidential.clientSecret)
+    const nothing = await t.app.inject({
+      method: 'POST',
+      url: '/oauth2/device',
+      headers: { authorization },
+    })
+    expect(errorOf(nothing)).toEqual([400, 'invalid_request'])
     expect(errorOf(await askAsPublic(t, await anApp({ isDevice: false }), 'device', {}))).toEqual([
       400,
       'unauthorized_client',

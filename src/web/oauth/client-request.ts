@@ -46,6 +46,12 @@ export function formOf(request: FastifyRequest): Form {
   throw notAForm()
 }
 
+/** Does the same, but an empty form is accepted: a client that authenticates by HTTP Basic needs no parameter (RFC 8628 §3.1). */
+export function optionalFormOf(request: FastifyRequest): Form {
+  if (request.body === undefined) throw notAForm()
+  return readParameters(parameterNames, request)
+}
+
 /** Reads the parameters with these names. Throws `invalid_request` when one is repeated, or the form is not well-formed. */
 export function readParameters<Name extends string>(
   names: ReadonlySet<Name>,
@@ -69,7 +75,7 @@ export function readRequired(form: Form, name: keyof Form): string {
 function notAForm(): OAuthError {
   return new OAuthError(
     'invalid_request',
-    'The request body must be an application/x-www-form-urlencoded form with at least one parameter.',
+    'The request body must be an application/x-www-form-urlencoded form with the parameters of the endpoint.',
   )
 }
 

@@ -12,7 +12,7 @@ import {
 } from '../../oauth/device-requests.ts'
 import { readTextList } from '../forms.ts'
 import { readScopes } from './authorize-request.ts'
-import { formOf, readClient, refuseClient } from './client-request.ts'
+import { optionalFormOf, readClient, refuseClient } from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
 
 /** The grant type of a device that polls (RFC 8628 §3.4). */
@@ -28,7 +28,7 @@ export async function deviceRoute(app: FastifyInstance, { db, config }: AppConte
     // Read it now: after a disconnect the socket no longer has it. What a proxy forwards may be no IP.
     const ip = bareIp(request.ip) ?? bareIp(request.socket.remoteAddress)
     if (ip === null) throw new OAuthError('invalid_request', 'The client has disconnected.')
-    const form = formOf(request)
+    const form = optionalFormOf(request)
     const presented = readClient(request, form)
     const client = await findDeviceClient(db, presented)
     if (!client) return refuseClient(db, presented)
