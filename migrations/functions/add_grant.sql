@@ -57,7 +57,14 @@ begin
      where id in (select g.id
                     from authorization_grant g
                    where g.authorization_id = the_authorization_id and g.ended_at is null
-                   order by coalesce(g.last_used_at, g.granted_at) desc, g.id desc
+                   -- The last use is stored some seconds later, for many grants at once. So the exchange of a new grant's
+                   -- code counts.
+                   order by coalesce((select max(c.redeemed_at)
+                                        from authorization_code c
+                                       where c.authorization_id = the_authorization_id
+                                         and coalesce(c.grant_id, c.authorization_id) = g.id
+                                         and c.redeemed_at > now() - interval '10 minutes'),
+                                     g.last_used_at, g.granted_at) desc, g.id desc
                   offset max_of_public_client);
   end if;
   return granted;

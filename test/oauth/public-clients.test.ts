@@ -178,6 +178,21 @@ describe('a public client', () => {
     expect(await liveGrantsOf(t.db, account)).toHaveLength(20)
   })
 
+  it('ends the oldest grant, although the use of others was stored after the newest consents (OPENID 210)', async () => {
+    const { application, account, approve } = await aVisitor()
+    const codes: string[] = []
+    for (let n = 0; n < 20; n += 1) codes.push(await approve())
+    const tokens: string[] = []
+    const exchangeNext = async () =>
+      tokens.push((await exchange(application, codes[tokens.length] ?? '')).json().access_token)
+    while (tokens.length < 10) await exchangeNext()
+    await vi.waitUntil(async () => (await countUsedGrants(t.db, account)) === 10, 60_000)
+    while (tokens.length < 20) await exchangeNext()
+    await approve()
+    const alive = await Promise.all(tokens.map((token) => works(t, token)))
+    expect(alive).toEqual([false, ...Array.from({ length: 19 }, () => true)])
+  })
+
   it('ends no grants of other clients', async () => {
     const { account, approve } = await aVisitor({
       isPublic: false,
