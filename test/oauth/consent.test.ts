@@ -151,6 +151,7 @@ describe('POST /oauth2/auth', () => {
     expect(again.statusCode).toBe(400)
     expect(again.headers.location).toBeUndefined()
     expect(again.body).toContain('link is not accessible')
+    expect(again.body).toContain('already answered')
     expect(again.body).toContain('already made')
     expect(again.body).toContain(
       `href="${authorizeLink(application, { state: 's', prompt: 'consent' })}`.replaceAll('&', '&amp;'),
