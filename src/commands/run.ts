@@ -32,17 +32,20 @@ export async function runProgram(
     // A command with an open database has a second listener, which exits when the database is closed.
     if (process.stdout.listenerCount('error') === 1) process.exit(1)
   })
+  let misused: Command | null = null
   try {
     loadEnvironmentFile()
     const program = await make(argv.slice(2))
-    prepare(program)
+    prepare(program, (command) => {
+      misused = command
+    })
     await program.parseAsync([...resolveHelp(program, argv.slice(2))], { from: 'user' })
     return 0
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0
     const line =
       error instanceof CommanderError
-        ? explainMisuse(error, escapeWords(error.message, argv))
+        ? explainMisuse(error, escapeWords(error.message, argv), misused)
         : escapeWords(explainFailure(error), argv)
     process.stderr.write(argv.includes('--json') ? `${JSON.stringify({ error: line })}\n` : `svc: ${line}\n`)
     return 1
@@ -221,16 +224,26 @@ function awaitInterruption(abandon: () => Promise<void>) {
   }
 }
 
-/** Makes a command and its subcommands throw usage errors, instead of printing them and exiting. */
-function prepare(command: Command): void {
-  command.exitOverride().configureOutput({ writeErr: () => {} })
+/**
+ * Makes a command and its subcommands throw usage errors, instead of printing them and exiting. `note` is called before, with
+ * the command whose words are wrong.
+ */
+function prepare(command: Command, note: (misused: Command) => void): void {
+  command.configureOutput({ writeErr: () => {} }).exitOverride((error) => {
+    note(command)
+    throw error
+  })
   command.configureHelp({ showGlobalOptions: false })
-  for (const child of command.commands) prepare(child)
+  for (const child of command.commands) prepare(child, note)
 }
 
-function explainMisuse({ code }: CommanderError, message: string): string {
-  if (code === 'commander.help') return 'a command is missing. Try: svc --help'
-  return `${message.replace(/^error: /, '').replaceAll('\n', ' ')}. Try: svc --help`.replace(/\)?\.\. /, '. ')
+/** Says what is wrong with the words, and which help has the right ones. */
+function explainMisuse({ code }: CommanderError, message: string, misused: Command | null): string {
+  const names: string[] = []
+  for (let command = misused; command !== null; command = command.parent) names.unshift(command.name())
+  const advice = `Try: ${names.join(' ') || 'svc'} --help`
+  if (code === 'commander.help') return `a command is missing. ${advice}`
+  return `${message.replace(/^error: /, '').replaceAll('\n', ' ')}. ${advice}`.replace(/\)?\.\. /, '. ')
 }
 
 /** Finds the account with a username. Throws when there is none. */

@@ -103,17 +103,28 @@ describe('the tree of commands', () => {
   })
 
   it.each([
-    ['help frobnicate', 'frobnicate'],
-    ['help upstream frobnicate', 'upstream frobnicate'],
-    ['upstream help frobnicate', 'upstream frobnicate'],
-    ['help upstream add frobnicate', 'upstream add frobnicate'],
-    ['help upstream constructor', 'upstream constructor'],
-  ])('has no %s', async (words, unknown) => {
+    ['help frobnicate', 'frobnicate', 'svc --help'],
+    ['help upstream frobnicate', 'upstream frobnicate', 'svc upstream --help'],
+    ['upstream help frobnicate', 'upstream frobnicate', 'svc upstream --help'],
+    ['help upstream add frobnicate', 'upstream add frobnicate', 'svc upstream add --help'],
+    ['help upstream constructor', 'upstream constructor', 'svc upstream --help'],
+  ])('has no %s', async (words, unknown, help) => {
     expect(await ran(words.split(' '))).toEqual({
       code: 1,
       stdout: '',
-      stderr: `svc: unknown command '${unknown}'. Try: svc --help\n`,
+      stderr: `svc: unknown command '${unknown}'. Try: ${help}\n`,
     })
+  })
+
+  it.each([
+    ['account', 'svc account --help'],
+    ['account frobnicate', 'svc account --help'],
+    ['account list --state frobnicate', 'svc account list --help'],
+    ['token create ann', 'svc token create --help'],
+    ['frobnicate', 'svc --help'],
+  ])('names the help that has the words for %s', async (words, help) => {
+    const { code, stderr } = await ran(words.split(' '))
+    expect([code, stderr]).toEqual([1, expect.stringMatching(`Try: ${help}\n$`)])
   })
 
   it('takes the word help as an argument of a command', async () => {
