@@ -33,7 +33,8 @@ function explainRefusal({ message, warning, cause }: Refusal): string {
   const diskError = cause instanceof Error ? explainDiskError(cause) : null
   if (diskError !== null) return diskError
   const reasons = [warning, causeOf(cause)].filter((reason) => reason !== undefined && reason !== '')
-  return [message, ...reasons].join(': ')
+  // A message may already have the words of its cause.
+  return [message, ...reasons.filter((reason) => !message.includes(reason as string))].join(': ')
 }
 
 /** Returns the message of the innermost cause, or its code when it has no message. */
