@@ -119,7 +119,10 @@ function listCommand(): Command {
           keyOf: ({ name }) => name,
           describe: describeProject,
           line: ({ name, locks }) => [name, ...locks.map(describeLock)].join('  '),
-          none: `${groupName} has no such projects.`,
+          none:
+            filter.package === null && filter.constraint === null && !filter.isAffected
+              ? `${groupName} has no projects yet: svc project report stores the lock file of one.`
+              : `${groupName} has no such projects.`,
         })
       }),
     )

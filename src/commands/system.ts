@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { type AccountCounts, countAccounts } from '../accounts/accounts.ts'
+import { formatCount, formatSize } from '../domain/formats.ts'
 import { countGroups } from '../groups/groups.ts'
 import { countApplications } from '../oauth/applications.ts'
 import { readSystemState, type SystemState } from '../web/server/system-state.ts'
@@ -48,8 +49,8 @@ export function systemCommand(version: string): Command {
       const failed = jobs.filter((job) => job.failed > 0).map((job) => `${job.failed} ${job.name}`)
       const lines = [
         `svc ${version}, Node.js ${process.version}`,
-        `Database    PostgreSQL ${database.version}${database.embedded ? ', embedded' : ''}, ${database.bytes} bytes, ${database.connections} of ${database.max_connections} connections, ${database.migration}`,
-        `Archives    ${store.archives} in ${store.place}, ${store.bytes} bytes, last collection: ${store.collected_at?.toISOString() ?? 'never'}, all checked since: ${store.checked_since?.toISOString() ?? 'never'}`,
+        `Database    PostgreSQL ${database.version}${database.embedded ? ', embedded' : ''}, ${formatSize(database.bytes)}, ${database.connections} of ${database.max_connections} connections, ${database.migration}`,
+        `Archives    ${store.archives} in ${store.place}, ${formatSize(store.bytes)}, last collection: ${store.collected_at?.toISOString() ?? 'never'}, all checked since: ${store.checked_since?.toISOString() ?? 'never'}`,
         ...(store.unclaimed === null
           ? []
           : [`            no claim on them: ${store.unclaimed}. Run svc archives claim`]),
@@ -57,9 +58,9 @@ export function systemCommand(version: string): Command {
           ? []
           : [`            ${store.problems} damaged or missing. Run svc verify-archives --repair`]),
         `Backup      last one by svc backup: ${shown.backed_up_at?.toISOString() ?? 'never'}`,
-        `Disk        ${disk ? `${disk.free_bytes} of ${disk.all_bytes} bytes free in ${disk.directory}` : 'unknown'}`,
-        `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators, ${accounts.without_second_factor} without a second factor`,
-        `Registry    ${shown.groups} groups, ${shown.repositories} repositories, ${shown.packages} packages`,
+        `Disk        ${disk ? `${formatSize(disk.free_bytes)} of ${formatSize(disk.all_bytes)} free in ${disk.directory}` : 'unknown'}`,
+        `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${formatCount(accounts.administrators, 'site administrator')}, ${accounts.without_second_factor} without a second factor`,
+        `Registry    ${formatCount(shown.groups, 'group')}, ${formatCount(shown.repositories, 'repository', 'repositories')}, ${formatCount(shown.packages, 'package')}`,
         `Jobs        ${jobs.reduce((sum, { queued }) => sum + queued, 0)} queued; failed: ${failed.join(', ') || 'none'}`,
       ]
       printResult(options, shown, lines.join('\n'))

@@ -74,6 +74,8 @@ describe('the commands of what /admin shows and does', () => {
       groups: 1,
       repositories: 2,
     })
-    expect((await svc.run('system')).stdout).toContain('1 groups, 2 repositories, 0 packages')
+    expect((await svc.run('system')).stdout).toMatch(
+      /, \d+ MB, [\s\S]*Disk {8}[\d.]+ [MGT]B of [\d.]+ [MGT]B free in [\s\S]*\n.*1 group, 2 repositories, 0 packages\n/,
+    )
   })
 })

@@ -40,6 +40,10 @@ describe('svc project', () => {
     expect((await svc.run(...list, '--package', 'acme/lib', '--constraint', '>2.0')).stdout).toBe(
       `${group} has no such projects.\n`,
     )
+    const other = (await aGroup(t.db)).name
+    expect((await svc.run('project', 'list', other)).stdout).toBe(
+      `${other} has no projects yet: svc project report stores the lock file of one.\n`,
+    )
     const sbom = await svc.run('project', 'sbom', `${group}/shop`)
     expect(JSON.parse(sbom.stdout)).toMatchObject({ bomFormat: 'CycloneDX', specVersion: '1.6' })
     expect(await svc.json('project', 'delete', `${group}/shop`, '--force')).toEqual({
