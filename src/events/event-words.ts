@@ -180,6 +180,7 @@ function describeMore(details: Details): string {
     name && right ? `${name} (${right})` : name,
     expiryOf(others),
     publisherOf(others),
+    projectOf(others),
     upstream,
     vendor,
     from && to && `${from} → ${to}`,
@@ -203,6 +204,13 @@ function publisherOf({ publisher, ...details }: Details): string {
   const { provider, issuer = null, project = issuer, workflow = null, right } = textsOf(details)
   if (publisher === undefined || !provider || !right) return ''
   return `${describeRun({ provider, project, workflow, ref: null, commit: null, url: null })} (${right})`
+}
+
+/** A project of the group, and where it runs: `shop in production`. Empty for the project of a trusted publisher. */
+function projectOf({ publisher, ...details }: Details): string {
+  const { project, environment } = textsOf(details)
+  if (publisher !== undefined || !project) return ''
+  return environment ? `${project} in ${environment}` : project
 }
 
 /** Returns the details that are texts. */

@@ -73,6 +73,13 @@ describe('the words of an event', () => {
       'removed a trusted publisher',
       'CI: https://ci.example.com (read)',
     ],
+    ['create-project', { project: 'shop' }, 'created a project', 'shop'],
+    [
+      'affect-project',
+      { project: 'shop', environment: 'production', reason: 'old/library 1.4.0: abandoned', findings: [] },
+      'found a problem in a project',
+      'shop in production, old/library 1.4.0: abandoned',
+    ],
     [
       'deploy-token-expiring',
       { name: 'ci', expires_at: '2026-12-01T10:05:00.000Z', deploy_token: 7 },

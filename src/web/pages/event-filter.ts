@@ -83,6 +83,8 @@ export interface EventSource {
   findApplicationId?: (clientId: string) => Promise<string | null>
   /** Whether a filter by a username that nobody has is a mistake. Otherwise it only finds nothing. */
   namesUnknownAccounts: boolean
+  /** Whether all events are of one group, so that its name says nothing. */
+  isOfOneGroup: boolean
 }
 
 /** Reads the filter of a request. Returns the content of the page, or sends the export that the request asks for. */
@@ -133,7 +135,9 @@ export async function readEventPage(
       isFiltered && typeof read !== 'string'
         ? describeMatching(isOnePage ? rows.length : await source.count(read, maxCounted))
         : null,
-    events: rows.map((event) => showEvent(event, links)),
+    events: rows.map((event) =>
+      showEvent(source.isOfOneGroup ? { ...event, groupName: null } : event, links),
+    ),
     isContinued: after !== '',
     isFiltered,
     next: next && query({ after: next }),

@@ -61,8 +61,8 @@ describe('/<group>/-/activity', () => {
     const who = `${account.username} Browser, 192.0.2.9`
     expect(rowsOf(body)).toEqual([
       `Deleted the repository ${path} ${who}`,
-      `Changed a role in the group ${group.name} ${bob.username}: guest → developer ${who}`,
-      `Gave a role in the group ${group.name} ${bob.username} is guest ${who}`,
+      `Changed a role in the group ${bob.username}: guest → developer ${who}`,
+      `Gave a role in the group ${bob.username} is guest ${who}`,
       `Changed the settings of the repository ${path} visibility: private → public ${who}`,
     ])
     expect(body).toContain(`href="/${group.name}/-/activity" aria-current="page">Activity`)

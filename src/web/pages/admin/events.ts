@@ -35,6 +35,7 @@ export async function adminEventRoutes(app: FastifyInstance, { db, sessionOf }: 
       findApplicationId: async (clientId) =>
         isClientId(clientId) ? ((await findApplicationByClientId(db, clientId))?.id ?? null) : null,
       namesUnknownAccounts: true,
+      isOfOneGroup: false,
     }
     const content = await readEventPage(request, reply, source)
     return 'events' in content ? eventsPage(reply, session, content) : content

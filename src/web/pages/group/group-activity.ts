@@ -25,6 +25,7 @@ export async function groupActivityRoutes(app: FastifyInstance, context: PagesCo
         count: (filter, most) => countEvents(db, { ...filter, groupId: group.id }, most),
         describe: describeEvent,
         namesUnknownAccounts: false,
+        isOfOneGroup: true,
       })
       return 'events' in content ? activityPage(reply, session, { ...content, group }) : content
     }),
