@@ -107,7 +107,8 @@ export async function registerViews(
       summarize: (description: string) => revealText(shortenText(description, 300)),
       settingsPages,
       trailTo,
-      version,
+      /** Not `version`: the content of a page may have the version of a package, and it wins. */
+      programVersion: version,
     },
   })
 }

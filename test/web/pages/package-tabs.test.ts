@@ -7,6 +7,7 @@ import { operator } from '../../../src/domain/principal.ts'
 import { deleteVersion } from '../../../src/packages/lifecycle/deletion.ts'
 import { rollDownloadsJob } from '../../../src/packages/tables/downloads.ts'
 import { saveDownloads } from '../../../src/packages/tables/recorded-downloads.ts'
+import { version } from '../../../src/version.ts'
 import { aMember, anAccount, aRepository, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { addPastDownloads, packageDownloadDays } from '../../support/download-rows.ts'
@@ -499,9 +500,10 @@ describe('…/-/downloads', () => {
       'anonymous 1.1.0 1',
       `${admin.username} in the browser 1.0.0 1,234`,
     ])
-    expect(rowsOf(await seenByAdmin('/-/downloads?version=1.0.0'))).toEqual([
-      `${admin.username} in the browser 1.0.0 1,234`,
-    ])
+    const ofVersion = await seenByAdmin('/-/downloads?version=1.0.0')
+    expect(rowsOf(ofVersion)).toEqual([`${admin.username} in the browser 1.0.0 1,234`])
+    // The footer has the version of svc, and not that of the package.
+    expect(ofVersion).toContain(`<li>svc ${version}</li>`)
     const link = 'Who downloaded it'
     expect([await seenByAdmin(), await seenByAdmin('/-/versions')]).toEqual([
       expect.stringContaining(link),
