@@ -54,8 +54,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     '/new/group',
     signedIn(context, { form: '/new/group' }, async ({ session, by }, request, reply) => {
       const { name } = readForm(GroupForm, request)
-      const refused = await whyRefused(() => addGroup(context, by, name, session.account))
-      const problem = refused && refused + lowerCaseAdvice(name)
+      const problem = await whyRefused(name, () => addGroup(context, by, name, session.account))
       if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
       leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
       return reply.redirect(`/${name}`, 303)
@@ -78,7 +77,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
       const { id: groupId } = await managedGroup(db, form.group, session, 'createRepository')
       const { name, visibility, description } = form
       const draft = { groupId, name, visibility, description }
-      const problem = await whyRefused(() => addRepository(context, by, draft))
+      const problem = await whyRefused(name, () => addRepository(context, by, draft))
       if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
       leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
       return reply.redirect(`/${form.group}/${name}`, 303)
@@ -98,14 +97,21 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
   }
 }
 
-/** Returns the advice to use lower-case letters, if the name has others. '' if it has none. */
-function lowerCaseAdvice(name: string): string {
-  const lower = name.toLowerCase()
-  return lower === name ? '' : ` Use lower-case letters: ${lower}.`
+/** Returns an advice with the nearest name that the rule allows. '' if the name is allowed, or nothing is left of it. */
+function nameAdvice(name: string): string {
+  const nearest = name
+    .toLowerCase()
+    .replace(/[^a-z0-9._-]+/g, '-')
+    .replace(/([._-])[._-]+/g, '$1')
+    .replace(/^[._-]|[._-]$/g, '')
+  return nearest === name || nearest === '' ? '' : ` Try ${nearest}.`
 }
 
-/** Runs an insertion. Returns null, or a sentence about the limit or the rule of the schema that it breaks. */
-async function whyRefused(insert: () => Promise<unknown>): Promise<string | null> {
+/**
+ * Runs an insertion of something with a name. Returns null, or a sentence about the limit or the rule of the schema that it
+ * breaks.
+ */
+async function whyRefused(name: string, insert: () => Promise<unknown>): Promise<string | null> {
   try {
     await insert()
     return null
@@ -113,6 +119,6 @@ async function whyRefused(insert: () => Promise<unknown>): Promise<string | null
     if (error instanceof Refusal) return error.sentence
     const constraint = brokenConstraint(error)
     if (constraint === null) throw error
-    return describeRule(constraint)
+    return describeRule(constraint) + nameAdvice(name)
   }
 }

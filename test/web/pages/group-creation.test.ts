@@ -6,14 +6,18 @@ import { useApp } from '../../support/app.ts'
 const t = useApp({ GROUP_CREATION: 'admins' })
 
 describe('/new/group', () => {
-  it('names the fault of a name with upper-case letters', async () => {
+  it.each([
+    ['Lea', 'lea'],
+    ['Acme Corp', 'acme-corp'],
+    [' _Müller & Co. ', 'm-ller-co'],
+  ])('says how the name %j could be written', async (name, nearest) => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
     await asOperator(t, account.id, async () => {
       const form = await t.app.inject({ url: '/new/group', headers: { cookie } })
-      const refused = await post(t.app, '/new/group', cookie, { csrf_token: csrfTokenIn(form), name: 'Lea' })
+      const refused = await post(t.app, '/new/group', cookie, { csrf_token: csrfTokenIn(form), name })
       expect(refused.statusCode).toBe(400)
-      expect(refused.body).toContain('Use lower-case letters: lea.')
+      expect(refused.body).toContain(`between them. Try ${nearest}.`)
     })
   })
 })
