@@ -358,7 +358,7 @@ async function findAskedVersions(
 ): Promise<number[] | null> {
   if ((name ?? null) === null) {
     if ((constraint ?? null) === null) return null
-    throw invalid('a constraint needs a package: add package=vendor/package')
+    throw invalid('a constraint needs a package: name one, such as vendor/package')
   }
   if ((constraint ?? null) !== null && !isConstraint(constraint as string))
     throw invalid('constraint must be one that Composer can read, such as <2.0')

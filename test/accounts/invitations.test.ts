@@ -189,7 +189,11 @@ describe('an invitation to a group', () => {
     const { token } = await aToken(invited, group, admin)
     expect((await open(invited, `/invitations?token=${token}`)).statusCode).toBe(200)
     await change({ admin, group })
-    expect((await open(invited, `/invitations?token=${token}`)).statusCode).toBe(410)
+    const ended = await open(invited, `/invitations?token=${token}`)
+    expect([ended.statusCode, ended.body]).toEqual([
+      410,
+      expect.stringContaining('Ask the person who invited you for a new link.'),
+    ])
     expect((await asNew(invited, token)).statusCode).toBe(410)
   })
 

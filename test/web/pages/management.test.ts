@@ -220,6 +220,9 @@ describe('/<group>/<name>/-/members', () => {
     for (const form of [url, `${url}/new`]) {
       const { body } = await send(form, { username: 'nobody-here', role: 'developer' })
       expect(body).not.toContain('<table class="rows"')
+      expect(body).toContain(
+        'There is no account “nobody-here”. Check the username, or invite the person with a link.',
+      )
       expect(body).toMatch(
         /role="alert"[\s\S]*aria-describedby="problem"[\s\S]*value="nobody-here"[\s\S]*value="developer" selected/,
       )

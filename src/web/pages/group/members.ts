@@ -181,7 +181,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
   /** Changes a role. Returns null, or the reason why it was rejected. */
   async function change(
     by: Principal,
-    { path, target }: Place,
+    { path, repository, target }: Place,
     {
       username: name,
       role,
@@ -189,7 +189,8 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     }: { username: string; role: Role | 'none'; mustBeMember?: boolean },
   ): Promise<string | null> {
     const account = await findAccountByUsername(db, name)
-    if (!account) return `There is no account “${name}”.`
+    if (!account)
+      return `There is no account “${name}”. Check the username${repository ? '. Admins of the group can invite people who have none.' : ', or invite the person with a link.'}`
     const made = { place: target, account, role, mustBeMember }
     const outcome = await changeMember(db, by, made)
     if (outcome === 'last-admin')
