@@ -159,6 +159,9 @@ describe('/<group>/<name>/-/sources', () => {
     const failure = 'the server has no such Git repository, or needs credentials'
     for (const page of [await open(), await open(`/${source.id}`)])
       expect(page.body).toMatch(new RegExp(`first failed <time [^>]+>on [^<]+</time>: ${failure}`))
+    const { body } = await open(`/${source.id}`)
+    expect(body).toContain('svc could not read any yet.')
+    expect(body).toContain(`<a href="/${repository.path}/-/sources/new">add it again</a>`)
     expect((await get('/')).body).toContain(`<a href="/${repository.path}/-/sources">${words}</a>`)
     const developer = await anAccount(t.db)
     await aMember(t.db, developer, repository, 'developer')
