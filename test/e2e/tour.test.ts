@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { version } from '../../src/version.ts'
 import { checkAccess, checkColors, checkNarrow } from '../support/axe.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
@@ -90,6 +91,20 @@ async function checkPhone(page: Page, what: string, isForm: boolean): Promise<vo
   expect(hidden, `current links of ${what} that are out of view`).toEqual([])
 }
 
+/** Checks that a hint or a choice does not touch the button, field, table or figure below it, at the current width. */
+async function checkSpace(page: Page, what: string): Promise<void> {
+  const touching = await page.evaluate(() =>
+    [...document.querySelectorAll('main :is(p.hint, label.choice)')].flatMap((above) => {
+      const block = above.nextElementSibling
+      if (!block?.matches('button, .button, .field, .row, table, figure')) return []
+      if (!above.checkVisibility() || !block.checkVisibility()) return []
+      const gap = block.getBoundingClientRect().top - above.getBoundingClientRect().bottom
+      return gap < 8 ? [`${gap} px above ${block.outerHTML.slice(0, 80)}`] : []
+    }),
+  )
+  expect(touching, `blocks of ${what}`).toEqual([])
+}
+
 /** Checks that times in sentences read right: “expires on 3 May”, or “in 7 hours” with scripts. */
 async function checkTimes(page: Page, html: string, what: string): Promise<void> {
   const served = [...html.matchAll(/([\w)“”]+) <time [^>]*>([^<]*)/g)].map(([, before, time]) => [
@@ -157,11 +172,16 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
         await checkCommands(page, name)
         await checkNarrow(page, name, async (where) => {
           await checkCommands(page, where)
+          await checkSpace(page, where)
           await checkPhone(page, where, where.endsWith(' 375 px') && forms.test(name))
         })
         // After an act, the page differs from the one that was served.
         await checkTimes(page, stop.act ? '' : html, name)
         await checkPlace(page, stop, knownLinks)
+        // A page may have the version of a package, too.
+        expect(await page.locator('.foot li').first().textContent(), `footer of ${name}`).toBe(
+          `svc ${version}`,
+        )
       })
     },
     600_000,
