@@ -17,7 +17,7 @@ const entryPoint = /^(?:main|cli)\.ts$|-thread\.ts$/
  * OpenTelemetry finds those that it observes. A package that imports one of these must be here, too, so that svc loads
  * only one copy.
  */
-const bundled = ['commander', 'fastify-type-provider-zod', 'prom-client', 'undici', 'zod']
+const bundled = ['commander', 'diff', 'fastify-type-provider-zod', 'prom-client', 'undici', 'zod']
 /**
  * Packages outside whose code is CommonJS. With `import`, Node would first search all their files for the names of what
  * they export, which takes a third of a short command. So they are loaded with `require`.
@@ -27,7 +27,6 @@ const required = [
   '@fastify/busboy',
   '@fastify/cookie',
   '@fastify/formbody',
-  '@fastify/swagger',
   '@fastify/view',
   '@sigstore/bundle',
   '@sigstore/protobuf-specs',

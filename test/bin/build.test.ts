@@ -125,7 +125,7 @@ describe('dist/', () => {
     expect([...inside].filter((name) => outside.has(name))).toEqual([])
   })
 
-  it('loads no client for other servers at the start of a server: the first request does', async () => {
+  it('loads no client for other servers and no description of the API at the start of a server: the first request does', async () => {
     const built = JSON.parse(await readFile(join(root, 'dist/.built'), 'utf8')) as string[]
     const loaded = new Map<string, string>()
     async function load(name: string): Promise<void> {
@@ -142,6 +142,9 @@ describe('dist/', () => {
     const text = [...loaded.values()].join('\n')
     expect(text).toMatch(/\/\/ (?:\S*\/)?node_modules\/zod\//)
     expect(text).not.toMatch(/\/\/ (?:\S*\/)?node_modules\/undici\//)
+    expect(text).toContain('require("fastify")')
+    expect(text).toContain('import("@fastify/swagger")')
+    expect(text).not.toMatch(/(?:require\(|from )"@fastify\/swagger"/)
   })
 })
 

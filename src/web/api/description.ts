@@ -1,8 +1,18 @@
-import swagger from '@fastify/swagger'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod'
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RouteOptions,
+} from 'fastify'
+import {
+  createJsonSchemaTransform,
+  createJsonSchemaTransformObject,
+  serializerCompiler,
+  validatorCompiler,
+} from 'fastify-type-provider-zod'
 import * as z from 'zod'
 import type { Config } from '../../config.ts'
+import { keepResult } from '../../domain/keep-result.ts'
 import { describeScopes } from '../../domain/scope-descriptions.ts'
 import { allScopes } from '../../domain/scopes.ts'
 import { hasTag, tagOf } from '../conditional-requests.ts'
@@ -26,13 +36,42 @@ const schemaOptions: Parameters<typeof createJsonSchemaTransform>[0] = {
   },
 }
 
+/** What the description tells of an endpoint. */
+type Described = Pick<RouteOptions, 'method' | 'url' | 'schema'>
+
 /**
- * Adds `GET /api/openapi.json`. The schemas that validate the requests also describe them (OpenAPI 3.1). The first request
- * serializes the description, which takes about 100 ms.
+ * Adds `GET /api/openapi.json`, which describes the endpoints that the scope adds from now on. The first request loads what
+ * describes them, which is a twentieth of the modules of a server, and serializes the description.
  */
-export async function describeApi(app: FastifyInstance, config: Config): Promise<void> {
+export function describeApi(app: FastifyInstance, config: Config): void {
+  const endpoints: Described[] = []
+  app.addHook('onRoute', ({ method, url, schema }) => {
+    if (schema?.tags) endpoints.push({ method, url, schema })
+  })
+  const serialize = keepResult(async () => {
+    const bytes = Buffer.from(JSON.stringify(await describe(endpoints, config)))
+    return { bytes, etag: tagOf(bytes) }
+  })
+
+  const send = async (request: FastifyRequest, reply: FastifyReply) => {
+    const { bytes, etag } = await serialize()
+    // Everybody gets the same description.
+    reply.headers({ 'cache-control': 'public, no-cache', etag })
+    if (hasTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
+    return reply.type('application/json; charset=utf-8').send(bytes)
+  }
+  // The page of the API reference requests it, and has a turn already.
+  app.get('/openapi.json', withoutTurn(send))
+}
+
+/** Describes the endpoints (OpenAPI 3.1). The schemas that validate their requests also describe them. */
+async function describe(endpoints: readonly Described[], config: Config): Promise<Node> {
+  const { default: swagger } = await import('@fastify/swagger')
   const transformObject = createJsonSchemaTransformObject(schemaOptions)
-  await app.register(swagger, {
+  const described = Fastify()
+  described.setValidatorCompiler(validatorCompiler)
+  described.setSerializerCompiler(serializerCompiler)
+  await described.register(swagger, {
     openapi: {
       openapi: '3.1.0',
       info: {
@@ -48,30 +87,15 @@ export async function describeApi(app: FastifyInstance, config: Config): Promise
       tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
       components: { securitySchemes: securitySchemes(config) },
     },
-    hideUntagged: true,
     transform: createJsonSchemaTransform(schemaOptions),
     transformObject: (document) => {
       const transformed = transformObject(document) as unknown as Node
       return complete(transformed) as ReturnType<typeof transformObject>
     },
   })
-  let serialized: { bytes: Buffer; etag: string } | undefined
-
-  function serialize() {
-    const bytes = Buffer.from(JSON.stringify(app.swagger()))
-    return { bytes, etag: tagOf(bytes) }
-  }
-
-  const send = async (request: FastifyRequest, reply: FastifyReply) => {
-    serialized ??= serialize()
-    const { bytes, etag } = serialized
-    // Everybody gets the same description.
-    reply.headers({ 'cache-control': 'public, no-cache', etag })
-    if (hasTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
-    return reply.type('application/json; charset=utf-8').send(bytes)
-  }
-  // The page of the API reference requests it, and has a turn already.
-  app.get('/openapi.json', withoutTurn(send))
+  for (const endpoint of endpoints) described.route({ ...endpoint, handler: () => {} })
+  await described.ready()
+  return described.swagger() as unknown as Node
 }
 
 function securitySchemes(config: Config) {

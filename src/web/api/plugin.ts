@@ -93,7 +93,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
       })
       const refusals = { wrongMethod: methodNotAllowed, nothingHere: noSuchApiEndpoint }
       await refuseAllOthers(scope, refusals, async () => {
-        await describeApi(scope, context.config)
+        describeApi(scope, context.config)
         for (const routes of everyRoute) await routes(scope as ApiScope, context)
       })
     },

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import MarkdownIt, { type Token } from 'markdown-it'
 import * as z from 'zod'
 import { projectRoot } from '../../config.ts'
+import { keepResult } from '../../domain/keep-result.ts'
 import { hasTag, tagOf } from '../conditional-requests.ts'
 import { readQuery, text } from '../forms.ts'
 import { pageNotFound } from '../page-error.ts'
@@ -131,18 +132,6 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
       return documentPage(reply, session ?? nobody, { document, folder })
     }),
   )
-}
-
-/** Returns a function that makes something at its first call. A failure is not kept: the next call tries again. */
-function keepResult<T>(make: () => Promise<T>): () => Promise<T> {
-  let result: Promise<T> | undefined
-  return () => {
-    result ??= make().catch((error: unknown) => {
-      result = undefined
-      throw error
-    })
-    return result
-  }
 }
 
 /** Adds an entity tag to a page, and sends 304 to a browser that has this page already. */
