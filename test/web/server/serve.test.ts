@@ -10,6 +10,7 @@ import { aMember, anAccount, aPersonalToken, aRepository } from '../../support/a
 import { dropDatabase, onServer, useDatabase } from '../../support/database.ts'
 import { databaseUrl, type Environment, runSvc, stopServer } from '../../support/program.ts'
 import { aPackageZip, basic } from '../../support/registry-actors.ts'
+import { runCommand } from '../../support/run-command.ts'
 import { useServers } from '../../support/servers.ts'
 
 describe('svc serve', () => {
@@ -17,14 +18,7 @@ describe('svc serve', () => {
   const servers = useServers(database)
   const { environment, start } = servers
 
-  it('says where it listens, in one line on standard output, and stops with 0 on SIGTERM', async () => {
-    const server = await start({ BASE_URL: 'https://svc.example.com' })
-    expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
-    const { code, stdout } = await stopServer(server)
-    expect([code, stdout]).toEqual([0, 'svc listens on https://svc.example.com\n'])
-  })
-
-  it('reads a file .env in its working directory, as commands do; variables of the environment take precedence', async () => {
+  it('says where it listens, in one line on standard output, stops with 0 on SIGTERM, and reads a file .env as commands do; variables of the environment take precedence', async () => {
     const cwd = await mkdtemp(join(tmpdir(), 'svc-test-env-'))
     const lines = [
       'BASE_URL=https://file.example.com',
@@ -33,6 +27,7 @@ describe('svc serve', () => {
     ]
     await writeFile(join(cwd, '.env'), lines.join('\n'))
     const server = await start({ BASE_URL: 'https://set.example.com' }, cwd)
+    expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
     const metadata = await fetch(`${server.url}/.well-known/oauth-authorization-server`)
     expect(await metadata.json()).toMatchObject({ issuer: 'https://set.example.com/auth' })
     expect(await stopServer(server)).toEqual({
@@ -50,15 +45,23 @@ describe('svc serve', () => {
     await rm(cwd, { recursive: true })
   })
 
-  it('gives commands its public URL, unless their environment sets another', async () => {
+  it('gives commands its public URL, unless their environment sets another, and serves no document with its former one', async () => {
+    const repository = await aRepository(database.db, { visibility: 'public' })
+    const former = { repositoryId: repository.id, baseUrl: 'https://former.example.com' }
+    await noteListingChange(database.db, former.repositoryId)
+    await renderRoot(database.db, former.repositoryId, former.baseUrl)
     const server = await start({ BASE_URL: 'https://noted.example.com' })
     const owner = await anAccount(database.db)
-    await runSvc(['group', 'create', 'noted', '--owner', owner.username], environment())
+    await runCommand(['group', 'create', 'noted', '--owner', owner.username], environment())
     const create = async (name: string, more: Environment) => {
       const words = ['repository', 'create', `noted/${name}`, '--json']
-      const { stdout } = await runSvc(words, environment(more))
+      const { stdout } = await runCommand(words, environment(more))
       return JSON.parse(stdout).registry_url
     }
+    const root = await fetch(`${server.url}/${repository.path}/-/packages/packages.json`)
+    const document = await root.text()
+    expect(document).toContain(`https://noted.example.com/${repository.path}`)
+    expect(document).not.toContain(former.baseUrl)
     expect(await create('one', {})).toBe('https://noted.example.com/noted/one/-/packages/')
     expect(await create('two', { PORT: '4000' })).toBe('https://noted.example.com/noted/two/-/packages/')
     const given = { BASE_URL: 'https://given.example.com' }
@@ -66,17 +69,6 @@ describe('svc serve', () => {
     await stopServer(server)
     await stopServer(await start({ BASE_URL: 'https://moved.example.com' }))
     expect(await create('four', {})).toBe('https://moved.example.com/noted/four/-/packages/')
-  })
-
-  it('serves no document with its former URL after a change of BASE_URL', async () => {
-    const repository = await aRepository(database.db, { visibility: 'public' })
-    const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
-    await noteListingChange(database.db, before.repositoryId)
-    await renderRoot(database.db, before.repositoryId, before.baseUrl)
-    const { url } = await start({ BASE_URL: 'https://new.example.com' })
-    const root = async () => (await fetch(`${url}/${repository.path}/-/packages/packages.json`)).text()
-    expect(await root()).toContain(`https://new.example.com/${repository.path}`)
-    expect(await root()).not.toContain('https://old.example.com')
   })
 
   it('names files and lines of src/ in the stack of an error', async () => {
