@@ -198,7 +198,7 @@ export function renderDocsPage(file: string, text: string): Document {
   const sections: Document['sections'] = []
   let title = name
   tokens.forEach((token, i) => {
-    for (const child of token.children ?? []) leadToPage(child, posix.dirname(file))
+    leadToPages(token.children ?? [], posix.dirname(file))
     if (token.type === 'inline' || token.type === 'fence')
       section.text += `${textOf(token) || token.content} `
     if (token.type !== 'heading_open') return
@@ -264,11 +264,21 @@ function idOf(words: string, known: Set<string>): string {
   return id
 }
 
-/** Changes a link to another file of docs/ into the URL of its page. `folder` has the file with the link. */
-function leadToPage(token: Token, folder: string): void {
-  if (token.type !== 'link_open') return
-  const [, path, anchor = ''] = /^((?:[\w.-]+\/)*[\w-]+\.md)(#.*)?$/.exec(String(token.attrGet('href'))) ?? []
-  if (path === undefined) return
-  const file = posix.join(folder, path)
-  if (!file.startsWith('../')) token.attrSet('href', `/docs/${nameOf(file)}${anchor}`)
+/**
+ * Changes links to other files of docs/ into the URLs of their pages. `folder` has the file with the links. A file outside of
+ * docs/ has no page, so its name stays without a link.
+ */
+function leadToPages(tokens: readonly Token[], folder: string): void {
+  for (const [i, token] of tokens.entries()) {
+    if (token.type !== 'link_open') continue
+    const [, path, anchor = ''] =
+      /^((?:[\w.-]+\/)*[\w-]+\.md)(#.*)?$/.exec(String(token.attrGet('href'))) ?? []
+    if (path === undefined) continue
+    const file = posix.join(folder, path)
+    if (!file.startsWith('../')) token.attrSet('href', `/docs/${nameOf(file)}${anchor}`)
+    // Links do not nest, so the next end is that of this link. An empty text shows nothing.
+    else
+      for (const end of [token, tokens.slice(i).find(({ type }) => type === 'link_close')])
+        if (end) end.type = 'text'
+  }
 }
