@@ -475,7 +475,12 @@ describe('the link that ends mails (RFC 8058)', () => {
     ])
       for (const method of ['GET', 'POST'] as const) {
         const response = await t.app.inject({ method, url: `/unsubscribe?token=${wrong}` })
-        expect(response.statusCode).toBe(404)
+        expect([response.statusCode, response.body]).toEqual([
+          404,
+          expect.stringMatching(
+            /This link is not complete\. Copy all of it[\s\S]*"\/settings\/notifications">Choose what you are told</,
+          ),
+        ])
       }
     const large = await t.app.inject({ method: 'POST', url, payload: Buffer.alloc(20_000) })
     expect(large.statusCode).toBe(413)

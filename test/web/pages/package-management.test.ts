@@ -66,7 +66,8 @@ describe('…/-/versions', () => {
     for (const below of ['', '/-/files', '/-/dependencies', '/-/download']) {
       const { statusCode, body } = await open(`${home}${below}?version=1.0.0`)
       expect([statusCode, said.test(body)]).toEqual([410, true])
-      expect((await look(guestCookie, below)).statusCode).toBe(404)
+      const hidden = await look(guestCookie, below)
+      expect([hidden.statusCode, hidden.body.includes('acme/lib')]).toEqual([404, false])
     }
     const whole = await open(home)
     expect([whole.statusCode, whole.body.includes('All versions of acme/lib are deleted')]).toEqual([

@@ -263,6 +263,11 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
   it('is not there for somebody who may not see the repository', async () => {
     const { path, look } = await aPackage()
     expect((await t.app.inject(path)).statusCode).toBe(404)
-    expect((await look('?version=9.9.9')).statusCode).toBe(404)
+    const version = await look('?version=9.9.9')
+    expect([version.statusCode, version.body]).toEqual([
+      404,
+      expect.stringMatching(/acme\/lib has no such version\.[\s\S]*-\/versions">Show all versions</),
+    ])
+    expect(version.body).not.toContain('Only members see private pages')
   })
 })

@@ -54,7 +54,9 @@ export async function unsubscribeRoutes(app: FastifyInstance, { db }: AppContext
   async function readToken(token: string): Promise<{ accountId: string; what: Subscription }> {
     const found = await findUnsubscription(db, token)
     if (found) return found
-    throw new PageError(404, 'This link is not complete. Copy all of it from the mail.')
+    throw new PageError(404, 'This link is not complete. Copy all of it from the mail.', {
+      next: { url: '/settings/notifications', label: 'Choose what you are told' },
+    })
   }
 }
 

@@ -2,7 +2,12 @@ import { isSemver, readVersion } from '../../../composer/composer-version.ts'
 import type { Queryable } from '../../../database/database.ts'
 import { formatTime } from '../../../domain/formats.ts'
 import { listPackageActors } from '../../../events/registry-events.ts'
-import { findVersion, type ListedVersion, listVersions } from '../../../packages/tables/listed-versions.ts'
+import {
+  findDescribedVersion,
+  findVersion,
+  type ListedVersion,
+  listVersions,
+} from '../../../packages/tables/listed-versions.ts'
 import { findStagedNumber } from '../../../packages/tables/staged-versions.ts'
 import { PageError, pageNotFound } from '../../page-error.ts'
 import { may } from '../permit.ts'
@@ -10,18 +15,19 @@ import type { PackageView } from './package-view.ts'
 
 /**
  * Returns the error page for a version that is not there; '' stands for any version. People who may publish see who
- * deleted it and when, and what can be done. For everybody else it is 404, as if it had never existed.
+ * deleted it and when, and what can be done. For everybody else it is 404, as if it had never existed: they read that the package
+ * has no such version, or nothing of a package without versions.
  */
 export async function missingVersion(db: Queryable, view: PackageView, version: string): Promise<PageError> {
   const { session, repository, about } = view
-  if (!may(repository, session, 'push')) return pageNotFound()
+  if (!may(repository, session, 'push')) return noSuchVersion(db, view)
   const [deleted] =
     version === ''
       ? await listVersions(db, about.id, 'all', { after: null, limit: 1 })
       : [await findVersion(db, about.id, version)]
-  if (!deleted) return (await stagedVersion(db, view, version)) ?? pageNotFound()
+  if (!deleted) return (await stagedVersion(db, view, version)) ?? (await noSuchVersion(db, view))
   const done = await describeDeletion(db, view, deleted)
-  const versions = `/${repository.path}/packages/${about.name}/-/versions`
+  const versions = versionsOf(view)
   const all = { url: versions, label: 'Show all versions' }
   if (version === '')
     return new PageError(410, `All versions of ${about.name} are deleted. The newest one, ${done}.`, {
@@ -42,6 +48,17 @@ export async function missingVersion(db: Queryable, view: PackageView, version: 
         : all,
     },
   )
+}
+
+function versionsOf({ repository, about }: PackageView): string {
+  return `/${repository.path}/packages/${about.name}/-/versions`
+}
+
+/** A package without versions is hidden, so the error does not tell that there is one. */
+async function noSuchVersion(db: Queryable, view: PackageView): Promise<PageError> {
+  if ((await findDescribedVersion(db, view.about.id, null)) === null) return pageNotFound()
+  const next = { url: versionsOf(view), label: 'Show all versions' }
+  return new PageError(404, `${view.about.name} has no such version.`, { next })
 }
 
 /** Returns the error page for a version that waits for its release. Null when none does. */
