@@ -3,6 +3,7 @@ import { losesCharacters, saysSomething, withoutEmpty } from './manifest-fields.
 import {
   isJsonObject,
   type JsonObject,
+  linkTypes,
   mistakeIn,
   parseManifest,
   refuseLargeManifest,
@@ -10,13 +11,7 @@ import {
   shown,
 } from './manifest-json.ts'
 import { toLowerAscii } from './package-name.ts'
-import {
-  descriptionKeys,
-  isWithoutEffect,
-  linkTypes,
-  PublishedFields,
-  publishedKeys,
-} from './published-fields.ts'
+import { descriptionKeys, isWithoutEffect, PublishedFields, publishedKeys } from './published-fields.ts'
 
 /** The maximum size of the metadata in bytes. It is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024

@@ -1,7 +1,7 @@
 import * as z from 'zod'
 import { cleanLine, cleanText, isPlainText } from '../domain/plain-text.ts'
 import { isConstraint } from './constraint.ts'
-import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
+import { isJsonObject, type Json, type JsonObject, linkTypes } from './manifest-json.ts'
 
 /*
  * The types of composer.json's fields. Fields that Composer acts on must be exact: they are published unchanged, or
@@ -118,7 +118,6 @@ function withKeys(value: unknown): unknown {
   return Array.isArray(value) ? Object.fromEntries(value.entries()) : value
 }
 
-const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
 /** A branch that no package has. A version that requires it is never chosen, and does not break other versions. */
 const matchesNothing = 'dev-unreadable'
 

@@ -11,6 +11,9 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** The keys of composer.json with links to other packages. */
+export const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
+
 /** The maximum size of a composer.json in bytes. Parsing this size takes 50 ms, and blocks everything else. */
 export const maxManifestBytes = 512 * 1024
 /** The maximum nesting depth. Composer itself reads 512 levels, but nobody writes more than a dozen. */

@@ -17,7 +17,7 @@ import {
   withoutEmpty,
   withoutNothing,
 } from './manifest-fields.ts'
-import { isJsonObject, shown } from './manifest-json.ts'
+import { isJsonObject, linkTypes, shown } from './manifest-json.ts'
 import { isPackageName, isPlatformName, toLowerAscii } from './package-name.ts'
 
 /** The number of mistakes that are reported for one key. */
@@ -248,7 +248,5 @@ export const PublishedFields = z
 
 /** The keys whose values only describe a package. */
 export const descriptionKeys = Object.keys(description)
-/** The keys with links to other packages. */
-export const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
 /** All keys of PublishedFields. */
 export const publishedKeys = [...descriptionKeys, ...Object.keys(installation), ...linkTypes, 'suggest']

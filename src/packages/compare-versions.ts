@@ -6,6 +6,7 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
+  linkTypes,
   maxManifestBytes,
   parseManifest,
 } from '../composer/manifest-json.ts'
@@ -87,7 +88,8 @@ const maxFiles = 20
 /** The size of the comparisons in memory. */
 const maxCachedBytes = 8 * 1024 * 1024
 
-const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide', 'suggest']
+/** The keys whose changes are shown as changes of requirements. */
+const requirementKeys = [...linkTypes, 'suggest']
 
 /** Opens a comparer. Threads read the lists of files, compare lines and render the changelog. */
 export function openVersionComparer({
@@ -197,7 +199,7 @@ function changesOf(before: JsonObject | null, after: JsonObject | null) {
 }
 
 function isRequirement({ field }: ChangedField): boolean {
-  return linkTypes.some((type) => field.startsWith(`${type}.`))
+  return requirementKeys.some((key) => field.startsWith(`${key}.`))
 }
 
 function compareFields(before: JsonObject, after: JsonObject): ChangedField[] {

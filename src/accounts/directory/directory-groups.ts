@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { type Queryable, transaction } from '../../database/database.ts'
 import type { Principal } from '../../domain/principal.ts'
 import { errcode, Refusal } from '../../domain/refusal.ts'
+import { readRowId } from '../../domain/row-id.ts'
 import { lockSyncedGroups, syncLockedGroups } from '../single-sign-on/provider-groups.ts'
 import { asId, type PeopleDirectory } from './directory-users.ts'
 
@@ -195,7 +196,7 @@ async function setMembers(
   const { rows } = await tx.query<{ id: string }>(
     `select account_id as id from directory_user
       where account_id = any($1) and issuer = $2 and removed_at is null`,
-    [added.filter((id) => isId.test(id)), directory.issuer],
+    [added.filter((id) => readRowId(id) !== null), directory.issuer],
   )
   const known = new Set(rows.map(({ id }) => id))
   const unknown = added.find((id) => !known.has(id))
@@ -216,8 +217,6 @@ async function setMembers(
 /** An account whose memberships change. */
 type Member = { id: string; username: string }
 
-const isId = /^[0-9]{1,18}$/
-
 /**
  * Locks the accounts of members before anything of them changes. All requests lock in one order, and whoever removes a user
  * locks the account first, too.
@@ -225,7 +224,7 @@ const isId = /^[0-9]{1,18}$/
 async function lockAccounts(tx: pg.PoolClient, ids: readonly string[]): Promise<Member[]> {
   const { rows } = await tx.query<Member>(
     'select id, username from account where id = any($1) order by id for no key update',
-    [ids.filter((id) => isId.test(id))],
+    [ids.filter((id) => readRowId(id) !== null)],
   )
   return rows
 }

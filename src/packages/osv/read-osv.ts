@@ -221,7 +221,7 @@ function titleOf({ summary, details, id }: JsonObject): string {
   return title
 }
 
-const linkTypes = ['ADVISORY', 'WEB', 'ARTICLE', 'REPORT', 'FIX']
+const referenceTypes = ['ADVISORY', 'WEB', 'ARTICLE', 'REPORT', 'FIX']
 
 function linkOf(record: JsonObject): string | null {
   const links = listOf(record['references'])
@@ -236,8 +236,8 @@ function linkOf(record: JsonObject): string | null {
 
 /** Other types come last. */
 function linkRank(type: Json | undefined): number {
-  const rank = linkTypes.indexOf(type as string)
-  return rank < 0 ? linkTypes.length : rank
+  const rank = referenceTypes.indexOf(type as string)
+  return rank < 0 ? referenceTypes.length : rank
 }
 
 const severityWords: Record<string, Severity> = {

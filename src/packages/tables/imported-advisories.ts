@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../domain/paging.ts'
+import { readRowId } from '../../domain/row-id.ts'
 import type { AdvisoryText } from './package-warnings.ts'
 
 /** An advisory of a package, also one that was withdrawn, as an import and an export see it. */
@@ -105,7 +106,7 @@ export async function listExported(
        from package p join advisory y on y.package_id = p.id
       where p.repository_id = $1 and y.id > $2
       order by y.id limit $3`,
-    [repositoryId, /^\d{1,18}$/.test(after ?? '') ? after : '0', limit],
+    [repositoryId, readRowId(after) ?? '0', limit],
   )
   return rows
 }

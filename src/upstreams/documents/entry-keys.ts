@@ -1,12 +1,11 @@
 import { isConstraint } from '../../composer/constraint.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../composer/manifest-json.ts'
+import { isJsonObject, type Json, type JsonObject, linkTypes } from '../../composer/manifest-json.ts'
 
 /** Returns whether Composer can load an entry with this value of a key. Null counts as absent. */
 export function isReadable(key: string, value: Json): boolean {
   return value === null || (shapes.get(key)?.(value) ?? true)
 }
 
-const linkKeys = ['require', 'require-dev', 'conflict', 'replace', 'provide']
 const isText = (value: Json | undefined) => typeof value === 'string'
 const isTexts = (value: Json) => Array.isArray(value) && value.every(isText)
 const isMap = (value: Json) => isJsonObject(value) || (Array.isArray(value) && value.length === 0)
@@ -40,7 +39,7 @@ const shapes = new Map<string, (value: Json) => boolean>(
     'include-path': isTexts,
     bin: (value) => isText(value) || isTexts(value),
     keywords: (value) => !Array.isArray(value) || isTexts(value),
-    ...Object.fromEntries(linkKeys.map((key) => [key, isLinks])),
+    ...Object.fromEntries(linkTypes.map((key) => [key, isLinks])),
   }),
 )
 

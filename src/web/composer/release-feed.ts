@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { cleanLine } from '../../domain/plain-text.ts'
 import { describeRun } from '../../domain/publisher.ts'
@@ -10,7 +9,7 @@ import {
   listFeedVersions,
   listFeedVersionsOf,
 } from '../../packages/tables/feed-versions.ts'
-import { hasTag } from '../conditional-requests.ts'
+import { hasTag, tagOf } from '../conditional-requests.ts'
 import { escapeMarkup } from '../escape-markup.ts'
 import { param, type RegistryContext, readRegistryRequest, registryNotFound } from './http.ts'
 
@@ -59,7 +58,7 @@ export async function feedRoutes(
     const repository = await findRepository(db, repositoryId)
     if (!repository) throw registryNotFound('repository not found')
     const xml = renderFeed({ ...repository, baseUrl: config.baseUrl, packageName, releases })
-    const etag = `"${createHash('sha256').update(xml).digest('base64url')}"`
+    const etag = tagOf(xml)
     reply.headers({ etag, 'cache-control': 'private, no-cache', 'x-content-type-options': 'nosniff' })
     if (hasTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
     // Send a Buffer, because Fastify appends a charset to the content type of a string.
