@@ -1,4 +1,4 @@
-import { hash, randomBytes } from 'node:crypto'
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 /** The prefix of each kind of secret (CONTRACT 5.1), so that the kinds cannot be confused. */
@@ -70,6 +70,12 @@ export function makeClientId(): string {
 /** Returns a new password that is easy to copy: 25 characters of base62, 144 random bits. */
 export function makePassword(): string {
   return base62(randomBytes(18), 25)
+}
+
+/** Returns whether a client sent the right text. Takes the same time for every wrong text of the same length. */
+export function isSameSecret(sent: string, right: string): boolean {
+  const [one, other] = [Buffer.from(sent), Buffer.from(right)]
+  return one.length === other.length && timingSafeEqual(one, other)
 }
 
 /** How many random bytes are read at once, for many secrets. A call costs the same for 32 bytes and for 4 KiB. */

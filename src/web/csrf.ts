@@ -1,9 +1,8 @@
-import { timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import { csrfTokenOf } from '../accounts/sessions.ts'
 import { type Config, originsOf } from '../config.ts'
-import { makeOpaqueId } from '../domain/secrets.ts'
+import { isSameSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { type CookieConfig, readCookie, setCookie } from './cookies.ts'
 import { readForm, text } from './forms.ts'
 import { PageError } from './page-error.ts'
@@ -26,7 +25,7 @@ export function checkForgery(request: FastifyRequest, config: Config): void {
   }
   const { csrf_token: sent } = readForm(CsrfForm, request)
   const cookies = [readCookie(request, config, 'session'), readCookie(request, config, 'visit')]
-  if (!cookies.some((cookie) => cookie && isSame(sent, csrfTokenOf(cookie)))) {
+  if (!cookies.some((cookie) => cookie && isSameSecret(sent, csrfTokenOf(cookie)))) {
     throw new PageError(
       403,
       'This form is out of date, so nothing was done. Go back, reload the page and send it again.',
@@ -51,10 +50,4 @@ function isOwnOrigin(request: FastifyRequest, config: Config): boolean {
 /** Returns host and port, without the default port of the scheme. Null for an invalid URL. */
 function hostOf(url: string): string | null {
   return URL.canParse(url) ? new URL(url).host : null
-}
-
-function isSame(sent: string, expected: string): boolean {
-  const given = Buffer.from(sent)
-  const right = Buffer.from(expected)
-  return given.length === right.length && timingSafeEqual(given, right)
 }

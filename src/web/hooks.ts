@@ -1,4 +1,4 @@
-import { createHmac, type Hmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, type Hmac } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -6,7 +6,7 @@ import type { AppContext } from '../context.ts'
 import { countAttempt, limitsFrom } from '../database/failure-limit.ts'
 import { networkOf } from '../domain/client-ip.ts'
 import { errcode, notAuthorized, Refusal } from '../domain/refusal.ts'
-import { makeOpaqueId } from '../domain/secrets.ts'
+import { isSameSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { findHookSecret, queuePushed } from '../sources/sources.ts'
 import { jsonType, methodNotAllowed } from './composer/http.ts'
 import { sendEarly } from './early-response.ts'
@@ -87,13 +87,8 @@ function isSigned(headers: IncomingHttpHeaders, proof: Proof): boolean {
     const [value, right] = [String(headers[name]), expect(proof)]
     // Standard Webhooks have several signatures in one header.
     const sent = name === 'webhook-signature' ? value.split(' ') : [value]
-    return right !== null && sent.some((one) => isEqual(one, right))
+    return right !== null && sent.some((one) => isSameSecret(one, right))
   })
-}
-
-function isEqual(one: string, other: string): boolean {
-  const [left, right] = [Buffer.from(one), Buffer.from(other)]
-  return left.length === right.length && timingSafeEqual(left, right)
 }
 
 /** Signs a body as each Git server does. Throws errcode 8 for a body that is too large. */

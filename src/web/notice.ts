@@ -1,5 +1,6 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isSameSecret } from '../domain/secrets.ts'
 import { type CookieConfig, clearCookie, readCookie, readSignedText, setCookie } from './cookies.ts'
 
 /** A cookie has at most 4096 bytes. */
@@ -56,8 +57,8 @@ export function takeNotice(
   if (sent === null || (session === null && !farewell)) return null
   clearCookie(reply, config, 'notice')
   if (session === null) return farewell?.[1] ?? null
-  const [signature, encoded] = [Buffer.from(sent.slice(0, 43)), sent.slice(43)]
-  const isOurs = timingSafeEqual(signature, Buffer.from(sign(session, encoded)))
+  const [signature, encoded] = [sent.slice(0, 43), sent.slice(43)]
+  const isOurs = isSameSecret(signature, sign(session, encoded))
   return isOurs ? Buffer.from(encoded, 'base64url').toString() : null
 }
 

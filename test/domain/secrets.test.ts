@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   hashSecret,
+  isSameSecret,
   kindOfSecret,
   makeClientId,
   makeOpaqueId,
@@ -64,6 +65,17 @@ describe('hashSecret', () => {
       'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
     )
   })
+})
+
+describe('isSameSecret', () => {
+  it.each([
+    ['secret', 'secret', true],
+    ['secreT', 'secret', false],
+    ['secret', 'secret!', false],
+    ['', 'secret', false],
+    ['sécret', 'sécret', true],
+    ['séret', 'secret', false],
+  ])('compares %o with %o', (sent, right, isSame) => expect(isSameSecret(sent, right)).toBe(isSame))
 })
 
 describe('identifiers and passwords', () => {
