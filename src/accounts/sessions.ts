@@ -138,7 +138,7 @@ export async function insertSession(
       userAgent,
       isConfirmed,
       JSON.stringify(event === null ? [] : [event]),
-      JSON.stringify(describePrincipal(by)),
+      describePrincipal(by),
       signIn?.proof?.method === 'passkey' || secondFactor === 'totp' || secondFactor === 'passkey',
       secondFactor === 'recovery-code',
       methods,

@@ -1,4 +1,3 @@
-import { bareIp } from './client-ip.ts'
 import type { PublisherRun } from './publisher.ts'
 import type { SecretHash, TokenKind } from './secrets.ts'
 
@@ -15,6 +14,7 @@ export interface Principal {
   token: UsedToken | ActingSource | null
   /** The hash of the id of the browser's session. */
   session: SecretHash | null
+  /** The IP of the client, without port and zone. */
   ip: string | null
   userAgent: string | null
   requestId: string | null
@@ -51,5 +51,5 @@ export const background: Principal = { ...nobody, via: null }
 /** Returns who acts, in the members that the SQL function `insert_events` reads. It is stored: the session is left out. */
 export function describePrincipal(by: Principal): Omit<Principal, 'session'> {
   const { accountId, via, token, ip, userAgent, requestId } = by
-  return { accountId, via, token, ip: bareIp(ip ?? undefined), userAgent, requestId }
+  return { accountId, via, token, ip, userAgent, requestId }
 }

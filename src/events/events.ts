@@ -36,7 +36,7 @@ export async function insertEvents(db: Queryable, by: Principal, events: readonl
   await db.query({
     name: 'insert-events',
     text: 'select insert_events(the_events => $1, the_actor => $2)',
-    values: [JSON.stringify(events.map(rowOf)), JSON.stringify(describePrincipal(by))],
+    values: [JSON.stringify(events.map(rowOf)), describePrincipal(by)],
   })
 }
 

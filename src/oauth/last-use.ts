@@ -170,7 +170,7 @@ async function touchFirstOfPersonalToken(db: Queryable, by: Principal, id: strin
                 'action', 'token-first-used', 'account_id', account_id, 'details', jsonb_build_object('name', name))),
               the_actor => $2)
        from used`,
-    [id, JSON.stringify(describePrincipal(by))],
+    [id, describePrincipal(by)],
   )
 }
 
@@ -189,6 +189,6 @@ async function touchFirstOfDeployToken(db: Queryable, by: Principal, id: string)
                 'details', jsonb_build_object('name', used.name, 'deploy_token', used.id, 'group', g.name))),
               the_actor => $2)
        from used join repository_group g on g.id = used.group_id`,
-    [id, JSON.stringify(describePrincipal(by))],
+    [id, describePrincipal(by)],
   )
 }

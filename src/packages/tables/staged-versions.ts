@@ -6,7 +6,7 @@ import { accountName } from '../../database/account-name.ts'
 import { advisoryLocks, type Queryable, sweepOf } from '../../database/database.ts'
 import { toLikePattern } from '../../database/name-range.ts'
 import type { ListPart } from '../../domain/paging.ts'
-import { background, describePrincipal, type Principal } from '../../domain/principal.ts'
+import { background, type Principal } from '../../domain/principal.ts'
 import type { Attested } from '../../domain/provenance.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import type { RenderedReadme } from './readmes.ts'
@@ -145,7 +145,7 @@ export interface CheckedUpload {
  */
 export async function insertStage(tx: pg.PoolClient, fresh: CheckedUpload): Promise<Stage> {
   const { repositoryId, packageName, version, metadata, readme, archive, by } = fresh
-  const { accountId, via, token } = describePrincipal(by)
+  const { accountId, via, token } = by
   const { rows } = await tx.query<{ id: string }>(
     `insert into staged_version (repository_id, package_name, version, composer, normalized, is_dev, metadata,
                                  readme_format, readme_content, sha256, stager, stager_id)
