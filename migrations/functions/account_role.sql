@@ -1,5 +1,4 @@
 -- Returns role_in_repository for callers that do not know the group. Returns no row when there is no repository.
--- The registry_access of the previous release calls it too.
 create or replace function account_role(the_account_id bigint, the_repository_id bigint) returns table (role member_role)
 language sql stable parallel safe as $$
   select own.role

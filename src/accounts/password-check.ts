@@ -27,7 +27,8 @@ import { findKnownOrigin, type SignInOrigin } from './sign-in-origins.ts'
 /**
  * Checks a username or email with its password. An unknown account costs the same work as a known one, and is limited
  * in the same way, so neither time nor limits show which accounts exist (CONTRACT 8.4). Whom `allowed` excludes is
- * treated like an unknown account: nobody learns whether their password is right.
+ * treated like an unknown account: nobody learns whether their password is right. Without `allowed` it excludes nobody,
+ * as for the password that links an account to a provider.
  */
 export async function checkSignIn(
   db: Queryable,

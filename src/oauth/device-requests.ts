@@ -38,7 +38,7 @@ function formatUserCode(code: string): string {
   return `${code.slice(0, 4)}-${code.slice(4)}`
 }
 
-/** An application that has authenticated and asks for a device. */
+/** An application that has authenticated to start a request. It may only when `isDevice`. */
 export interface DeviceClient {
   id: string
   isDevice: boolean
@@ -46,7 +46,7 @@ export interface DeviceClient {
   resourceScope: ResourceScope
 }
 
-/** Authenticates a client. Null when that fails. */
+/** Authenticates a client that wants codes for a device. Null when that fails. */
 export async function findDeviceClient(
   db: Queryable,
   { clientId, secretHash }: PresentedClient,

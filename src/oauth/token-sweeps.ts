@@ -38,8 +38,9 @@ export async function wipeSeals(db: Queryable, limit: number): Promise<number> {
 }
 
 /**
- * Deletes pairs that have been dead for 30 days and returns how many. Until then, reuse of a refresh token still ends
- * its authorization (OAUTH 106). Most pairs die within a day. They are deleted 31 days after they were created.
+ * Deletes pairs that have been dead for 30 days and returns how many. Until then, reuse of a refresh token still
+ * revokes the live tokens of its authorization (OAUTH 106). Most pairs die within a day. They are deleted 31 days after
+ * they were created.
  */
 export async function deleteExpiredPairs(db: Queryable, limit: number): Promise<number> {
   const deleted = await sweepInSteps(db, limit, {

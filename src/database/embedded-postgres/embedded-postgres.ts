@@ -67,7 +67,7 @@ interface Holder {
  * A refusal after which a later attempt may succeed. `holder` is the process that holds the cluster, or null while
  * PostgreSQL starts or stops.
  */
-interface Refusal {
+interface RefusedStart {
   holder: Holder | null
   problem?: unknown
 }
@@ -134,7 +134,7 @@ export async function findEmbeddedPostgres(dataDir: string): Promise<PostgresCon
 async function tryStart(
   paths: ClusterPaths,
   options: EmbeddedPostgresOptions,
-): Promise<EmbeddedPostgres | Refusal> {
+): Promise<EmbeddedPostgres | RefusedStart> {
   const found = await findOrStart(paths, options)
   if ('holder' in found) return found
   const connection = await describeConnection(paths, found)
@@ -160,7 +160,7 @@ async function tryStart(
 async function findOrStart(
   paths: ClusterPaths,
   { log, settings = {}, signal, onWait = () => {} }: EmbeddedPostgresOptions,
-): Promise<Postmaster | Refusal> {
+): Promise<Postmaster | RefusedStart> {
   const owner = await findClusterOwner(paths.cluster)
   const seen = await readPostmaster(paths.cluster)
   if (seen?.running) return seen.ready ? seen : { holder: null }
