@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 
 /** A form or a query: every name with its values, in the order of the request. */
-export type SentForm = ReadonlyMap<string, readonly string[]>
+export type FormFields = ReadonlyMap<string, readonly string[]>
 
 /** Thrown for a form that does not match its schema. The error handler of each scope formats it. */
 export class FormError extends Error {
@@ -68,7 +68,7 @@ export function readQuery<Schema extends z.ZodObject>(
  * Parses `application/x-www-form-urlencoded` strictly. Null for broken percent-encoding, for bytes that are not UTF-8 and
  * for NUL, which PostgreSQL cannot store.
  */
-export function parseForm(body: string): SentForm | null {
+export function parseForm(body: string): FormFields | null {
   const form = new Map<string, string[]>()
   for (const pair of body.split('&')) {
     const [rawName = '', rawValue = ''] = splitOnce(pair, '=')
@@ -103,12 +103,12 @@ function splitOnce(whole: string, separator: string): string[] {
 }
 
 /** Returns the form that the parser has read: null when it is not well-formed. Without a body it is empty. */
-export function sentFormOf(request: FastifyRequest): SentForm | null {
-  const body = request.body as { form: SentForm | null } | undefined
+export function sentFormOf(request: FastifyRequest): FormFields | null {
+  const body = request.body as { form: FormFields | null } | undefined
   return body ? body.form : new Map()
 }
 
-function wellFormed(form: SentForm | null): SentForm {
+function wellFormed(form: FormFields | null): FormFields {
   if (!form) throw new FormError('The form is not well-formed UTF-8 text, percent-encoded.')
   return form
 }
@@ -117,7 +117,7 @@ function isRepeated(name: string): FormError {
   return new FormError(`The parameter ${name} is repeated.`)
 }
 
-function readFields<Schema extends z.ZodObject>(schema: Schema, sent: SentForm | null): z.output<Schema> {
+function readFields<Schema extends z.ZodObject>(schema: Schema, sent: FormFields | null): z.output<Schema> {
   const form = wellFormed(sent)
   const fields = Object.entries(schema.shape).map(([name, field]) => {
     const values = form.get(name)

@@ -8,7 +8,8 @@ import {
 } from '../accounts/second-factor/held-forms.ts'
 import type { Session } from '../accounts/sessions.ts'
 import type { AppContext } from '../context.ts'
-import { parseForm, type SentForm } from './forms.ts'
+import { parseForm, sentFormOf } from './forms.ts'
+import { hasFile } from './multipart-forms.ts'
 import { PageError } from './page-error.ts'
 
 /** Fields that no form leaves in the database: passwords, codes, responses of passkeys, and secrets of Git servers. */
@@ -38,11 +39,8 @@ export async function holdRequest(
   session: Session,
   page: string,
 ): Promise<string | null> {
-  const { form, files } = (request.body ?? { form: new Map() }) as {
-    form: SentForm | null
-    files?: ReadonlyMap<string, Buffer>
-  }
-  if (form === null || [...(files?.values() ?? [])].some(({ length }) => length > 0)) return null
+  const form = sentFormOf(request)
+  if (form === null || hasFile(request)) return null
   const url = withoutResume(request.url)
   const kept = [...form].filter(([name]) => name !== 'csrf_token')
   if (kept.some(([name]) => secretFields.has(name))) return null

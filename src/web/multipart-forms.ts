@@ -1,13 +1,13 @@
 import type { Readable } from 'node:stream'
 import { Busboy } from '@fastify/busboy'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { SentForm } from './forms.ts'
+import type { FormFields } from './forms.ts'
 
 const limits = { fields: 200, fieldSize: 8192, fieldNameSize: 100, files: 1, parts: 210, headerPairs: 20 }
 
 /** A form with files as it was sent. `form` is null when it cannot be read. */
 interface MultipartBody {
-  form: SentForm | null
+  form: FormFields | null
   files: ReadonlyMap<string, Buffer>
 }
 
@@ -23,9 +23,17 @@ export function acceptMultipart(scope: FastifyInstance, { maxFileBytes }: { maxF
 
 /** Returns the file of a form's field; null when none was chosen. */
 export function readFile(request: FastifyRequest, field: string): Buffer | null {
-  const { files } = request.body as Partial<MultipartBody>
-  const file = files?.get(field)
+  const file = filesOf(request)?.get(field)
   return file && file.length > 0 ? file : null
+}
+
+/** Returns whether a file was chosen in a form of any kind. */
+export function hasFile(request: FastifyRequest): boolean {
+  return [...(filesOf(request)?.values() ?? [])].some(({ length }) => length > 0)
+}
+
+function filesOf({ body }: FastifyRequest): MultipartBody['files'] | undefined {
+  return (body as Partial<MultipartBody> | undefined)?.files
 }
 
 async function readMultipart(body: Readable, contentType: string, fileSize: number): Promise<MultipartBody> {
