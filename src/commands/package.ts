@@ -139,18 +139,21 @@ function unabandonCommand(): Command {
   )
 }
 
+/** Nothing asks, because it can be restored. Scripts give `--force` to every deletion, so it is accepted. */
 function deleteCommand(): Command {
   return onPackage(
     'delete',
     'Delete all versions of a package. Lock files can still install them, and svc package restore brings them back.',
-  ).action(async (path: string, name: string, options: JsonOptions) => {
-    await withPackage(path, name, (db, { change }) => deletePackage(db, change))
-    printResult(
-      options,
-      { path, package: name },
-      `${name} deleted. To undo it: svc package restore ${path} ${name}`,
-    )
-  })
+  )
+    .addOption(forceOption())
+    .action(async (path: string, name: string, options: JsonOptions) => {
+      await withPackage(path, name, (db, { change }) => deletePackage(db, change))
+      printResult(
+        options,
+        { path, package: name },
+        `${name} deleted. To undo it: svc package restore ${path} ${name}`,
+      )
+    })
 }
 
 function restoreCommand(): Command {

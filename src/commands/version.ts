@@ -55,15 +55,22 @@ function listCommand(): Command {
     )
 }
 
+/** Nothing asks, because it can be restored. Scripts give `--force` to every deletion, so it is accepted. */
 function deleteCommand(): Command {
   return onVersion(
     'delete',
     'Delete a version. Lock files can still install it, and svc version restore brings it back.',
-  ).action(async (path: string, name: string, version: string, options: JsonOptions) => {
-    await withVersion(path, name, version, (db, change) => deleteVersion(db, change))
-    const undo = `svc version restore ${path} ${name} ${version}`
-    printResult(options, { path, package: name, version }, `${name} ${version} deleted. To undo it: ${undo}`)
-  })
+  )
+    .addOption(forceOption())
+    .action(async (path: string, name: string, version: string, options: JsonOptions) => {
+      await withVersion(path, name, version, (db, change) => deleteVersion(db, change))
+      const undo = `svc version restore ${path} ${name} ${version}`
+      printResult(
+        options,
+        { path, package: name, version },
+        `${name} ${version} deleted. To undo it: ${undo}`,
+      )
+    })
 }
 
 function restoreCommand(): Command {

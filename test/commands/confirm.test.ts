@@ -128,14 +128,8 @@ describe('a command that destroys', () => {
         ? [[path, command]]
         : command.commands.flatMap((child) => leavesOf(child, `${path} ${child.name()}`.trim()))
     const destroys = /^(?:delete|purge|remove|reset|revoke|withdraw|suspend|decline)/
-    // Packages and versions can be restored, and people sign in and are invited again. The link is for a person.
-    const others = [
-      'account reset-link',
-      'invitation withdraw',
-      'package delete',
-      'session revoke',
-      'version delete',
-    ]
+    // People sign in and are invited again. The link is for a person.
+    const others = ['account reset-link', 'invitation withdraw', 'session revoke']
     const without = leavesOf(await makeProgram('0'), '')
       .filter(([path]) => destroys.test(path.split(' ').at(-1) ?? ''))
       .filter(([, command]) => !command.options.some(({ long }) => long === '--force'))

@@ -92,6 +92,19 @@ describe('svc package', () => {
     expect(await svc.fail('package', 'restore', path, 'acme/lib')).toContain('was not deleted as a whole')
   })
 
+  it.each([
+    ['package', []],
+    ['version', ['1.1.0']],
+  ])(
+    'accepts --force for the deletion of a %s, although nothing asks (CONTRACT 3.4)',
+    async (noun, version) => {
+      const named = [path, 'acme/lib', ...version]
+      await svc.json(noun, 'delete', ...named, '--force')
+      expect(await offered()).not.toContain('1.1.0')
+      await svc.json(noun, 'restore', ...named)
+    },
+  )
+
   it('names a package or a repository that does not exist', async () => {
     expect(await svc.fail('package', 'delete', path, 'acme/none')).toContain(
       `There is no package "acme/none" in ${path}.`,
