@@ -189,6 +189,14 @@ export function treeOf({ keys, kinds, root }: PackedTree): PackageTree {
   }
 }
 
+/** Lists the directories of an archive that have nothing in them. */
+export function listEmptyFolders({ keys, kinds }: Pick<PackedTree, 'keys' | 'kinds'>): string[] {
+  const sorted = keys.split('\n')
+  return sorted
+    .filter((key, i) => kinds.charAt(i) === 'd' && sorted[i + 1]?.startsWith(`${key}\0`) !== true)
+    .map((key) => key.replaceAll('\0', '/'))
+}
+
 /** Returns the index of the first key that is equal to or greater than `key`. */
 function findFirst(sorted: readonly string[], key: string): number {
   let low = 0

@@ -69,6 +69,8 @@ export interface CheckedZip {
   packedTree: PackedTree
   /** The README in the directory of the manifest. Null when there is none. */
   readme: Readme | null
+  /** The first file that is only a pointer of Git LFS to its contents. Null when there is none. */
+  lfsPointer: string | null
   /** The number of files, directories and links. */
   entryCount: number
   /** The size of all contents, counted while they were inflated. */
@@ -197,7 +199,7 @@ async function compareLocalHeaders(
   }
 }
 
-/** Inflates all entries. Returns only the manifest and the beginning of the README. */
+/** Inflates all entries. Of their contents it keeps only the manifest and the beginning of the README. */
 async function readContents(
   zip: ZipFile,
   reader: ZipReader,
@@ -208,12 +210,14 @@ async function readContents(
   const readmeEntry = findReadme(entries, root)
   let readme: Readme | null = null
   let manifest = Buffer.alloc(0)
+  let lfsPointer: string | null = null
   let inflatedBytes = 0
   let readmeBytes = 0
   for (const entry of entries) {
     const kept: Buffer[] = []
     for await (const chunk of inflateEntry(zip, reader, entry)) {
       inflatedBytes += chunk.length
+      if (isLfsPointer(entry, chunk)) lfsPointer ??= entry.name
       if (entry === manifestEntry || entry.kind === 'link') kept.push(chunk)
       if (entry === readmeEntry && readmeBytes < maxReadmeBytes) {
         kept.push(chunk)
@@ -224,5 +228,11 @@ async function readContents(
     if (entry === manifestEntry) manifest = Buffer.concat(kept)
     if (entry.kind === 'link') refuseEscape(entry, Buffer.concat(kept), root)
   }
-  return { manifest, readme, inflatedBytes }
+  return { manifest, readme, lfsPointer, inflatedBytes }
+}
+
+/** Returns whether a file is a pointer of Git LFS. It has at most 1 KiB, so it comes as one chunk. */
+function isLfsPointer({ kind, header }: ArchiveEntry, chunk: Buffer): boolean {
+  if (kind !== 'file' || header.uncompressedSize > 1024) return false
+  return /^version https:\/\/git-lfs\.github\.com\/spec\/v1\r?\n/.test(chunk.toString('latin1', 0, 50))
 }

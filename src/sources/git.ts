@@ -52,18 +52,24 @@ export interface RemoteRef {
   commit: string
 }
 
+/** What is behind an object of a Git repository. */
+export interface Resolved {
+  /** Null when it is no commit. */
+  commit: string | null
+  /** The tree of the folder. Null when the commit does not have it. */
+  tree: string | null
+}
+
 /** Git commands on an own, temporary, bare repository. */
 export interface Git {
   /** Lists tags and branches, and the name of the default branch. Null when the server does not say. */
   listRefs: () => Promise<{ refs: RemoteRef[]; defaultBranch: string | null }>
   /** Fetches objects, without their history. */
   fetch: (objectIds: readonly string[]) => Promise<void>
-  /** Returns the commit behind an object, and the tree of a folder in it. Throws `missing` when there is no such folder. */
-  resolve: (objectId: string, folder: string) => Promise<{ commit: string; tree: string }>
-  /** Lists the files of a tree. A submodule has no size. */
-  listFiles: (tree: string) => Promise<{ path: string; size: number | null }[]>
-  /** Lists the files of a tree with a line that matches. */
-  grep: (tree: string, pattern: string) => Promise<string[]>
+  /** Finds the commit behind each object, and the tree of a folder in it. Returns them by the id of the object. */
+  resolve: (objectIds: readonly string[], folder: string) => Promise<Map<string, Resolved>>
+  /** Returns those of the empty folders of an archive that are submodules in its tree. */
+  findSubmodules: (tree: string, folders: readonly string[]) => Promise<string[]>
   /** Packs a commit or tree into a zip, and gives the bytes to `use`. */
   archive: <T>(treeish: string, use: (bytes: Readable) => Promise<T>) => Promise<T>
   /** Returns the lines of known_hosts that an SSH connection has stored. */
@@ -221,7 +227,7 @@ async function openGit(
     args: readonly string[],
     milliseconds: number,
     use: (output: Readable) => Promise<T>,
-    { connects = false, fetches = false, allows = [0] }: RunOptions = {},
+    { input = '', connects = false, fetches = false }: RunOptions = {},
   ): Promise<T> {
     signal.throwIfAborted()
     // A process group of its own: Git starts others, such as ssh.
@@ -230,7 +236,7 @@ async function openGit(
       cwd: folder,
       env: { ...environment, ...(connects && credentials) },
       detached: true,
-      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
     })
     const { pid } = child
     const stdout = child.stdout as Readable
@@ -244,6 +250,8 @@ async function openGit(
     // It is awaited after the output has ended.
     exited.catch(() => {})
     if (pid !== undefined) lowerPriority(pid)
+    // A command that ends early does not read it.
+    child.stdin?.on('error', () => {}).end(input)
     // Node throws away the output that nobody reads yet when the process ends.
     const output = stdout.pipe(new PassThrough())
     const onAbort = () => stop(signal.reason as Error)
@@ -272,7 +280,7 @@ async function openGit(
       if (reason !== null) throw reason
       if (used.status === 'rejected') throw used.reason
       if (code === notFound) throw new Error('The program git is not installed on the server.')
-      if (code === null || !allows.includes(code)) {
+      if (code !== 0) {
         const text = message.status === 'fulfilled' ? message.value : ''
         throw explain(
           text,
@@ -288,13 +296,16 @@ async function openGit(
     }
   }
 
-  const read = async (args: readonly string[], allows?: readonly number[]) =>
-    run(
-      args,
+  /** Looks for objects by their names, in one process. Returns `<type> <id>` for each, or a text that says that it is missing. */
+  async function findObjects(names: readonly string[]): Promise<string[]> {
+    const text = await run(
+      ['cat-file', '--batch-check=%(objecttype) %(objectname)'],
       bounds.readMilliseconds,
       (output) => readAll(output, bounds.readBytes, isTooLarge),
-      allows && { allows },
+      { input: names.map((name) => `${name}\n`).join('') },
     )
+    return text.split('\n')
+  }
 
   return {
     async listRefs() {
@@ -320,48 +331,31 @@ async function openGit(
         throw error
       }
     },
-    async resolve(objectId, folder) {
-      const words = [
-        `${objectId}^{commit}`,
-        folder === '' ? `${objectId}^{tree}` : `${objectId}^{commit}:${folder}`,
-      ]
-      const [commit, tree] = (await read(['rev-parse', ...words], [0, 128])).split('\n').filter(isObjectId)
-      if (commit === undefined) throw new GitError('missing', 'it is no commit')
-      // The object of a submodule is in another Git repository.
-      const isTree =
-        tree !== undefined && (folder === '' || (await read(['cat-file', '-t', tree], [0, 128])) === 'tree\n')
-      if (!isTree) throw new GitError('missing', `there is no folder ${folder}`)
-      return { commit, tree }
+    async resolve(objectIds, folder) {
+      const inside = folder === '' ? '^{tree}' : `^{commit}:${folder}`
+      const found = await findObjects(objectIds.flatMap((id) => [`${id}^{commit}`, `${id}${inside}`]))
+      return new Map(
+        objectIds.map((id, i) => {
+          const [commit, tree] = found.slice(2 * i)
+          return [id, { commit: idOf(commit, 'commit'), tree: idOf(tree, 'tree') }]
+        }),
+      )
     },
-    async listFiles(tree) {
-      const text = await read(['ls-tree', '-r', '-l', '-z', tree])
-      return text
-        .split('\0')
-        .slice(0, -1)
-        .map((line) => {
-          const [, size = '', path = ''] = /^\d+ \w+ [\da-f]+ +(-|\d+)\t(.*)$/s.exec(line) ?? []
-          return { path, size: size === '-' ? null : Number(size) }
-        })
-    },
-    async grep(tree, pattern) {
-      const text = await read(['grep', '-l', '-z', '-I', '-E', '-e', pattern, tree], [0, 1])
-      return text
-        .split('\0')
-        .slice(0, -1)
-        .map((line) => line.slice(tree.length + 1))
+    async findSubmodules(tree, folders) {
+      const found = await findObjects(folders.map((path) => `${tree}:${path}`))
+      return folders.filter((_, i) => idOf(found[i], 'tree') === null)
     },
     archive: (treeish, use) => run(['archive', '--format=zip', treeish], bounds.archiveMilliseconds, use),
     readHostKeys: () => readFile(hostKeysPath, 'utf8').catch(() => ''),
   }
 }
 
-/** What a command may do. */
+/** What a command reads, and may do. */
 interface RunOptions {
+  input?: string
   /** Whether it connects to the server, with the credentials. */
   connects?: boolean
   fetches?: boolean
-  /** The exit codes that are no failure. */
-  allows?: readonly number[]
 }
 
 const isTooLarge = () => new GitError('objects', 'it is too large')
@@ -414,9 +408,10 @@ function quote(word: string): string {
   return /^[\w./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }
 
-/** Returns whether a line of `rev-parse` is the id of an object. For an unknown object it prints the words. */
-function isObjectId(line: string): boolean {
-  return /^[\da-f]{40,64}$/.test(line)
+/** Returns the id of an object that `findObjects` has found. Null when it has another type, or is not there. */
+function idOf(found: string | undefined, type: string): string | null {
+  const [foundType, id] = (found ?? '').split(' ')
+  return foundType === type && id !== undefined ? id : null
 }
 
 function parseRefs(text: string): { refs: RemoteRef[]; defaultBranch: string | null } {

@@ -1,4 +1,5 @@
 import type { ReceivedArchive } from '../archives/archive-store.ts'
+import { listEmptyFolders } from '../archives/archive-tree.ts'
 import { checkUpload } from '../archives/check-upload.ts'
 import type { CheckedZip } from '../archives/check-zip.ts'
 import { discardArchive, receiveArchive } from '../archives/local-store.ts'
@@ -33,7 +34,7 @@ import {
 import { openReadmeRenderer } from '../packages/readmes/render-readme.ts'
 import { isRetired } from '../packages/tables/retention.ts'
 import { findTakenVersion } from '../packages/tables/versions.ts'
-import { type Git, GitError, type RemoteRef, removeAbandoned, withGit } from './git.ts'
+import { type Git, GitError, type RemoteRef, type Resolved, removeAbandoned, withGit } from './git.ts'
 import {
   assignToSource,
   deleteRefs,
@@ -69,9 +70,6 @@ const maxReason = 1000
 /** How many objects one fetch asks for. */
 const fetchedAtOnce = 50
 const maxWarnings = 10
-/** The start of the file that Git LFS puts in the place of a large one. It has at most 1 KiB. */
-const lfsPointer = '^version https://git-lfs\\.github\\.com/spec/v1$'
-const maxPointerBytes = 1024
 
 /** Queues the reading of each source whose time has come, and removes what killed processes have left. */
 export const readDueSourcesJob: Job = {
@@ -152,6 +150,9 @@ interface WantedRef {
   version: PublishedVersion
   isDefault: boolean
 }
+
+/** What is behind the fetched objects, by id. The error when Git refuses one of them. */
+type Fetched = Map<string, Resolved> | GitError
 
 /** What is stored about a tag or branch. */
 type Outcome = Omit<SourceRef, 'changedAt'>
@@ -259,22 +260,23 @@ async function publishAll(reading: Reading, git: Git, wanted: readonly WantedRef
   )
   for (let start = 0; start < ordered.length; start += fetchedAtOnce) {
     const batch = ordered.slice(start, start + fetchedAtOnce)
-    const error = await fetchAll(git, batch)
+    const fetched = await fetchAll(git, batch, source.path)
     for (const ref of batch) {
       signal.throwIfAborted()
       // One that Git refuses must not stop the others. A failed fetch leaves nothing of earlier ones.
-      const refused = error && (await fetchAll(git, [ref]))
-      const outcome = await publishRef(reading, git, ref, refused)
+      const own = fetched instanceof GitError ? await fetchAll(git, [ref], source.path) : fetched
+      const outcome = await publishRef(reading, git, ref, own)
       await saveRefs(db, source.id, [outcome])
     }
   }
 }
 
-/** Fetches the commits of tags and branches. Returns the error when Git refuses one of them: then none is there. */
-async function fetchAll(git: Git, refs: readonly WantedRef[]): Promise<GitError | null> {
+/** Fetches the objects of tags and branches, and finds what is behind each. */
+async function fetchAll(git: Git, refs: readonly WantedRef[], folder: string): Promise<Fetched> {
+  const ids = [...new Set(refs.map(({ remote }) => remote.objectId))]
   try {
-    await git.fetch([...new Set(refs.map(({ remote }) => remote.objectId))])
-    return null
+    await git.fetch(ids)
+    return await git.resolve(ids, folder)
   } catch (error) {
     if (isOfObjects(error)) return error
     throw error
@@ -286,20 +288,17 @@ function isOfObjects(error: unknown): error is GitError {
 }
 
 /** Publishes the version of a fetched tag or branch. Returns what became of it. */
-async function publishRef(
-  reading: Reading,
-  git: Git,
-  wanted: WantedRef,
-  refused: GitError | null,
-): Promise<Outcome> {
+async function publishRef(reading: Reading, git: Git, wanted: WantedRef, fetched: Fetched): Promise<Outcome> {
   const { remote, known = newRef, isDefault } = wanted
   const { kind, name } = remote
   // A stage that was not released is over.
   const stageId = known.commit === null ? null : known.stageId
   const former = { ...known, kind, name, seenCommit: remote.commit, isDefault, warnings: [], stageId }
   try {
-    if (refused) throw refused
-    const { commit, tree } = await git.resolve(remote.objectId, reading.source.path)
+    if (fetched instanceof GitError) throw fetched
+    const { commit = null, tree = null } = fetched.get(remote.objectId) ?? {}
+    if (commit === null) throw new GitError('missing', 'it is no commit')
+    if (tree === null) throw new GitError('missing', `there is no folder ${reading.source.path}`)
     if (commit !== remote.commit)
       throw new GitError('objects', 'the server lists another commit than it sends')
     // A commit that changes nothing in the folder needs no new archive.
@@ -386,30 +385,23 @@ async function publishOnce(
 }
 
 /**
- * Refuses pointers of Git LFS: git archive packs them in the place of the files. Returns warnings about submodules, which it
- * leaves out.
+ * Refuses pointers of Git LFS: git archive packs them in the place of the files. Returns warnings about submodules, in whose
+ * place it packs empty folders.
  */
 async function checkFiles(git: Git, tree: string, zip: CheckedZip): Promise<string[]> {
-  const files = await git.listFiles(tree)
   if (zip.manifestPath !== 'composer.json')
     throw refusal(
       'there is no composer.json in the root',
       'If the package is in a folder, the source must name it.',
     )
-  const small = new Set(
-    files.flatMap(({ path, size }) => (size !== null && size <= maxPointerBytes ? [path] : [])),
-  )
-  const pointer = (await git.grep(tree, lfsPointer)).find(
-    (path) => small.has(path) && zip.tree(path) === 'file',
-  )
-  if (pointer !== undefined)
+  if (zip.lfsPointer !== null)
     throw refusal(
-      `${cleanLine(pointer)} is a pointer of Git LFS`,
+      `${cleanLine(zip.lfsPointer)} is a pointer of Git LFS`,
       'Archives have no files of Git LFS: exclude it with export-ignore in .gitattributes, or store the file in Git.',
     )
-  return files
-    .filter(({ size }) => size === null)
-    .map(({ path }) => `the submodule ${cleanLine(path)} is not in the archive`)
+  const empty = listEmptyFolders(zip.packedTree)
+  const submodules = empty.length === 0 ? [] : await git.findSubmodules(tree, empty)
+  return submodules.map((path) => `the submodule ${cleanLine(path)} is not in the archive`)
 }
 
 function nameIn({ manifest }: CheckedZip): string {

@@ -13,6 +13,7 @@ const json = '{"name":"acme/lib"}'
 const php = '<?php\n'.repeat(100)
 const manifest: CraftedEntry = { name: 'composer.json', content: json }
 const packageOf = (...entries: CraftedEntry[]) => craftZip([manifest, ...entries])
+const pointer = `version https://git-lfs.github.com/spec/v1\noid sha256:${'0'.repeat(64)}\nsize 12345\n`
 const link = (name: string, target: string): CraftedEntry => ({ name, content: target, mode: 0o120777 })
 
 describe('checkZip', () => {
@@ -22,6 +23,7 @@ describe('checkZip', () => {
       manifest: Buffer.from(json),
       manifestPath: 'composer.json',
       readme: null,
+      lfsPointer: null,
       tree: expect.any(Function),
       packedTree: { keys: 'composer.json\nsrc\0Lib.php', kinds: 'ff', root: '' },
       entryCount: 2,
@@ -61,6 +63,17 @@ describe('checkZip', () => {
   ])('keeps the beginning of %s', async (name, content, readme) => {
     const zip = aZip({ 'lib/composer.json': json, [`lib/${name}`]: content, 'lib/x': 'x' })
     expect((await checkZipOf(zip)).readme).toEqual(readme)
+  })
+
+  it.each([
+    ['a pointer', pointer, 'a.bin'],
+    ['a pointer with the line ends of Windows', pointer.replaceAll('\n', '\r\n'), 'a.bin'],
+    ['a file that quotes a pointer', `Pointers look like this:\n${pointer}`, null],
+    ['a file that is longer than pointers', pointer.padEnd(1025, 'x'), null],
+    ['a file of another version', pointer.replace('spec/v1', 'spec/v10'), null],
+  ])('tells %s of Git LFS from other files', async (_, content, lfsPointer) => {
+    const zip = packageOf({ name: 'a.bin', content }, link('link', 'a.bin'), { name: 'b.bin', content })
+    expect((await checkZipOf(zip)).lfsPointer).toBe(lfsPointer)
   })
 
   it('says which entry is wrong, in the words of the registry', async () => {

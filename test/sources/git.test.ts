@@ -301,7 +301,7 @@ describe('Git', () => {
       url,
       async (git) => {
         await git.fetch([head])
-        await git.resolve(head, '')
+        await git.resolve([head], '')
       },
       { login: 'alice:the-login' },
     )
@@ -323,7 +323,7 @@ describe('Git', () => {
       const names = environment.map((line) => line.replace(/=.*/, '')).filter((name) => name !== 'PWD')
       return command === undefined ? [] : [[command, names.toSorted()]]
     })
-    expect(Object.fromEntries(runs)).toEqual({ fetch: [...login, ...own].toSorted(), 'rev-parse': own })
+    expect(Object.fromEntries(runs)).toEqual({ fetch: [...login, ...own].toSorted(), 'cat-file': own })
   })
 
   it('runs no program that an archive asks for', async () => {
@@ -352,7 +352,8 @@ describe('Git', () => {
   })
 
   it('finds no folder in a link, a submodule or a file', async () => {
-    const repository = aRepository('folders', { 'real/file.txt': 'x' })
+    const odd = 'a b/c+d@e/tree 1'
+    const repository = aRepository('folders', { 'real/file.txt': 'x', [`${odd}/file.txt`]: 'x' })
     const { url, git } = repository
     const link = execFileSync('git', ['-C', repository.path, 'hash-object', '-w', '--stdin'], {
       input: 'real',
@@ -366,16 +367,20 @@ describe('Git', () => {
     const head = git('rev-parse', 'HEAD')
     await run(url, async (git) => {
       await git.fetch([head])
-      expect(await git.resolve(head, 'real')).toMatchObject({ commit: head })
-      for (const folder of ['link', 'link/x', 'module', 'module/x', 'composer.json', 'none'])
-        await expect(git.resolve(head, folder)).rejects.toMatchObject({
-          failure: 'missing',
-          message: `there is no folder ${folder}`,
-        })
+      const tree = (folder: string) => repository.git('rev-parse', `${head}:${folder}`)
+      for (const folder of ['', 'real', odd])
+        expect(await git.resolve([head], folder)).toEqual(
+          new Map([[head, { commit: head, tree: tree(folder) }]]),
+        )
+      for (const folder of ['link', 'link/x', 'module', 'module/x', 'composer.json', 'none', 'real '])
+        expect([folder, await git.resolve([head], folder)]).toEqual([
+          folder,
+          new Map([[head, { commit: head, tree: null }]]),
+        ])
     })
   })
 
-  it('lists no more files than its bound, and the source is not to blame', async () => {
+  it('reads and packs no more than its bounds, and the server is not to blame', async () => {
     const { url, path } = aRepository('bomb')
     const write = (type: string, input: string | Buffer) =>
       execFileSync('git', ['-C', path, 'hash-object', '-t', type, '-w', '--stdin'], { input })
@@ -394,13 +399,13 @@ describe('Git', () => {
       `tree ${tree}\nauthor A <a@example.com> 1700000000 +0000\ncommitter A <a@example.com> 1700000000 +0000\n\nx\n`,
     )
     execFileSync('git', ['-C', path, 'update-ref', 'refs/tags/2.0.0', commit])
-    const bounds = { readBytes: 1024 ** 2, readMilliseconds: 2 ** 31 - 1, archiveMilliseconds: 500 }
+    const bounds = { readBytes: 100, readMilliseconds: 2 ** 31 - 1, archiveMilliseconds: 500 }
     await run(
       url,
       async (git) => {
         await git.fetch([commit])
         const tooLarge = { failure: 'objects', message: 'it is too large' }
-        await expect(git.listFiles(tree)).rejects.toMatchObject(tooLarge)
+        await expect(git.resolve([commit, tree], '')).rejects.toMatchObject(tooLarge)
         await expect(
           git.archive(commit, async (bytes: Readable) => {
             for await (const _ of bytes);
@@ -426,7 +431,7 @@ describe('Git', () => {
       utimesSync(left, before, before)
       await removeAbandoned({ dataDir })
       expect(readdirSync(parent)).toHaveLength(1)
-      await git.resolve(head, '')
+      await git.resolve([head], '')
     })
     expect(readdirSync(parent)).toEqual([])
   })

@@ -9,6 +9,7 @@ import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { refList } from '../support/git-protocol.ts'
 import { listProcesses, packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
+import { replaceProgram } from '../support/recorded-programs.ts'
 import { aSource } from '../support/source-actors.ts'
 import { ageFailure, minutesUntilLook } from '../support/source-rows.ts'
 
@@ -315,6 +316,30 @@ describe('a Git repository of a stranger', () => {
     expect(await source.refs()).toMatchObject({
       '1.0.0': { state: 'published' },
       '1.1.0': { state: 'refused', reason: 'Git refuses its objects as damaged or malicious' },
+      '1.2.0': { state: 'published' },
+    })
+  })
+
+  it('that Git cannot look at as a whole is looked at one by one', async () => {
+    const git = server.repository('apart')
+    for (const tag of ['1.0.0', '1.1.0', '1.2.0'])
+      git.commit({ ...packageFiles('acme/apart'), 'tag.txt': tag }, { tag })
+    const refused = git.git('rev-parse', '1.1.0')
+    // It fails when one of the objects is among those that it looks for.
+    const program = execFileSync('which', ['git'], { encoding: 'utf8' }).trim()
+    replaceProgram(
+      'git',
+      `case "$*" in *cat-file*) ;; *) exec ${program} "$@";; esac
+       input=; while read -r line; do input="$input$line
+"; done
+       case "$input" in *${refused}*) echo 'fatal: Out of memory' >&2; exit 128;; esac
+       printf %s "$input" | ${program} "$@"`,
+    )
+    const source = await aSource(t, { url: git.url, branches: '' })
+    await source.read()
+    expect(await source.refs()).toMatchObject({
+      '1.0.0': { state: 'published' },
+      '1.1.0': { state: 'refused', reason: 'it is too large' },
       '1.2.0': { state: 'published' },
     })
   })

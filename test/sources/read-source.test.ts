@@ -9,6 +9,7 @@ import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
+import { recordPrograms } from '../support/recorded-programs.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 import { dropRows } from '../support/rows.ts'
 import { aSource } from '../support/source-actors.ts'
@@ -58,6 +59,20 @@ describe('reading a source', () => {
     server.requests.length = 0
     await source.readAgain()
     expect(server.requests.length).toBeGreaterThan(2)
+  })
+
+  it('starts Git once for each new commit, besides once each to list, to fetch and to look at all of them', async () => {
+    const git = server.repository('programs')
+    for (let i = 0; i < 3; i += 1)
+      git.commit({ ...packageFiles('acme/programs'), 'time.txt': String(i) }, { tag: `1.${i}.0` })
+    git.git('tag', '--annotate', '--message', 'x', '2.0.0', '1.2.0')
+    const source = await aSource(t, { url: git.url, branches: '' })
+    const recorded = recordPrograms('git')
+    await source.read()
+    expect(await source.find()).toMatchObject({ counts: { published: 4 } })
+    const commands = recorded().flatMap(({ words }) => /--git-dir=\S+ (\S+)/.exec(words)?.[1] ?? [])
+    const archives = ['archive', 'archive', 'archive', 'archive']
+    expect(commands.toSorted()).toEqual([...archives, 'cat-file', 'fetch', 'ls-remote'])
   })
 
   it('names the source, the ref and the commit of a version, in the API and in its event', async () => {
@@ -235,17 +250,31 @@ describe('reading a source', () => {
     expect((await source.entries('acme/odd')).map(({ version }) => version)).toEqual(['0.5.0', '0.3.0'])
   })
 
-  it('warns about submodules', async () => {
+  it('warns about submodules, but not about those that export-ignore excludes', async () => {
     const git = server.repository('submodule')
-    const commit = git.commit(packageFiles('acme/submodule'))
-    git.git('update-index', '--add', '--cacheinfo', `160000,${commit},third/other`)
+    const commit = git.commit({
+      ...packageFiles('acme/submodule'),
+      '.gitattributes': 'docs/* export-ignore\ntests/module export-ignore\n',
+      'docs/index.md': '# Docs',
+    })
+    for (const entry of [
+      `${commit},third/other`,
+      `${'2'.repeat(40)},third/a b "c"`,
+      `${'2'.repeat(40)},docs/theme`,
+      `${'2'.repeat(40)},tests/module`,
+    ])
+      git.git('update-index', '--add', '--cacheinfo', `160000,${entry}`)
     git.git('commit', '--quiet', '--message', 'A submodule')
     git.git('tag', '1.0.0')
     const source = await aSource(t, { url: git.url, branches: '' })
     await source.read()
     expect((await source.refs())['1.0.0']).toMatchObject({
       state: 'published',
-      warnings: ['the submodule third/other is not in the archive'],
+      warnings: [
+        'the submodule third/a b "c" is not in the archive',
+        'the submodule third/other is not in the archive',
+        expect.stringContaining('cannot be unpacked on Windows'),
+      ],
     })
   })
 
