@@ -134,6 +134,8 @@ code=$?
 { kill -KILL $!; wait; } 2>/dev/null
 exit $code`
 const notFound = 127
+/** The exit codes when the server is to blame: the shell could not fork, or something has sent SIGINT, SIGKILL or SIGTERM. */
+const endedByServer: readonly (number | null)[] = [null, 2, 128 + 2, 128 + 9, 128 + 15]
 
 /** The parts that Git needs. Tests have lower bounds. */
 interface GitContext {
@@ -246,14 +248,20 @@ async function openGit(
       reason ??= error
       kill()
     }
-    const exited = exitOf(child)
-    // It is awaited after the output has ended.
-    exited.catch(() => {})
     if (pid !== undefined) lowerPriority(pid)
     // A command that ends early does not read it.
     child.stdin?.on('error', () => {}).end(input)
-    // Node throws away the output that nobody reads yet when the process ends.
-    const output = stdout.pipe(new PassThrough())
+    // Node throws away the output that nobody reads yet when the process ends. This copy of it ends only if the command has
+    // succeeded: nobody takes the start of an archive for the whole.
+    const output = stdout.pipe(new PassThrough(), { end: false }).on('error', () => {})
+    const message = readStart(child.stderr as Readable).catch(() => '')
+    const ended = exitOf(child)
+      .then(async (code) => {
+        if (reason !== null) throw reason
+        if (code !== 0) throw explain(code, await message, connects ? remote : null)
+        output.end()
+      })
+      .catch((error: Error) => void output.destroy(error))
     const onAbort = () => stop(signal.reason as Error)
     signal.addEventListener('abort', onAbort)
     const timer = setTimeout(() => stop(connects ? takesTooLong() : isTooLarge()), milliseconds)
@@ -267,32 +275,15 @@ async function openGit(
       if (Date.now() - lastChange > bounds.silentMilliseconds) stop(takesTooLong())
     }
     try {
-      const [used, message] = await Promise.allSettled([
-        use(output).catch((error: unknown) => {
-          // It may wait for a reader.
-          kill()
-          stdout.destroy()
-          throw error
-        }),
-        readStart(child.stderr as Readable),
-      ])
-      const code = await exited
-      if (reason !== null) throw reason
-      if (used.status === 'rejected') throw used.reason
-      if (code === notFound) throw new Error('The program git is not installed on the server.')
-      if (code !== 0) {
-        const text = message.status === 'fulfilled' ? message.value : ''
-        throw explain(
-          text,
-          connects ? `${remote.host} cannot be reached, or Git cannot read its response` : null,
-        )
-      }
-      return used.value
+      return await use(output)
     } finally {
       clearTimeout(timer)
       if (measuring !== null) clearInterval(measuring)
       signal.removeEventListener('abort', onAbort)
       kill()
+      // Without a reader it would never end.
+      stdout.destroy()
+      await ended
     }
   }
 
@@ -361,6 +352,8 @@ interface RunOptions {
 const isTooLarge = () => new GitError('objects', 'it is too large')
 const takesTooLong = () => new GitError('remote', 'the server takes too long')
 const hasTooManyRefs = () => new GitError('remote', 'it has too many tags and branches')
+const wasEnded = () =>
+  new Refusal(errcode.unavailable, 'the server has ended Git, which may need more memory')
 const noSpaceLeft = () =>
   new Refusal(errcode.resourceExhausted, 'no space left on the disk of the server', { status: 507 })
 
@@ -559,10 +552,13 @@ const explanations: readonly [RegExp, GitFailure, string][] = [
   [/certificate|SSL|TLS/i, 'remote', 'the certificate of the server is not valid'],
 ]
 
-/** Returns the error of a failed command. `unreachable` is the message when the server may be the cause. */
-function explain(message: string, unreachable: string | null): GitError {
+/** Returns the error of a failed command. `remote` is the Git server that it has connected to. */
+function explain(code: number | null, message: string, remote: GitRemote | null): Error {
+  if (code === notFound) return new Error('The program git is not installed on the server.')
+  if (endedByServer.includes(code)) return wasEnded()
   const found = explanations.find(([pattern]) => pattern.test(message))
   if (found) return new GitError(found[1], found[2])
-  if (unreachable !== null) return new GitError('remote', unreachable)
+  if (remote !== null)
+    return new GitError('remote', `${remote.host} cannot be reached, or Git cannot read its response`)
   return new GitError('objects', 'Git cannot read its objects')
 }

@@ -417,6 +417,18 @@ describe('Git', () => {
     await expectNothingLeft()
   })
 
+  it('is ended when nobody reads the rest of an archive', async () => {
+    const { url, head } = aRepository('large', { 'a.txt': randomBytes(3_000_000).toString('hex') })
+    await run(url, async (git) => {
+      await git.fetch([head])
+      const reading = git.archive(head, async (bytes: Readable) => {
+        for await (const _ of bytes.iterator({ destroyOnReturn: false })) throw new Error('enough')
+      })
+      await expect(reading).rejects.toThrow('enough')
+      expect(await listProcesses(dataDir)).toEqual([])
+    })
+  })
+
   it('has its folder removed a while after its process was killed, and not while it is used', async () => {
     const { url, head } = lib
     const parent = join(dataDir, 'git')

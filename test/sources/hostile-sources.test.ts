@@ -1,16 +1,18 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
 import { background } from '../../src/domain/principal.ts'
 import { readSourceJob } from '../../src/sources/read-source.ts'
+import { queuePushed } from '../../src/sources/sources.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { refList } from '../support/git-protocol.ts'
 import { listProcesses, packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
 import { replaceProgram } from '../support/recorded-programs.ts'
-import { aSource } from '../support/source-actors.ts'
+import { aSource, readSources } from '../support/source-actors.ts'
 import { ageFailure, minutesUntilLook } from '../support/source-rows.ts'
 
 const t = useApp(sourcesHere)
@@ -19,6 +21,20 @@ afterEach(() => {
   server.answer = () => false
   server.authorization = null
 })
+
+const gitProgram = () => execFileSync('which', ['git'], { encoding: 'utf8' }).trim()
+
+/** Lets git run commands of the shell instead of the first `git archive`. */
+function replaceArchiving(commands: string): void {
+  const program = gitProgram()
+  const mark = join(mkdtempSync(join(tmpdir(), 'svc-test-archiving-')), 'was-run')
+  onTestFinished(() => rmSync(dirname(mark), { recursive: true }))
+  replaceProgram(
+    'git',
+    `case "$*" in *' archive '*) if ! [ -e ${mark} ]; then : >${mark}; ${commands}; fi;; esac
+     exec ${program} "$@"`,
+  )
+}
 
 describe('the URL of a source', () => {
   it.each([
@@ -326,7 +342,7 @@ describe('a Git repository of a stranger', () => {
       git.commit({ ...packageFiles('acme/apart'), 'tag.txt': tag }, { tag })
     const refused = git.git('rev-parse', '1.1.0')
     // It fails when one of the objects is among those that it looks for.
-    const program = execFileSync('which', ['git'], { encoding: 'utf8' }).trim()
+    const program = gitProgram()
     replaceProgram(
       'git',
       `case "$*" in *cat-file*) ;; *) exec ${program} "$@";; esac
@@ -342,6 +358,38 @@ describe('a Git repository of a stranger', () => {
       '1.1.0': { state: 'refused', reason: 'it is too large' },
       '1.2.0': { state: 'published' },
     })
+  })
+
+  it('has no version of an archive that Git does not finish, and leaves no part of it', async () => {
+    const git = server.repository('unfinished')
+    git.commit(packageFiles('acme/unfinished'), { tag: '1.0.0' })
+    replaceArchiving("echo PK; echo 'fatal: Out of memory' >&2; exit 128")
+    const source = await aSource(t, { url: git.url, branches: '' })
+    await source.read()
+    expect((await source.refs())['1.0.0']).toMatchObject({ state: 'refused', reason: 'it is too large' })
+    expect(readdirSync(join(t.config.dataDir, 'tmp'))).toEqual([])
+  })
+
+  it.each([
+    ['is killed', 'kill -KILL $$'],
+    ['is stopped', 'kill -TERM $$'],
+    ['cannot be started', 'exit 2'],
+  ])('loses no version when Git %s', async (what, command) => {
+    const name = what.replaceAll(' ', '-')
+    const git = server.repository(name)
+    for (const tag of ['1.0.0', '1.1.0'])
+      git.commit({ ...packageFiles(`acme/${name}`), 'tag.txt': tag }, { tag })
+    replaceArchiving(command)
+    const source = await aSource(t, { url: git.url, branches: '' })
+    await source.read()
+    expect(await source.find()).toMatchObject({
+      failure: expect.stringContaining('has ended Git'),
+      counts: {},
+    })
+    expect(readdirSync(join(t.config.dataDir, 'tmp'))).toEqual([])
+    await queuePushed(t.db, source.id)
+    await readSources(t)
+    expect(await source.find()).toMatchObject({ failure: null, counts: { published: 2 } })
   })
 
   it('with thousands of tags is refused until a pattern chooses some', async () => {

@@ -66,12 +66,13 @@ describe('reading a source', () => {
     for (let i = 0; i < 3; i += 1)
       git.commit({ ...packageFiles('acme/programs'), 'time.txt': String(i) }, { tag: `1.${i}.0` })
     git.git('tag', '--annotate', '--message', 'x', '2.0.0', '1.2.0')
+    git.git('tag', '--annotate', '--message', 'A tag of a tag', '2.1.0', '2.0.0')
     const source = await aSource(t, { url: git.url, branches: '' })
     const recorded = recordPrograms('git')
     await source.read()
-    expect(await source.find()).toMatchObject({ counts: { published: 4 } })
+    expect(await source.find()).toMatchObject({ counts: { published: 5 } })
     const commands = recorded().flatMap(({ words }) => /--git-dir=\S+ (\S+)/.exec(words)?.[1] ?? [])
-    const archives = ['archive', 'archive', 'archive', 'archive']
+    const archives = Array.from({ length: 5 }, () => 'archive')
     expect(commands.toSorted()).toEqual([...archives, 'cat-file', 'fetch', 'ls-remote'])
   })
 
