@@ -88,7 +88,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
       })
       // A missing body counts as an empty object. The error then names the required member.
       scope.addHook('preValidation', (request, _reply, done) => {
-        if (request.routeOptions.schema?.body) request.body ??= {}
+        if (request.routeOptions.schema?.body && request.body === undefined) request.body = {}
         done()
       })
       const refusals = { wrongMethod: methodNotAllowed, nothingHere: noSuchApiEndpoint }

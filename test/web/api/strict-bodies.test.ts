@@ -36,3 +36,16 @@ describe('an unknown member of a body (CONTRACT 6.3)', () => {
     expect(response.statusCode).toBe(404)
   })
 })
+
+describe('a body that is no object (CONTRACT 6.3)', () => {
+  it.each(['null', '[]', '"x"', '1', 'false'])('is errcode 3: %s', async (payload) => {
+    const { repository, token } = await aCaller(t)
+    const response = await t.app.inject({
+      method: 'PATCH',
+      url: `/api/repositories/${repository.path}`,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      payload,
+    })
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
+  })
+})
