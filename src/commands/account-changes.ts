@@ -140,7 +140,8 @@ export function deleteCommand(): Command {
         const { groupsTo: heir = null, leaveGroups: isLeft = false } = options
         const chosen = await chooseHeir(db, username, { heir, isLeft })
         if (typeof chosen === 'string') throw new Error(chosen)
-        await confirm(`This deletes the account ${username} for good.`, username, options)
+        const effect = `This deletes the account ${username} for good, with its sessions, tokens, authorizations and roles.`
+        await confirm(effect, username, options)
         return deleteAccount(db, operator, account, chosen.orphanedGroups)
       })
       if (outcome === 'refused') {

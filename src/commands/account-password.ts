@@ -7,6 +7,7 @@ import {
 } from '../accounts/email-verifications.ts'
 import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/password-resets.ts'
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { confirmInTerminal, type ForceOptions, forceOption } from './confirm.ts'
@@ -110,7 +111,7 @@ export function describeEnded(ended: Ended | null): Record<string, unknown> {
 export function tellEnded(ended: Ended | null): string {
   if (ended === null) return ''
   const { sessions, tokens, applications, deployTokens, invitations } = ended
-  return ` Ended for good: ${sessions} sessions, ${tokens} tokens, ${applications} applications, ${deployTokens} deploy tokens, ${invitations} invitations.`
+  return ` Ended for good: ${formatCount(sessions, 'session')}, ${formatCount(tokens, 'token')}, ${formatCount(applications, 'application')}, ${formatCount(deployTokens, 'deploy token')}, ${formatCount(invitations, 'invitation')}.`
 }
 
 /** `--password` */

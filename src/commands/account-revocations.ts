@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
 import { removePasskey, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { readRowId } from '../domain/row-id.ts'
 import {
@@ -118,7 +119,7 @@ export function revokeAllCommand(): Command {
         await confirmInTerminal(effect, username, options)
         return revokeAllAccess(db, operator, id)
       })
-      const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
+      const text = `${formatCount(revoked.tokens, 'token')} and ${formatCount(revoked.applications, 'application')} of ${username} revoked.`
       printResult(options, { username, ...revoked }, text)
     })
 }

@@ -116,7 +116,7 @@ again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
       })
       const { archives, known, bytes, damaged, unchecked } = copied
       const lines = damaged.map((sha256) => `${sha256} is damaged and was not copied.`)
-      const text = `Copied ${archives} archives of ${bytes} bytes. ${known} were there already.`
+      const text = `Copied ${formatCount(archives, 'archive')} of ${bytes} bytes. ${known} ${known === 1 ? 'was' : 'were'} there already.`
       if (unchecked > 0) {
         lines.push(
           `The store copied ${unchecked} of them itself, without a comparison with their hashes: run svc verify-archives with the new ARCHIVE_STORE.`,
@@ -226,7 +226,7 @@ export function collectGarbageCommand(): Command {
       printResult(
         options,
         { archives, temporary_files: temporaryFiles, bytes, dry_run: isDryRun },
-        `${isDryRun ? 'Would remove' : 'Removed'} ${archives} archives and ${temporaryFiles} temporary files: ${bytes} bytes.`,
+        `${isDryRun ? 'Would remove' : 'Removed'} ${formatCount(archives, 'archive')} and ${formatCount(temporaryFiles, 'temporary file')}: ${bytes} bytes.`,
       )
     })
 }
@@ -286,7 +286,7 @@ async function repairAll(places: readonly string[], options: JsonOptions): Promi
   const lines = [
     ...repaired.map(({ sha256, from }) => `${sha256} was repaired from ${from}.`),
     ...left.flatMap((problem) => [describeProblem(problem), ...describeReasons(problem.reasons)]),
-    `Read ${archives} archives, repaired ${repaired.length}, and could not repair ${left.length}.`,
+    `Read ${formatCount(archives, 'archive')}, repaired ${repaired.length}, and could not repair ${left.length}.`,
   ]
   printResult(options, { archives, repaired, problems: left }, lines.join('\n'))
   return left.length
@@ -312,7 +312,7 @@ async function openSource(place: string, config: Config): Promise<ArchiveSource>
 
 /** Formats every problem with its versions, and the number of archives. */
 export function describeVerification({ archives, problems }: Verification): string {
-  return [...problems.map(describeProblem), `Read ${archives} archives.`].join('\n')
+  return [...problems.map(describeProblem), `Read ${formatCount(archives, 'archive')}.`].join('\n')
 }
 
 function describeProblem({ sha256, problem, versions }: ArchiveProblem): string {

@@ -51,7 +51,7 @@ printed to standard error. A stream that ends early is not a backup: check the e
       })
       const { archives, bytes, problems, missingMigrations } = ending
       const rows = countRows(ending)
-      const what = databaseOnly ? 'no archives' : `${archives} archives of ${bytes} bytes`
+      const what = databaseOnly ? 'no archives' : `${formatCount(archives, 'archive')} of ${bytes} bytes`
       const text = `Wrote ${isStream ? 'the backup' : file}: ${rows} rows, ${what}.`
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
       if (databaseOnly) lines.push(`Keep the archives in ${place} too: the backup does not contain them.`)
@@ -119,7 +119,7 @@ the archive store of the same installation.`,
       const { archives, problems } = verification
       const lines = [
         describeVerification(verification),
-        `Restored ${rows} rows and ${ending.archives} archives.`,
+        `Restored ${rows} rows and ${formatCount(ending.archives, 'archive')}.`,
       ]
       if (!isClaimed) {
         lines.push(

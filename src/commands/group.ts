@@ -68,7 +68,7 @@ function listCommand(): Command {
             created_at: createdAt,
           }),
           line: ({ name, repositories, admins }) =>
-            `${name}  ${repositories} repositories, admins: ${admins.join(' ') || 'none'}`,
+            `${name}  ${formatCount(repositories, 'repository', 'repositories')}, admins: ${admins.join(' ') || 'none'}`,
           none: 'There are no groups.',
         }),
       ),
@@ -161,7 +161,8 @@ function deleteCommand(): Command {
       const { isDeleted, repositories } = await withDatabase(async (db) => {
         const group = await theGroup(db, name)
         const more = withRepositories ? ', its repositories and all packages in them' : ''
-        await confirm(`This deletes the group ${name}${more} for good.`, name, options)
+        const effect = `This deletes the group ${name}${more} for good, with memberships, invitations, deploy tokens, projects, policies and webhooks.`
+        await confirm(effect, name, options)
         return deleteGroup(db, operator, group, { withRepositories })
       })
       if (!isDeleted) {

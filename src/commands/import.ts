@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { openStoreOfServer } from '../archives/store-owner.ts'
+import { formatCount } from '../domain/formats.ts'
 import { cleanLine } from '../domain/plain-text.ts'
 import { type Imported, importPackages, type LeftOut } from '../packages/import.ts'
 import { openReadmeRenderer } from '../packages/readmes/render-readme.ts'
@@ -84,7 +85,9 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
   if (failure !== null) throw failure
   const { unread, missing } = leftOut
   if (unread > 0)
-    throw new Error(`The metadata of ${unread} packages could not be read. Run the import again.`)
+    throw new Error(
+      `The metadata of ${formatCount(unread, 'package')} could not be read. Run the import again.`,
+    )
   if (missing.length > 0) throw new Error(`The registry does not have ${missing.join(', ')}.`)
 }
 

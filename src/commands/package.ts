@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander'
 import type pg from 'pg'
 import { isPackageName, toLowerAscii } from '../composer/package-name.ts'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import type { PackageChange } from '../packages/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../packages/lifecycle/deletion.ts'
@@ -71,7 +72,7 @@ function listCommand(): Command {
             [
               name,
               latestVersion ?? '-',
-              `${versionCount} versions`,
+              formatCount(versionCount, 'version'),
               ...(isAbandoned ? [`abandoned${replacement ? `, use ${replacement}` : ''}`] : []),
               ...(isDeleted ? ['deleted'] : []),
             ].join('  '),

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { Command } from 'commander'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import type { Finding } from '../projects/findings.ts'
 import {
@@ -85,7 +86,7 @@ async function storeLock(path: string, bytes: Buffer, options: ReportOptions): P
 }
 
 function describePosted({ project, packages, affected }: PostedLock): string {
-  const first = `${project}: ${packages} packages, ${affected.length === 0 ? 'nothing wrong' : `${affected.length} wrong`}.`
+  const first = `${project}: ${formatCount(packages, 'package')}, ${affected.length === 0 ? 'nothing wrong' : `${affected.length} wrong`}.`
   return [first, ...affected.map(lineOf)].join('\n')
 }
 
@@ -129,7 +130,7 @@ function listCommand(): Command {
 }
 
 function describeLock({ environment, version, packages, problems }: ProjectLock): string {
-  const what = version ?? `${packages} packages`
+  const what = version ?? formatCount(packages, 'package')
   return `${environment}: ${what}${problems === 0 ? '' : `, ${problems} wrong`}`
 }
 

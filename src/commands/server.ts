@@ -6,6 +6,7 @@ import { type PlannedStep, planMigrations } from '../database/migration-plan.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { rekey } from '../database/rekey.ts'
 import { keyFileOf } from '../database/secret-key.ts'
+import { formatCount } from '../domain/formats.ts'
 import { registryUrl } from '../groups/repositories.ts'
 import { openidKeySecrets } from '../openid/keys.ts'
 import { sourceSecrets } from '../sources/source-secrets.ts'
@@ -135,6 +136,10 @@ If it is interrupted, run it again.`,
       }))
       const place = key === 'file' ? `the new key in ${file}` : 'SECRET_KEY'
       const json = { secrets, key: key === 'file' ? file : key }
-      printResult(options, json, `${secrets} secrets are now encrypted with ${place}.`)
+      printResult(
+        options,
+        json,
+        `${formatCount(secrets, 'secret')} ${secrets === 1 ? 'is' : 'are'} now encrypted with ${place}.`,
+      )
     })
 }

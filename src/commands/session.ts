@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { endSessions, type ListedSession, listSessions } from '../accounts/sessions.ts'
+import { formatCount } from '../domain/formats.ts'
 import { operator } from '../domain/principal.ts'
 import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, withDatabase } from './run.ts'
@@ -73,6 +74,6 @@ function revokeCommand(): Command {
         return endSessions(db, operator, id, session === undefined ? 'all' : { key: session })
       })
       if (session !== undefined && revoked === 0) throw new Error(`${username} has no session ${session}.`)
-      printResult(options, { username, revoked }, `${revoked} sessions of ${username} ended.`)
+      printResult(options, { username, revoked }, `${formatCount(revoked, 'session')} of ${username} ended.`)
     })
 }

@@ -32,6 +32,10 @@ describe('svc project', () => {
       stdout: 'shop: 2 packages, 1 wrong.\nold/lib 2.0.0  abandoned  acme/lib\n',
       stderr: 'svc: shop has packages with a problem.\n',
     })
+    await writeFile(lock, JSON.stringify({ packages: packages.slice(0, 1) }))
+    const one = await svc.run('project', 'report', `${group}/blog`, '--lock', lock)
+    expect(one.stdout).toBe('blog: 1 package, nothing wrong.\n')
+    await svc.json('project', 'delete', `${group}/blog`, '--force')
     const list = ['project', 'list', group]
     expect((await svc.run(...list, '--affected')).stdout).toBe('shop  production: 2 packages, 1 wrong\n')
     expect((await svc.run(...list, '--package', 'acme/lib', '--constraint', '<2.0')).stdout).toContain(
