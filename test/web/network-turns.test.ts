@@ -16,11 +16,15 @@ const atOnceOfNetwork = 4
 const waitingOfNetwork = 200
 const [one, other] = ['192.0.2.1', '192.0.2.2']
 
-/** Locks the table of a page, so that all its requests wait for the database until `release`. */
-async function holdPages() {
-  // A request waits for its turn for 10 seconds. A busy machine may need them.
+/** A request waits for its turn for 10 seconds. A busy machine may need them, so that time does not pass in the test. */
+function holdClock(): void {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   onTestFinished(() => void vi.useRealTimers())
+}
+
+/** Locks the table of a page, so that all its requests wait for the database until `release`. */
+async function holdPages() {
+  holdClock()
   const { tx, rollback } = await openTransaction(t.db)
   await lockTables(tx, 'password_reset')
   const open = (count: number, remoteAddress: string) =>
@@ -105,6 +109,7 @@ describe('pages, the API and the responses of policies', () => {
     await push('1.0.0')
     const cookie = await signIn(t.app, account)
     const home = `/${repository.path}/packages/acme/lib`
+    holdClock()
     const tabs = ['/', '/search?q=lib', home, `${home}/-/files`, `/${repository.path}`, '/settings/account']
     const pages = await Promise.all(
       Array.from({ length: 30 }, (_, i) =>
@@ -115,6 +120,7 @@ describe('pages, the API and the responses of policies', () => {
   })
 
   it('take one turn each, also for HEAD, and for the page that requests the description of the API', async () => {
+    holdClock()
     const twice = 2 * atOnceOfNetwork
     const all = await Promise.all([
       ...Array.from({ length: twice }, () => t.app.inject({ method: 'HEAD', url: '/' })),
