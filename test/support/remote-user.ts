@@ -50,8 +50,10 @@ export async function aRemoteUser(db: Queryable) {
     refresh: (url: string, token: string) =>
       askAs('token', { grant_type: 'refresh_token', refresh_token: token })(url),
     revoke: (url: string, token: string) => askAs('revoke', { token })(url),
-    /** Uses an access token. */
-    check: (url: string, token: string) =>
-      fetch(`${url}/api/user`, { headers: { authorization: `Bearer ${token}` } }),
+    /** Uses an access token. `from` is the client IP for a server that trusts this machine as a proxy. */
+    check: (url: string, token: string, from?: string) =>
+      fetch(`${url}/api/user`, {
+        headers: { authorization: `Bearer ${token}`, ...(from && { 'x-forwarded-for': from }) },
+      }),
   }
 }
