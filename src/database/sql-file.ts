@@ -9,7 +9,7 @@ export interface SqlFile {
   path: string
   sql: string
   checksum: string
-  /** The checksum that a migration had before it was amended: not every role could apply it. */
+  /** The checksum that a migration had before it was amended, with which a database may have applied it. */
   formerChecksum?: string | undefined
 }
 

@@ -73,6 +73,26 @@ async function packagesOf(folder: string): Promise<string[]> {
     .map(([place, { version }]) => `${place} ${version}`)
 }
 
+/** Returns whether this clone has all commits. */
+export async function hasWholeHistory(): Promise<boolean> {
+  const shallow = await git('rev-parse', '--is-shallow-repository').catch(() => null)
+  return shallow?.stdout.toString().trim() === 'false'
+}
+
+/** Lists the texts that files below a path have had, of those that were changed after a commit. */
+export async function listChangedTexts(path: string): Promise<{ name: string; bytes: Buffer }[]> {
+  const words = ['--raw', '--no-renames', '--abbrev=40', '--diff-filter=AM', '--format=']
+  const { stdout } = await git('log', ...words, '--', path)
+  const texts = Array.from(
+    stdout.toString().matchAll(/^:\S+ \S+ \S+ (\w+) \w\t(.*)$/gm),
+    ([, id = '', name = '']) => ({ id, name }),
+  )
+  const changed = texts.filter((text) => texts.some(({ id, name }) => name === text.name && id !== text.id))
+  return Promise.all(
+    changed.map(async ({ id, name }) => ({ name, bytes: (await git('cat-file', 'blob', id)).stdout })),
+  )
+}
+
 /** Unpacks a commit in an empty folder, or only the files below a path of it. */
 export async function unpackCommit(commit: string, folder: string, path = '.'): Promise<void> {
   const archive = join(folder, 'commit.tar')
