@@ -10,7 +10,8 @@ import { advisoriesOfPacked, runTask } from './documents/run-task.ts'
 import { listStoredContents } from './tables/upstream-documents.ts'
 import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
-const requestMilliseconds = 10_000
+/** Composer waits 10 seconds for the advisories. After that, it says only that svc is too slow. */
+const requestMilliseconds = 8_000
 const freshMilliseconds = 5 * 60_000
 /** After a failure, an upstream is not asked about the same names for this time. */
 const failedMilliseconds = 30_000

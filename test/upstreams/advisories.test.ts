@@ -108,6 +108,14 @@ describe('POST security-advisories with upstreams', () => {
     expect(await audit('ours2/secret')).toEqual({ 'ours2/secret': [] })
   })
 
+  it('are waited for no longer than Composer waits for svc, so that it prints which one fails', async () => {
+    const { audit } = await aMirror('ours13')
+    upstream.fail('/advisories', (_request, response) => {
+      setTimeout(() => response.end(JSON.stringify({ advisories: {} })), 9_000)
+    })
+    expect(await audit('un/late')).toBe(503)
+  })
+
   it('are not asked again about a name for 30 seconds after a failure', async () => {
     const { audit } = await aMirror('ours5')
     upstream.fail('/advisories', 500)
