@@ -96,9 +96,13 @@ async function postmasterOf(dataDir: string) {
 }
 
 describe('startEmbeddedPostgres', () => {
-  it('makes a durable UTF-8 cluster with checksums, reachable over a private socket by password only', async () => {
+  it('makes a durable UTF-8 cluster with checksums, reachable over a private socket by password only, tells when the caller only waits, and keeps the data from one start to the next', async () => {
     const dataDir = await aDataDir()
-    const postgres = await startEmbeddedPostgres({ dataDir })
+    const whileWaiting: string[] = []
+    const onWait = () => {
+      whileWaiting.push(existsSync(clusterPaths(dataDir).cluster) ? 'starting' : 'creating the cluster')
+    }
+    const postgres = await startEmbeddedPostgres({ dataDir, onWait })
     const [settings] = await query(
       postgres.connection,
       `select current_setting('server_encoding') as encoding, upper('é') as upper,
@@ -121,7 +125,16 @@ describe('startEmbeddedPostgres', () => {
     await expect(query({ ...postgres.connection, password: 'guess' }, 'select 1')).rejects.toThrow(
       'password authentication failed',
     )
+    await query(postgres.connection, 'create table kept (n int); insert into kept values (7)')
+    await query(postgres.connection, 'create database original')
+    await query(postgres.connection, 'create database copy template original')
     await postgres.stop()
+    expect(whileWaiting).toEqual(['creating the cluster', 'starting'])
+    const second = await start(dataDir, { onWait })
+    expect(whileWaiting).toEqual(['creating the cluster', 'starting', 'starting'])
+    expect(await query(second.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    expect(await query({ ...second.connection, database: 'copy' }, 'select 1 as one')).toEqual([{ one: 1 }])
+    await second.stop()
   })
 
   it('starts a copied DATA_DIR beside its running original, and leaves that one its socket', async () => {
@@ -139,25 +152,6 @@ describe('startEmbeddedPostgres', () => {
     await copy.stop()
     expect(await query(original.connection, 'select n from kept')).toEqual([{ n: 7 }])
     await original.stop()
-  })
-
-  it('keeps the data from one start to the next, copies databases, and tells when the caller only waits', async () => {
-    const dataDir = await aDataDir()
-    const whileWaiting: string[] = []
-    const onWait = () => {
-      whileWaiting.push(existsSync(clusterPaths(dataDir).cluster) ? 'starting' : 'creating the cluster')
-    }
-    const first = await start(dataDir, { onWait })
-    await query(first.connection, 'create table kept (n int); insert into kept values (7)')
-    await query(first.connection, 'create database original')
-    await query(first.connection, 'create database copy template original')
-    await first.stop()
-    expect(whileWaiting).toEqual(['creating the cluster', 'starting'])
-    const second = await start(dataDir, { onWait })
-    expect(whileWaiting).toEqual(['creating the cluster', 'starting', 'starting'])
-    expect(await query(second.connection, 'select n from kept')).toEqual([{ n: 7 }])
-    expect(await query({ ...second.connection, database: 'copy' }, 'select 1 as one')).toEqual([{ one: 1 }])
-    await second.stop()
   })
 
   it('leaves nothing running and no socket folder after stop, which may be called twice', async () => {
@@ -274,7 +268,8 @@ describe('the first start', () => {
 
 describe('a DATA_DIR in use', () => {
   it('cannot be used by a second server, and is found by commands', async () => {
-    const dataDir = await aDataDir()
+    expect(await findEmbeddedPostgres(await aDataDir())).toBeNull()
+    const dataDir = await aDataDirWithCluster()
     expect(await findEmbeddedPostgres(dataDir)).toBeNull()
     const first = await start(dataDir)
     await expect(start(dataDir, { patienceSeconds: 0 })).rejects.toThrow(
@@ -425,8 +420,8 @@ describe.runIf(isRoot)('as root', () => {
     const continued = await start(join(folder, 'data'))
     expect((await stat(`/proc/${(await postmasterOf(join(folder, 'data')))?.pid}`)).uid).toBe(ids.uid)
     await continued.stop()
-    const roots = await start(join(folder, 'roots'))
-    await roots.stop()
+    await mkdir(join(folder, 'roots'))
+    copyCluster(stopped, join(folder, 'roots'))
     await expect(aHolder(join(folder, 'roots'), { ids, clone: folder }).started).rejects.toThrow(
       'belongs to another user',
     )
