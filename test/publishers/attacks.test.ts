@@ -1,7 +1,8 @@
-import { constants, createHmac, KeyObject, sign as signBytes } from 'node:crypto'
+import { constants, createHmac, KeyObject, randomUUID, sign as signBytes } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { exportSPKI } from 'jose'
 import { describe, expect, it } from 'vitest'
+import { endFailureWindows, setFailures } from '../support/account-rows.ts'
 import { callApi } from '../support/api-actors.ts'
 import { boundsWithin, patientBounds, useApp } from '../support/app.ts'
 import { aSigningKey, issuersHere, useCiIssuer } from '../support/ci-issuer.ts'
@@ -123,6 +124,8 @@ describe('an attacker', () => {
 })
 
 describe('a signature that is right, but not accepted', () => {
+  // To make a key takes longer than a test.
+  const pair = aSigningKey('RS256')
   type Sign = (input: Buffer, keys: Awaited<ReturnType<typeof aSigningKey>>) => Promise<Buffer> | Buffer
   const rsa =
     (digest: string, padding: number = constants.RSA_PKCS1_PADDING): Sign =>
@@ -145,9 +148,9 @@ describe('a signature that is right, but not accepted', () => {
     ],
     ['RS256 with a critical extension', { alg: 'RS256', crit: ['exp'], exp: 1 }, rsa('sha256'), 400],
   ])('is one of %s', async (_name, header, sign, status) => {
-    const keys = await aSigningKey('RS256')
+    const keys = { ...(await pair), kid: randomUUID() }
     // The key says nothing about the algorithm, so only svc does.
-    const { alg: _, ...entry } = keys.entry
+    const { alg: _, ...entry } = { ...keys.entry, kid: keys.kid }
     const issuer = `${ci.issuer}/${keys.kid.replaceAll('-', '')}`
     ci.tell({ keySet: { keys: [entry] } })
     const { exchange } = await aTrustedRepository(t, ci, { issuer })
@@ -161,7 +164,7 @@ describe('a signature that is right, but not accepted', () => {
 
   it.each(['jwk', 'jku', 'x5c', 'x5u'])('is one of a key that the token brings as %s', async (name) => {
     const { exchange } = await aTrustedRepository(t, ci)
-    const own = await aSigningKey('RS256')
+    const own = await pair
     const { publicKey } = own
     const [header = ''] = (await ci.sign({})).split('.')
     const { kid } = JSON.parse(Buffer.from(header, 'base64url').toString()) as { kid: string }
@@ -193,14 +196,16 @@ describe('a network', () => {
           resource: registry,
         }).toString(),
       })
-    const statuses: number[] = []
-    for (let i = 0; i < 121; i += 1) statuses.push((await refused('203.0.113.7')).statusCode)
-    expect(statuses).toEqual([...Array.from({ length: 120 }, () => 400), 429])
+    expect((await refused('203.0.113.7')).statusCode).toBe(400)
+    await setFailures(t.db, 119)
+    expect((await refused('203.0.113.7')).statusCode).toBe(400)
+    expect((await refused('203.0.113.7')).statusCode).toBe(429)
     const { statusCode, headers } = await refused('203.0.113.7')
     expect(statusCode).toBe(429)
     expect(Number(headers['retry-after'])).toBeGreaterThan(0)
     expect((await refused('203.0.113.8')).statusCode).toBe(400)
     expect((await exchange(await ci.sign(jobClaims))).statusCode).toBe(200)
+    await endFailureWindows(t.db)
   })
 })
 
