@@ -15,7 +15,7 @@ import {
 import { kinds } from '../../src/outbound/kinds.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { anAdministrator } from '../support/admin-actors.ts'
-import { useAnotherProcess, useApp } from '../support/app.ts'
+import { boundsWithin, patientBounds, useAnotherProcess, useApp } from '../support/app.ts'
 import { ageApplications } from '../support/application-rows.ts'
 import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import {
@@ -24,7 +24,6 @@ import {
   documentsHere,
   sendDocument,
   useDocumentServer,
-  useImpatience,
 } from '../support/document-server.ts'
 import { eventsOf } from '../support/event-rows.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -39,8 +38,6 @@ const pkce = {
 const server = useDocumentServer()
 // Each is an origin of its own, which svc asks for 30 documents in a minute.
 const fetchServer = useDocumentServer()
-/** The bounds of svc itself. The servers above lengthen the time for these tests. */
-const ownBounds = { ...kinds.clientDocument }
 const link = (clientId: string, parameters: Record<string, string> = {}) =>
   authorizeLink({ clientId }, { ...pkce, ...parameters })
 
@@ -67,17 +64,19 @@ describe('with CLIENT_METADATA_DOCUMENTS=off', () => {
 })
 
 describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
-  const t = useApp({ ...documentsHere, CLIENT_METADATA_DOCUMENTS: 'open' })
+  const environment = { ...documentsHere, CLIENT_METADATA_DOCUMENTS: 'open' }
+  const t = useApp(environment, patientBounds)
+  const hasty = useApp(environment, boundsWithin(2_000))
 
   /** A person who has signed in, and a document. */
-  async function aVisitor() {
-    const cookie = await signIn(t.app, await anAccount(t.db))
+  async function aVisitor(of = t) {
+    const cookie = await signIn(of.app, await anAccount(of.db))
     return {
       cookie,
-      ask: (clientId: string, parameters = {}) => open(t, link(clientId, parameters), cookie),
+      ask: (clientId: string, parameters = {}) => open(of, link(clientId, parameters), cookie),
       approve: async (clientId: string, parameters = {}) => {
-        const page = await open(t, link(clientId, parameters), cookie)
-        return responseOf(await submitConsent(t, page, cookie, 'approve'))['code'] ?? ''
+        const page = await open(of, link(clientId, parameters), cookie)
+        return responseOf(await submitConsent(of, page, cookie, 'approve'))['code'] ?? ''
       },
     }
   }
@@ -291,8 +290,7 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
       send(Object.assign(response, { text: JSON.stringify(documentOf(url)), url: `${url}-2` }))
     })
     fetchServer.publish(`${path}-2`, { client_id: url })
-    if (['silent', 'slow'].includes(path)) useImpatience()
-    const { ask } = await aVisitor()
+    const { ask } = await aVisitor(['silent', 'slow'].includes(path) ? hasty : t)
     for (const count of [1, 2]) {
       const response = await ask(url)
       expect(response.statusCode).toBe(400)
@@ -367,7 +365,7 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
   // test/outbound/outbound.test.ts shows that the bounds of every kind hold.
   it('at most 16 documents are requested at once, without redirects, for a second and 5 kB (OPENID 278)', () => {
     const bounds = { requests: 16, connections: 4, redirects: 0, milliseconds: 1000, maxBytes: 5120 }
-    expect(ownBounds).toMatchObject(bounds)
+    expect(kinds.clientDocument).toMatchObject(bounds)
   })
 
   it('at most 4 documents of an origin are requested at once (OPENID 278)', async () => {
@@ -392,7 +390,7 @@ describe('with CLIENT_METADATA_DOCUMENTS=open', () => {
 })
 
 describe('with CLIENT_METADATA_DOCUMENTS=review', () => {
-  const t = useApp({ ...documentsHere, CLIENT_METADATA_DOCUMENTS: 'review' })
+  const t = useApp({ ...documentsHere, CLIENT_METADATA_DOCUMENTS: 'review' }, patientBounds)
   const other = useAnotherProcess(t)
   const reviewServer = useDocumentServer()
 

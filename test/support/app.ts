@@ -20,6 +20,8 @@ export interface TestApp {
   /** The settings with which another process connects to the same database. */
   readonly connection: pg.PoolConfig
   readonly config: Config
+  /** The bounds of its requests to other servers, if they are not those of svc. */
+  readonly bounds: OutboundBounds | undefined
   /** All log lines so far. */
   log(): string
 }
@@ -58,6 +60,7 @@ export function useApp(environment: Record<string, string> = {}, bounds?: Outbou
   })
   return {
     config,
+    bounds,
     connection: database.connection,
     log: () => lines.join(''),
     get app() {
@@ -70,8 +73,8 @@ export function useApp(environment: Record<string, string> = {}, bounds?: Outbou
 }
 
 /**
- * A second process beside a test's app. Both have the same database and volume, but separate memory. `options` are those
- * of its connections.
+ * A second process beside a test's app. Both have the same database, volume and bounds, but separate memory. `options` are
+ * those of its connections.
  */
 export function useAnotherProcess(
   t: TestApp,
@@ -82,7 +85,8 @@ export function useAnotherProcess(
   beforeAll(async () => {
     db = new pg.Pool({ ...t.connection, pipeline: true, ...options })
     const context = { config: t.config, db }
-    app = await buildApp(context, openLog('silent', new PassThrough()))
+    const outbound = openOutbound(t.config, undefined, t.bounds)
+    app = await buildApp(context, openLog('silent', new PassThrough()), outbound)
     contexts.set(app, context)
     await app.ready()
   })

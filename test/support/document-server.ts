@@ -2,11 +2,10 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import type { AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
 import type pg from 'pg'
-import { afterAll, beforeAll, onTestFinished } from 'vitest'
+import { afterAll, beforeAll } from 'vitest'
 import { makeClientId } from '../../src/domain/secrets.ts'
 import { askForReview, type ListedDocument, listClientDocuments } from '../../src/oauth/client-documents.ts'
 import type { ClientDocument } from '../../src/oauth/read-document.ts'
-import { type Bounds, kinds } from '../../src/outbound/kinds.ts'
 import { anAccount } from './actors.ts'
 
 /** The settings of a svc that may read client metadata documents from this machine. */
@@ -62,24 +61,9 @@ export async function aWaitingDocument(
   return documents.find((one) => one.clientId === clientId) as ListedDocument
 }
 
-const bounds: Bounds = kinds.clientDocument
-const { milliseconds: ownMilliseconds } = bounds
-const patienceMilliseconds = 60_000
-
-/** Sets how long svc waits for a document. */
-function limitDocuments(milliseconds: number): void {
-  bounds.milliseconds = milliseconds
-}
-
-/** Lets svc wait two seconds for each document of a test, for one that never comes. */
-export function useImpatience(): void {
-  limitDocuments(2_000)
-  onTestFinished(() => limitDocuments(patienceMilliseconds))
-}
-
 /**
  * Runs a server of documents for one test file. On a slow machine, a document can take longer than the second that svc has for
- * it, so the tests of the file have a minute.
+ * it, so give the app `patientBounds`.
  */
 export function useDocumentServer(): DocumentServer {
   const listeners = new Map<string, RequestListener>()
@@ -92,11 +76,9 @@ export function useDocumentServer(): DocumentServer {
     else response.writeHead(404).end()
   })
   beforeAll(async () => {
-    limitDocuments(patienceMilliseconds)
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   })
   afterAll(async () => {
-    limitDocuments(ownMilliseconds)
     server.closeAllConnections()
     await promisify(server.close.bind(server))()
   })
