@@ -161,6 +161,7 @@ describe('/<group>/<name>/-/members', () => {
     expect(await roleOf(other, repository)).toBe('developer')
     const question = await open(`${url}/-/members/remove?username=${other.username}`)
     expect(question.body).toContain(`Remove ${other.username} from`)
+    expect(question.body).not.toContain('single repositories')
     await send(`${url}/-/members/remove`, { username: other.username })
     expect(await roleOf(other, repository)).toBeNull()
     expect(await lastEvent(repository)).toMatchObject({ action: 'remove-member' })
@@ -196,11 +197,13 @@ describe('/<group>/<name>/-/members', () => {
     expect(await inGroup({ role: 'developer', row: 'yes' })).toEqual([303, 'developer'])
   })
 
-  it('keeps the last admin of a group', async () => {
-    const { account, send } = await aVisitor()
+  it('keeps the last admin of a group, and says that roles on its repositories stay', async () => {
+    const { account, send, open } = await aVisitor()
     const group = await aGroup(t.db)
     await aGroupMember(t.db, account, group, 'admin')
     const { username } = account
+    const question = await open(`/${group.name}/-/members/remove?username=${username}`)
+    expect(question.body).toContain('Roles on single repositories stay: remove them there.')
     const refused = await send(`/${group.name}/-/members/remove`, { username })
     expect([refused.statusCode, refused.body.includes('is the last admin')]).toEqual([400, true])
     const demoted = await send(`/${group.name}/-/members`, { username, role: 'guest' })

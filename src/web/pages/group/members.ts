@@ -132,6 +132,8 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
         return confirmationPage(reply, session, {
           title: `Remove ${username} from ${place.path}?`,
           explanation: `The role ends at once, also for tokens and applications of this account.${
+            place.group ? ' Roles on single repositories stay: remove them there.' : ''
+          }${
             provider === null
               ? ''
               : ` The sign-in provider ${provider} gives a role again at the next sign-in, unless you remove the person from the group there first.`
