@@ -16,7 +16,10 @@ export interface Stop {
   act?: (page: Page) => Promise<void>
 }
 
-/** Every page in its main states: the pages that are checked with axe, and that `npm run screenshots` shows. */
+/**
+ * Every page in its main states: the pages that are checked with axe, and that `npm run screenshots` shows. A state that
+ * an act makes of a page is after this page, which is then loaded once.
+ */
 export const tour: Record<string, (data: TourData) => Stop[]> = {
   'of visitors': signedOut,
   'of registries': registries,
@@ -71,8 +74,8 @@ function registries({ stages, sources }: TourData): Stop[] {
     ...by('nora', { 'home-newcomer': '/', 'not-found': '/acme/php' }),
     ...by('ann', {
       home: '/',
-      'my-repositories': '/?q=php',
       menu: ['/', (page) => page.locator('summary.menu-button').click()],
+      'my-repositories': '/?q=php',
       group: '/acme',
       'group-members': '/acme/-/members',
       'group-members-menu': ['/acme/-/members', (page) => page.getByLabel('Actions for bob').click()],
@@ -270,6 +273,10 @@ function packages(): Stop[] {
     package: `${own}/billing`,
     'package-prerelease': `${own}/billing?version=2.1.0-beta.1`,
     'package-abandoned': `${own}/mailer?version=1.0.0`,
+    'package-menu': [
+      `${own}/mailer?version=1.0.0`,
+      (page) => page.getByLabel('Actions for acme/mailer').click(),
+    ],
     'package-affected': `${own}/money?version=1.0.0`,
     'version-deleted': `${own}/mailer?version=1.1.0`,
     versions: `${own}/mailer/-/versions`,
@@ -296,10 +303,6 @@ function packages(): Stop[] {
     'files-folder': `${own}/billing/-/files?path=src`,
     file: `${own}/billing/-/files?path=src/Lib.php`,
     compare: `${own}/billing/-/compare`,
-    'package-menu': [
-      `${own}/mailer?version=1.0.0`,
-      (page) => page.getByLabel('Actions for acme/mailer').click(),
-    ],
     'package-abandon': `${own}/billing/-/versions/abandon`,
     'package-abandon-change': `${own}/mailer/-/versions/abandon`,
     advisories: `${own}/money/-/advisories`,
@@ -331,11 +334,11 @@ function personal({ application, many, userCode, documents }: TourData): Stop[] 
   return [
     ...by('ann', {
       account: '/settings/account',
+      'account-menu': ['/settings/account', (page) => page.getByLabel('Actions for your account').click()],
       'account-refused': [
         '/settings/account/password',
         (page) => submit(page, { 'Current password': 'no', 'New password': 'x' }, 'Change password'),
       ],
-      'account-menu': ['/settings/account', (page) => page.getByLabel('Actions for your account').click()],
       'account-profile': '/settings/account/profile',
       'account-username': '/settings/account/sign-in',
       'account-delete': '/settings/account/delete',
@@ -487,8 +490,8 @@ function administration({ application, pending, portal, documents, waiting }: To
     admin: '/admin',
     status: '/status',
     'admin-accounts': '/admin/accounts',
-    'admin-accounts-without-factor': '/admin/accounts?state=without-second-factor',
     'admin-accounts-menu': ['/admin/accounts', (page) => page.locator('details.acts summary').last().click()],
+    'admin-accounts-without-factor': '/admin/accounts?state=without-second-factor',
     'admin-account-new': '/admin/accounts/-/new',
     'admin-account-new-refused': [
       '/admin/accounts/-/new',
@@ -546,45 +549,62 @@ function by(viewer: Viewer, pages: Record<string, string | [string, NonNullable<
   )
 }
 
+/** A page as it was served. */
+export interface Served {
+  status: number
+  html: string
+}
+
 /**
  * Opens the pages one after another, in the browser of their viewer. `look` gets the page, and the response before the
- * act. Each viewer has one tab, because a new tab takes longer than most pages.
+ * act. Each viewer has one tab, because a new tab takes longer than most pages. A page that the tab still shows as it was
+ * served is not loaded again. The tab keeps its color scheme, which is light at first.
  */
 export async function walk(
   { browser, baseURL, width }: { browser: Pick<Browser, 'newContext'>; baseURL: string; width: number },
   stops: readonly Stop[],
-  look: (page: Page, stop: Stop, served: { status: number; html: string }) => Promise<void>,
+  look: (page: Page, stop: Stop, served: Served) => Promise<void>,
 ): Promise<void> {
-  const tabs = new Map<Viewer, Page>()
+  const tabs = new Map<Viewer, { page: Page; shown?: Served & { url: string } }>()
   try {
     for (const stop of stops) {
-      let page = tabs.get(stop.viewer)
-      if (!page) {
+      let tab = tabs.get(stop.viewer)
+      if (!tab) {
         const context = await browser.newContext({ baseURL })
         context.setDefaultTimeout(60_000)
-        page = await context.newPage()
-        tabs.set(stop.viewer, page)
-        if (stop.viewer !== 'visitor') await signIn(page, stop.viewer)
+        tab = { page: await context.newPage() }
+        tabs.set(stop.viewer, tab)
+        if (stop.viewer !== 'visitor') await signIn(tab.page, stop.viewer)
       }
+      const { page, shown } = tab
       await page.setViewportSize({ width, height: 800 })
-      await page.emulateMedia({ colorScheme: 'light' })
-      const response = await page.goto(stop.url)
-      if (!response) throw new Error(`${stop.name}: no response`)
-      const served = { status: response.status(), html: await response.text() }
-      await stop.act?.(page)
+      const served = shown?.url === stop.url ? shown : await load(page, stop)
+      if (stop.act) {
+        delete tab.shown
+        await stop.act(page)
+        // An act may end as soon as it sees its page, whose script has not run yet.
+        await page.waitForLoadState()
+      } else tab.shown = { ...served, url: stop.url }
       await look(page, stop, served)
     }
   } finally {
-    for (const page of tabs.values()) await page.context().close()
+    for (const { page } of tabs.values()) await page.context().close()
   }
 }
 
-async function signIn(page: Page, username: string): Promise<void> {
-  await page.goto('/login')
-  await page.getByLabel('Username or email').fill(username)
-  await page.getByLabel('Password').fill(password)
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click()
-  await page.locator('details.menu').waitFor()
+async function load(page: Page, { name, url }: Stop): Promise<Served> {
+  const response = await page.goto(url)
+  if (!response) throw new Error(`${name}: no response`)
+  return { status: response.status(), html: await response.text() }
+}
+
+/** Sends the form of the sign-in. To fill it in on its page takes much longer. */
+async function signIn({ request }: Page, username: string): Promise<void> {
+  const form = await (await request.get('/login')).text()
+  const csrf = /name="csrf_token" value="([^"]+)"/.exec(form)?.[1] ?? ''
+  const fields = { csrf_token: csrf, username, password }
+  const response = await request.post('/login', { form: fields, maxRedirects: 0 })
+  if (response.status() !== 303) throw new Error(`${username} could not sign in: ${response.status()}`)
 }
 
 async function press(page: Page, button: string): Promise<void> {
