@@ -6,6 +6,7 @@ import {
   type RepositoryReader,
   readerValues,
 } from '../../groups/accessible-repositories.ts'
+import { stateOfVersion, type VersionState } from './version-states.ts'
 
 /** A version that has, or had, the archive that was searched. */
 export interface FoundArchive {
@@ -16,7 +17,7 @@ export interface FoundArchive {
   packageName: string
   version: string
   /** `mirrored` is a version from an upstream. */
-  state: 'listed' | 'quarantined' | 'deleted' | 'purged' | 'mirrored'
+  state: VersionState | 'mirrored'
   size: number
   /** When it was published, or fetched from the upstream. */
   storedAt: Date
@@ -42,9 +43,7 @@ export async function listFoundArchives(
     `select u.key, g.name || '/' || r.name as repository, u.package as "packageName", u.version, u.state,
             (select size from archive where sha256 = decode($7, 'hex'))::float8 as size, u.stored_at as "storedAt"
        from (select 'published-' || lpad(v.id::text, 20, '0') as key, p.repository_id, p.name as package, v.version,
-                    case when v.purged_at is not null then 'purged' when v.deleted_at is not null then 'deleted'
-                         when v.quarantined_at is not null then 'quarantined' else 'listed' end as state,
-                    v.published_at as stored_at
+                    ${stateOfVersion} as state, v.published_at as stored_at
                from package_version v join package p on p.id = v.package_id
               where v.id in (select id from package_version where sha256 = decode($7, 'hex')
                              union select version_id from former_archive where sha256 = decode($7, 'hex'))

@@ -6,6 +6,13 @@ export interface ChangedVersion {
   isDev: boolean
 }
 
+/** What a published version is, the strongest first. */
+export type VersionState = 'purged' | 'deleted' | 'quarantined' | 'listed'
+
+/** The SQL expression for the state of the version `v`. */
+export const stateOfVersion = `case when v.purged_at is not null then 'purged' when v.deleted_at is not null then 'deleted'
+       when v.quarantined_at is not null then 'quarantined' else 'listed' end`
+
 const changed = 'id, is_dev as "isDev"'
 
 /** Marks a version as deleted. Null when the version does not exist or is already deleted. */
@@ -115,11 +122,9 @@ export async function findVersionState(
   tx: pg.PoolClient,
   packageId: string,
   version: string,
-): Promise<'listed' | 'quarantined' | 'deleted' | 'purged' | null> {
-  const { rows } = await tx.query<{ state: 'listed' | 'quarantined' | 'deleted' | 'purged' }>(
-    `select case when purged_at is not null then 'purged' when deleted_at is not null then 'deleted'
-                 when quarantined_at is not null then 'quarantined' else 'listed' end as state
-       from package_version where package_id = $1 and version = $2`,
+): Promise<VersionState | null> {
+  const { rows } = await tx.query<{ state: VersionState }>(
+    `select ${stateOfVersion} as state from package_version v where package_id = $1 and version = $2`,
     [packageId, version],
   )
   return rows[0]?.state ?? null
