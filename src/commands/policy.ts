@@ -117,7 +117,7 @@ function removeCommand(): Command {
     .addOption(forceOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc policy remove acme 7')
-    .action(async (groupName: string, id: string, options: ForceOptions & JsonOptions) => {
+    .action(async (groupName: string, id: string, options: ForceOptions) => {
       await withDatabase(async (db) => {
         const { id: groupId } = await theGroup(db, groupName)
         const rule = await findPolicyRule(db, groupId, id)

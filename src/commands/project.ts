@@ -156,14 +156,14 @@ function deleteCommand(): Command {
     .argument('<project>', '<group>/<project>, such as acme/shop')
     .addOption(forceOption())
     .addOption(jsonOption())
-    .action(async (path: string, options: ForceOptions & JsonOptions) => {
+    .action(async (path: string, options: ForceOptions) => {
       const [groupName, project] = readPath(path)
       const isDeleted = await withDatabase(async (db) => {
         const { id } = await theGroup(db, groupName)
         const found = await findProject(db, id, project)
         if (!found) return false
         await confirmInTerminal(
-          `This deletes ${path} and its ${found.locks.length} lock files.`,
+          `This deletes ${path} and its ${formatCount(found.locks.length, 'lock file')}.`,
           project,
           options,
         )

@@ -217,7 +217,7 @@ function removeCommand(): Command {
     .addOption(forceOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc source remove 7')
-    .action(async (id: string, options: ForceOptions & JsonOptions) => {
+    .action(async (id: string, options: ForceOptions) => {
       requireId(id)
       const isRemoved = await withDatabase(async (db) => {
         await confirmInTerminal(`This removes the source ${id}. Its versions stay.`, id, options)

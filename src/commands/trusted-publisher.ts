@@ -147,7 +147,7 @@ function removeCommand(): Command {
     .addOption(forceOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc trusted-publisher remove 7')
-    .action(async (id: string, options: ForceOptions & JsonOptions) => {
+    .action(async (id: string, options: ForceOptions) => {
       if (!/^[1-9]\d{0,17}$/.test(id))
         throw new Error(`${JSON.stringify(id)} is no id of a trusted publisher.`)
       const isRemoved = await withDatabase(async (db) => {

@@ -277,7 +277,7 @@ function removeCommand(): Command {
     .addOption(forceOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc webhook remove 7')
-    .action(async (id: string, options: ForceOptions & JsonOptions) => {
+    .action(async (id: string, options: ForceOptions) => {
       await withDatabase(async (db) => {
         const webhook = await theWebhook(db, id)
         const effect = `This removes the webhook ${id} to ${new URL(webhook.url).origin} and its deliveries.`
