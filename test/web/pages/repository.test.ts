@@ -45,20 +45,29 @@ describe('GET /<group>/<name>', () => {
     expect(body).toContain(`requested by ${account.username}`)
   })
 
-  it('shows the command that adds the registry, and leaves the other steps to their page', async () => {
-    const { repository, account } = await aPublisher(t)
-    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+  it('shows the steps to install and to publish, folded beside packages (CONTRACT 4.4, SPEC 4.5, 4.6)', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    const cookie = await signIn(t.app, account)
+    const empty = (await look(`/${repository.path}`, cookie)).body
     const name = repository.path.replace('/', '-')
     const url = `http://svc.test:8080/${repository.path}/-/packages/`
-    expect(body).toContain(
+    for (const step of [
+      'composer config -g http-basic.svc.test:8080 svc "$SVC_TOKEN"',
       `composer config repositories.${name} composer ${url}\ncomposer config secure-http false`,
-    )
-    expect(body.match(/<pre/g)).toHaveLength(1)
-    expect(body).toContain(`after you have <a href="/${repository.path}/-/setup">stored a token</a>`)
-    expect(body).toContain(`<a href="/${repository.path}/-/setup">Set up</a>`)
-    expect(body).toContain(`href="/${repository.path}/-/setup#publish"`)
-    const setUp = await look(`/${repository.path}/-/setup`, await signIn(t.app, account))
-    expect(setUp.body).toContain('id="publish"')
+      'composer config repositories.packagist.org false',
+      'composer require vendor/package',
+      '"exclude": ["auth.json", "composer.lock", "vendor"]',
+      'composer archive --format=zip --file=package',
+      `curl --netrc --fail-with-body -T package.zip ${url}upload/vendor/package/1.0.0`,
+    ])
+      expect(empty.replaceAll('&#34;', '"').replaceAll('&quot;', '"')).toContain(step)
+    expect(empty).toContain(`<a href="/${repository.path}/-/setup">Set up</a>`)
+    expect(empty).toMatch(/<details open>\s*<summary>Use this registry/)
+    await push('1.0.0', { name: 'acme/lib' })
+    const filled = (await look(`/${repository.path}`, cookie)).body
+    expect(filled).toMatch(/<details>\s*<summary>Use this registry/)
+    expect(filled).toContain('composer require acme/lib')
+    expect((await look(`/${repository.path}/-/setup`, cookie)).body).toContain('id="publish"')
   })
 
   it('leaves out how to publish for somebody who may not', async () => {
@@ -72,7 +81,8 @@ describe('GET /<group>/<name>', () => {
     const repository = await aRepository(t.db, { visibility: 'public' })
     const response = await look(`/${repository.path}`)
     expect(response.statusCode).toBe(200)
-    expect(response.body).not.toContain('stored a token')
+    expect(response.body).toContain('composer config repositories.')
+    expect(response.body).not.toContain('http-basic')
     expect(response.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
   })
 
