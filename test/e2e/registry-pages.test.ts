@@ -407,11 +407,9 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await page.getByLabel('Name', { exact: true }).fill('ci')
     await page.getByRole('button', { name: 'Create token' }).click()
     await page.getByText('Choose at least one repository.').waitFor()
-    await checkShownPage(page, '/deploy-tokens-problem', 'light')
     await page.getByLabel('Every repository of the group').check()
     await page.getByRole('button', { name: 'Create token' }).click()
     await page.getByText('Copy it now').waitFor()
-    await checkShownPage(page, '/new-deploy-token', 'light')
     await page.goto(`/${group}/-/deploy-tokens`)
     await page.getByLabel('Actions for ci').click()
     await page.getByRole('link', { name: 'Revoke ci' }).click()
@@ -419,19 +417,6 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await page.getByText('The deploy token ci was revoked.').waitFor()
   }, 300_000)
 })
-
-/** Checks the open page with axe, and that it fits a phone. */
-async function checkShownPage(page: Page, path: string, colorScheme: string): Promise<void> {
-  await checkAccess(page, `${path} in ${colorScheme}`)
-  await shoot(page, `${path}-${colorScheme}-1280`)
-  for (const width of [320, 375]) {
-    await page.setViewportSize({ width, height: 740 })
-    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
-    expect(overflow, `${path} at ${width} px`).toBeLessThanOrEqual(0)
-  }
-  await shoot(page, `${path}-${colorScheme}-375`)
-  await page.setViewportSize({ width: 1280, height: 800 })
-}
 
 /** A package that has something for each part of its pages. */
 function aFullPackage(): Buffer {
@@ -468,9 +453,3 @@ $lib = new Lib(from: 1, name: "one");
 
 See [the class](src/Lib.php) and [the site](https://acme.test).
 `
-
-/** Keeps a screenshot for people, in the folder that SCREENSHOTS names. */
-async function shoot(page: Page, name: string): Promise<void> {
-  const folder = process.env['SCREENSHOTS']
-  if (folder) await page.screenshot({ path: `${folder}/${name.replace(/\W+/g, '_')}.png`, fullPage: true })
-}
