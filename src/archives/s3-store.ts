@@ -58,7 +58,9 @@ export async function openS3Store(
     const { statusCode, headers, body } = await client.send(wanted, [200, 404], patience)
     await body.dump()
     if (statusCode === 404) return null
-    const touchedAt = new Date(String(headers['last-modified']))
+    const lastModified = headers['last-modified']
+    // An archive of an unknown time may have been stored just now.
+    const touchedAt = lastModified === undefined ? new Date() : new Date(String(lastModified))
     return { sha256, size: Number(headers['content-length']), touchedAt }
   }
 
@@ -211,7 +213,11 @@ export async function openS3Store(
         const touchedAt = new Date(element(object, 'LastModified') ?? '')
         yield { key: key.slice(bucket.prefix.length), size: Number(element(object, 'Size')), touchedAt }
       }
-      token = element(text, 'IsTruncated') === 'true' ? element(text, 'NextContinuationToken') : undefined
+      const isTruncated = element(text, 'IsTruncated') === 'true'
+      token = isTruncated ? element(text, 'NextContinuationToken') : undefined
+      // The archives that follow would look like missing ones, or the first ones would come again without end.
+      if (isTruncated && !token)
+        throw unavailable(new Error('The list of the archive store has no continuation.'))
     }
   }
 }
