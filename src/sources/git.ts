@@ -25,10 +25,11 @@ export interface GitRemote extends SourceUrl {
 
 /**
  * - `remote`: the server cannot be reached, or refuses;
+ * - `broken`: the connection has broken off, perhaps because it had to send too much at once;
  * - `objects`: Git refuses what the server has sent, or it is too large;
  * - `missing`: the commit does not have what was asked for.
  */
-export type GitFailure = 'remote' | 'objects' | 'missing'
+export type GitFailure = 'remote' | 'broken' | 'objects' | 'missing'
 
 /** A failed command of Git. The message has no credentials, and nothing that a server has sent. */
 export class GitError extends Error {
@@ -505,9 +506,19 @@ async function drain(output: Readable): Promise<void> {
   for await (const _ of output);
 }
 
+const refusesObjects = 'Git refuses its objects as damaged or malicious'
+
 /** What the messages of Git mean, the first match first. They contain URLs and what a server has sent, so nobody sees them. */
 const explanations: readonly [RegExp, GitFailure, string][] = [
   [/out of memory|[mr]e?alloc failed/i, 'objects', 'it is too large'],
+  [/fsck error/i, 'objects', refusesObjects],
+  [/repository corruption/i, 'objects', 'the server cannot read its own objects'],
+  // With 23, Git does not take what is sent.
+  [
+    /RPC failed; curl (?!23)|closed by remote host|client_loop: send disconnect|Connection reset by/i,
+    'broken',
+    'the connection to the server has broken off',
+  ],
   [
     /REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed/i,
     'remote',
@@ -537,7 +548,7 @@ const explanations: readonly [RegExp, GitFailure, string][] = [
   [
     /fsck|index-pack failed|bad object|corrupt|invalid index-pack|missing blob|unpack/i,
     'objects',
-    'Git refuses its objects as damaged or malicious',
+    refusesObjects,
   ],
   [
     /unadvertised object|not our ref|couldn't find remote ref|did not send all necessary/i,
@@ -556,6 +567,8 @@ const explanations: readonly [RegExp, GitFailure, string][] = [
 function explain(code: number | null, message: string, remote: GitRemote | null): Error {
   if (code === notFound) return new Error('The program git is not installed on the server.')
   if (endedByServer.includes(code)) return wasEnded()
+  // The messages of the Git server about its own disk are others.
+  if (/^(?!remote:).*(?:No space left on device|Disk quota exceeded)/m.test(message)) return noSpaceLeft()
   const found = explanations.find(([pattern]) => pattern.test(message))
   if (found) return new GitError(found[1], found[2])
   if (remote !== null)

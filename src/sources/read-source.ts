@@ -151,7 +151,7 @@ interface WantedRef {
   isDefault: boolean
 }
 
-/** What is behind the fetched objects, by id. The error when Git refuses one of them. */
+/** What is behind the fetched objects, by id. The error when they could not be fetched together. */
 type Fetched = Map<string, Resolved> | GitError
 
 /** What is stored about a tag or branch. */
@@ -278,13 +278,13 @@ async function fetchAll(git: Git, refs: readonly WantedRef[], folder: string): P
     await git.fetch(ids)
     return await git.resolve(ids, folder)
   } catch (error) {
-    if (isOfObjects(error)) return error
+    if (error instanceof GitError && error.failure !== 'remote') return error
     throw error
   }
 }
 
 function isOfObjects(error: unknown): error is GitError {
-  return error instanceof GitError && error.failure !== 'remote'
+  return error instanceof GitError && (error.failure === 'objects' || error.failure === 'missing')
 }
 
 /** Publishes the version of a fetched tag or branch. Returns what became of it. */

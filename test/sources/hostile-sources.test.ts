@@ -9,7 +9,7 @@ import { queuePushed } from '../../src/sources/sources.ts'
 import { openLog } from '../../src/web/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { eventsOf } from '../support/event-rows.ts'
-import { refList } from '../support/git-protocol.ts'
+import { endlessPack, packfile, packPart, refList } from '../support/git-protocol.ts'
 import { listProcesses, packageFiles, sourcesHere, useGitServer } from '../support/git-server.ts'
 import { replaceProgram } from '../support/recorded-programs.ts'
 import { aSource, readSources } from '../support/source-actors.ts'
@@ -22,16 +22,18 @@ afterEach(() => {
   server.authorization = null
 })
 
+const writeError =
+  "echo 'fatal: write error: No space left on device' >&2; echo 'fatal: index-pack failed' >&2"
 const gitProgram = () => execFileSync('which', ['git'], { encoding: 'utf8' }).trim()
 
-/** Lets git run commands of the shell instead of the first `git archive`. */
-function replaceArchiving(commands: string): void {
+/** Lets the shell run a script instead of the first run of a command of Git. */
+function replaceOnce(command: string, script: string): void {
   const program = gitProgram()
-  const mark = join(mkdtempSync(join(tmpdir(), 'svc-test-archiving-')), 'was-run')
+  const mark = join(mkdtempSync(join(tmpdir(), 'svc-test-once-')), 'was-run')
   onTestFinished(() => rmSync(dirname(mark), { recursive: true }))
   replaceProgram(
     'git',
-    `case "$*" in *' archive '*) if ! [ -e ${mark} ]; then : >${mark}; ${commands}; fi;; esac
+    `case "$*" in *' ${command} '*) if ! [ -e ${mark} ]; then : >${mark}; ${script}; fi;; esac
      exec ${program} "$@"`,
   )
 }
@@ -164,6 +166,47 @@ describe('a Git server that is not friendly', () => {
     await source.readAgain()
     expect(await source.refs()).toEqual(before)
     expect(uploads).toBe(1)
+  })
+
+  it.each([
+    ['all tags together', 1],
+    ['one tag alone, too', 2],
+  ])('loses no version when the connection breaks off while it sends %s', async (_, times) => {
+    const git = server.repository(`broken${times}`)
+    for (const tag of ['1.0.0', '1.1.0'])
+      git.commit({ ...packageFiles(`acme/broken${times}`), 'tag.txt': tag }, { tag })
+    const source = await aSource(t, { url: git.url, branches: '' })
+    let uploads = 0
+    server.answer = (request, response) => {
+      if (request.method === 'POST') uploads += 1
+      if (request.method !== 'POST' || uploads === 1 || uploads > 1 + times) return false
+      request.resume()
+      response.writeHead(200, { 'content-type': 'application/x-git-upload-pack-result' })
+      response.write(Buffer.concat([packfile, packPart(endlessPack())]), () => response.destroy())
+      return true
+    }
+    await source.read()
+    const failure = times === 1 ? null : 'the connection to the server has broken off'
+    expect(await source.find()).toMatchObject({ failure })
+    expect(Object.keys(await source.refs())).toEqual(times === 1 ? ['1.0.0', '1.1.0'] : [])
+    await queuePushed(t.db, source.id)
+    await readSources(t)
+    expect(await source.find()).toMatchObject({ failure: null, counts: { published: 2 } })
+  })
+
+  it('loses only the versions of objects that it has lost itself', async () => {
+    const git = server.repository('lost')
+    for (const tag of ['1.0.0', '1.1.0', '1.2.0'])
+      git.commit({ ...packageFiles('acme/lost'), 'tag.txt': tag }, { tag })
+    const lost = git.git('rev-parse', '1.1.0:tag.txt')
+    rmSync(join(git.path, 'objects', lost.slice(0, 2), lost.slice(2)))
+    const source = await aSource(t, { url: git.url, branches: '' })
+    await source.read()
+    expect(await source.refs()).toMatchObject({
+      '1.0.0': { state: 'published' },
+      '1.1.0': { state: 'refused', reason: 'the server cannot read its own objects' },
+      '1.2.0': { state: 'published' },
+    })
   })
 
   it('has no version of a commit that its list does not name', async () => {
@@ -363,7 +406,7 @@ describe('a Git repository of a stranger', () => {
   it('has no version of an archive that Git does not finish, and leaves no part of it', async () => {
     const git = server.repository('unfinished')
     git.commit(packageFiles('acme/unfinished'), { tag: '1.0.0' })
-    replaceArchiving("echo PK; echo 'fatal: Out of memory' >&2; exit 128")
+    replaceOnce('archive', "echo PK; echo 'fatal: Out of memory' >&2; exit 128")
     const source = await aSource(t, { url: git.url, branches: '' })
     await source.read()
     expect((await source.refs())['1.0.0']).toMatchObject({ state: 'refused', reason: 'it is too large' })
@@ -371,21 +414,20 @@ describe('a Git repository of a stranger', () => {
   })
 
   it.each([
-    ['is killed', 'kill -KILL $$'],
-    ['is stopped', 'kill -TERM $$'],
-    ['cannot be started', 'exit 2'],
-  ])('loses no version when Git %s', async (what, command) => {
+    ['is killed', 'has ended Git', 'archive', 'kill -KILL $$'],
+    ['is stopped', 'has ended Git', 'archive', 'kill -TERM $$'],
+    ['cannot be started', 'has ended Git', 'archive', 'exit 2'],
+    ['finds a full disk', 'no space left', 'fetch', `${writeError}; exit 128`],
+  ])('loses no version when Git %s', async (what, failure, command, script) => {
     const name = what.replaceAll(' ', '-')
     const git = server.repository(name)
     for (const tag of ['1.0.0', '1.1.0'])
       git.commit({ ...packageFiles(`acme/${name}`), 'tag.txt': tag }, { tag })
-    replaceArchiving(command)
+    replaceOnce(command, script)
     const source = await aSource(t, { url: git.url, branches: '' })
     await source.read()
-    expect(await source.find()).toMatchObject({
-      failure: expect.stringContaining('has ended Git'),
-      counts: {},
-    })
+    expect((await source.find())?.failure).toContain(failure)
+    expect(await source.refs()).toEqual({})
     expect(readdirSync(join(t.config.dataDir, 'tmp'))).toEqual([])
     await queuePushed(t.db, source.id)
     await readSources(t)
