@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { exportAccount } from '../../../src/accounts/account-export.ts'
 import { deleteAccount, disableAccount, updateAccount } from '../../../src/accounts/account-lifecycle.ts'
 import { operator } from '../../../src/domain/principal.ts'
 import { findGroup } from '../../../src/groups/groups.ts'
@@ -509,6 +510,28 @@ describe('groups of a directory', () => {
       send('PATCH', `Groups/${id}`, entraPatch({ op: 'remove', path: 'members' })),
     ])
     expect(responses.map(({ statusCode }) => statusCode).filter((status) => status >= 500)).toEqual([])
+  })
+
+  it('are in the export of an account, with what the directory says about the person', async () => {
+    const user = await aUser()
+    const group = {
+      schemas: ['urn:ietf:params:scim:schemas:core:2.0:Group'],
+      displayName: aName('staff'),
+      members: [{ value: user.id }],
+    }
+    expect((await send('POST', 'Groups', group)).statusCode).toBe(201)
+    const { userName, externalId } = user
+    expect(await exportAccount(t.db, user.id)).toMatchObject({
+      directory_user: {
+        user_name: userName,
+        external_id: externalId,
+        given_name: 'Ada',
+        family_name: 'Byron',
+        active: true,
+        removed_at: null,
+        groups: [group.displayName],
+      },
+    })
   })
 
   it('leave a role that a person changes at the same time', async () => {
