@@ -267,9 +267,11 @@ describe('an invitation to a group', () => {
     const { group, admin } = await aManagedGroup(invited)
     const { token } = await aToken(invited, group, admin)
     const attempt = () => asNew(invited, token, { username: admin.username })
-    const statuses = (await Promise.all(Array.from({ length: 22 }, attempt))).map(
-      ({ statusCode }) => statusCode,
-    )
+    const first = []
+    for (let n = 0; n < 18; n += 1) first.push(await attempt())
+    // As many as have a turn at once: a request that waits for one gets 429 too, on a slow machine.
+    const last = await Promise.all(Array.from({ length: 4 }, attempt))
+    const statuses = [...first, ...last].map(({ statusCode }) => statusCode)
     expect(statuses.toSorted((a, b) => a - b)).toEqual([...Array(20).fill(400), 429, 429])
     const blocked = await attempt()
     expect(blocked.headers['retry-after']).toMatch(/^\d+$/)
