@@ -130,6 +130,23 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
   return upstream
 }
 
+/** Where the archive of a version is, for documents whose archives nobody fetches. */
+export const distElsewhere = { type: 'zip', url: 'https://archives.example.com/a.zip', reference: 'abcdef1' }
+
+/** A minified document with many versions that inherit everything from the first one. */
+export function minifiedDocument(name: string, count: number, shared: object, rest: object = {}) {
+  return {
+    minified: 'composer/2.0',
+    packages: {
+      [name]: Array.from({ length: count }, (_, i) => ({
+        ...(i === 0 && { name, dist: distElsewhere, ...shared }),
+        version: `1.0.${i}`,
+      })),
+    },
+    ...rest,
+  }
+}
+
 /** The environment with which svc may read upstreams on this machine. */
 export const upstreamsHere = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
 

@@ -5,7 +5,13 @@ import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { expand } from '../support/registry-actors.ts'
 import { countRows } from '../support/rows.ts'
-import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import {
+  distElsewhere,
+  followUpstreams,
+  minifiedDocument,
+  upstreamsHere,
+  useUpstream,
+} from '../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -53,18 +59,6 @@ function serve(path: string, document: string | object) {
   )
 }
 
-const dist = { type: 'zip', url: 'https://archives.example.com/a.zip', reference: 'abcdef1' }
-/** A minified document with many versions that inherit everything from the first one. */
-const minified = (name: string, count: number, shared: object, rest: object = {}) => ({
-  minified: 'composer/2.0',
-  packages: {
-    [name]: Array.from({ length: count }, (_, i) => ({
-      ...(i === 0 && { name, dist, ...shared }),
-      version: `1.0.${i}`,
-    })),
-  },
-  ...rest,
-})
 const requires = (count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`acme/lib${i}`, '^1.0']))
 const realistic = (name: string) => ({
@@ -72,7 +66,7 @@ const realistic = (name: string) => ({
     [name]: Array.from({ length: 3000 }, (_, i) => ({
       name,
       version: `1.${i}.0`,
-      dist: { ...dist, reference: i.toString(16).padStart(40, '0') },
+      dist: { ...distElsewhere, reference: i.toString(16).padStart(40, '0') },
       description: 'A library for the event loop',
       keywords: ['one', 'two', 'three'],
       authors: [{ name: 'Ann', email: 'ann@example.com' }],
@@ -87,15 +81,18 @@ const compressed = { headers: { 'accept-encoding': 'gzip' } }
 
 describe('the event loop', () => {
   it.each<[string, (name: string) => object]>([
-    ['as many values as allowed', (name) => minified(name, 1, {}, { x: Array(490_000).fill([]) })],
-    ['100 versions with 6,000 requirements', (name) => minified(name, 100, { require: requires(6_000) })],
-    ['30,000 versions', (name) => minified(name, 30_000, {})],
+    ['as many values as allowed', (name) => minifiedDocument(name, 1, {}, { x: Array(490_000).fill([]) })],
+    [
+      '100 versions with 6,000 requirements',
+      (name) => minifiedDocument(name, 100, { require: requires(6_000) }),
+    ],
+    ['30,000 versions', (name) => minifiedDocument(name, 30_000, {})],
     ['a real document of 3,000 versions', realistic],
-    ['15 MB in an unknown key', (name) => minified(name, 1, {}, { x: 'é'.repeat(7_500_000) })],
+    ['15 MB in an unknown key', (name) => minifiedDocument(name, 1, {}, { x: 'é'.repeat(7_500_000) })],
     [
       'advisories for all versions',
       (name) =>
-        minified(
+        minifiedDocument(
           name,
           1500,
           {},
@@ -122,7 +119,7 @@ describe('the event loop', () => {
     for (const name of hostile)
       serve(
         `/p2/${name}.json`,
-        minified(name, 100, { require: requires(2_000) }, { x: Array(300_000).fill([]) }),
+        minifiedDocument(name, 100, { require: requires(2_000) }, { x: Array(300_000).fill([]) }),
       )
     upstream.put('/other/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
     upstream.offer('eight/healthy', ['1.0.0'])
@@ -139,7 +136,7 @@ describe('the event loop', () => {
   it('is not blocked by packages.json with all packages, and serves each of them', async () => {
     const inline = (i: number) => ({
       packages: {
-        [`inline/lib${i}`]: minified(`inline/lib${i}`, 1, { require: requires(20_000) }).packages[
+        [`inline/lib${i}`]: minifiedDocument(`inline/lib${i}`, 1, { require: requires(20_000) }).packages[
           `inline/lib${i}`
         ],
       },
@@ -147,7 +144,7 @@ describe('the event loop', () => {
     const all = Object.assign({}, ...Array.from({ length: 20 }, (_, i) => inline(i).packages))
     serve('/inline/packages.json', { packages: all, includes: { 'more.json': {} } })
     serve('/inline/more.json', {
-      packages: { 'inline/lib0': [{ name: 'inline/lib0', version: '2.0.0', dist }] },
+      packages: { 'inline/lib0': [{ name: 'inline/lib0', version: '2.0.0', dist: distElsewhere }] },
     })
     const { result, milliseconds } = await stallDuring(async () => {
       const { ask } = await aMirror({ url: `${upstream.url}/inline` })

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { expand } from '../support/registry-actors.ts'
-import { followUpstreams, upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { followUpstreams, minifiedDocument, upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { ageFeedChecks, upstreamDocuments, upstreamRows } from '../support/upstream-rows.ts'
 
 const t = useApp(upstreamsHere)
@@ -21,19 +21,8 @@ async function aMirror(settings: object = {}) {
   return { ...caller, versions }
 }
 
-/** A minified document with many versions that inherit everything from the first one. */
-const minified = (name: string, count: number, shared: object, rest: object = {}) =>
-  JSON.stringify({
-    minified: 'composer/2.0',
-    packages: {
-      [name]: Array.from({ length: count }, (_, i) => ({
-        ...(i === 0 && { name, dist, ...shared }),
-        version: `1.0.${i}`,
-      })),
-    },
-    ...rest,
-  })
-const dist = { type: 'zip', url: 'https://archives.example.com/a.zip', reference: 'abcdef1' }
+/** The text of a minified document. */
+const minified = (...about: Parameters<typeof minifiedDocument>) => JSON.stringify(minifiedDocument(...about))
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
 
 describe('a document of a hostile upstream', () => {
